@@ -1,0 +1,196 @@
+"""What every blob store does. An adapter's test is a subclass with one fixture, `store`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.race import race
+from workspaces.blobs import BlobStore, Token
+from workspaces.errors import Conflict, NotFound, Refused
+from workspaces.expect import ABSENT, ANY
+from workspaces.ids import version_of
+
+AWKWARD_NAMES = (
+    "MEMORY.md",
+    "notes/2026-01-02.md",
+    "notes/a b.md",
+    "notes/a+b&c=d#e.md",
+    "notes/ünïcödé.md",
+    "notes/日本語.md",
+    "notes/😀.md",
+    "notes/[x]{y}(z)'!@$^`,;.md",
+    ".hidden",
+    "a/b/c/d/e/f/g/h.md",
+)
+
+
+class BlobStoreConformance:
+    def test_what_was_written_is_read_back_to_the_byte(self, store: BlobStore) -> None:
+        data = bytes(range(256)) * 17
+        token = store.write("notes/a.bin", data, expect=ANY)
+        blob = store.read("notes/a.bin")
+        assert (blob.name, blob.data, blob.token) == ("notes/a.bin", data, token)
+        assert blob.version == version_of(data)
+
+    def test_an_empty_blob_is_a_blob(self, store: BlobStore) -> None:
+        store.write("empty.md", b"", expect=ABSENT)
+        assert store.read("empty.md").data == b""
+        assert [stat.size for stat in store.scan()] == [0]
+
+    def test_five_megabytes_come_back_whole(self, store: BlobStore) -> None:
+        data = b"0123456789abcdef" * (5 * 2**16)
+        store.write("large.bin", data, expect=ANY)
+        assert store.read("large.bin").data == data
+
+    def test_nothing_under_a_name_is_not_found(self, store: BlobStore) -> None:
+        with pytest.raises(NotFound) as caught:
+            store.read("missing.md")
+        assert caught.value.name == "missing.md"
+
+    @pytest.mark.parametrize("name", AWKWARD_NAMES)
+    def test_an_awkward_name_names_one_blob(self, store: BlobStore, name: str) -> None:
+        store.write(name, name.encode(), expect=ABSENT)
+        assert store.read(name).data == name.encode()
+        assert [stat.name for stat in store.scan()] == [name]
+        store.delete(name, expect=ANY)
+        assert list(store.scan()) == []
+
+    @pytest.mark.parametrize(
+        "name", ["", "/etc/passwd", "../up.md", "a//b", "a/./b", "a\\b", "\x00"]
+    )
+    def test_a_name_that_is_no_name_is_refused_by_every_method(
+        self, store: BlobStore, name: str
+    ) -> None:
+        for call in (
+            lambda: store.read(name),
+            lambda: store.write(name, b"x", expect=ANY),
+            lambda: store.delete(name, expect=ANY),
+        ):
+            with pytest.raises(Refused):
+                call()
+        assert list(store.scan()) == []
+
+    def test_absent_lets_exactly_the_first_writer_in(self, store: BlobStore) -> None:
+        store.write("a.md", b"first", expect=ABSENT)
+        with pytest.raises(Conflict):
+            store.write("a.md", b"second", expect=ABSENT)
+        assert store.read("a.md").data == b"first"
+
+    def test_a_token_replaces_what_it_was_read_from(self, store: BlobStore) -> None:
+        first = store.write("a.md", b"one", expect=ABSENT)
+        second = store.write("a.md", b"two", expect=first)
+        assert store.read("a.md").data == b"two"
+        assert store.read("a.md").token == second != first
+
+    def test_a_stale_token_writes_nothing(self, store: BlobStore) -> None:
+        stale = store.write("a.md", b"one", expect=ABSENT)
+        store.write("a.md", b"two", expect=stale)
+        with pytest.raises(Conflict) as caught:
+            store.write("a.md", b"three", expect=stale)
+        assert store.read("a.md").data == b"two"
+        assert caught.value.name == "a.md"
+
+    def test_a_token_of_a_deleted_blob_is_stale(self, store: BlobStore) -> None:
+        token = store.write("a.md", b"one", expect=ABSENT)
+        store.delete("a.md", expect=token)
+        with pytest.raises(Conflict):
+            store.write("a.md", b"two", expect=token)
+        with pytest.raises(NotFound):
+            store.read("a.md")
+
+    def test_a_delete_with_the_token_deletes(self, store: BlobStore) -> None:
+        token = store.write("a.md", b"one", expect=ABSENT)
+        store.delete("a.md", expect=token)
+        with pytest.raises(NotFound):
+            store.read("a.md")
+
+    def test_a_delete_with_a_stale_token_deletes_nothing(self, store: BlobStore) -> None:
+        stale = store.write("a.md", b"one", expect=ABSENT)
+        store.write("a.md", b"two", expect=ANY)
+        with pytest.raises(Conflict):
+            store.delete("a.md", expect=stale)
+        assert store.read("a.md").data == b"two"
+
+    def test_deleting_nothing_with_any_is_no_error(self, store: BlobStore) -> None:
+        store.delete("missing.md", expect=ANY)
+
+    def test_deleting_nothing_with_a_token_is_a_conflict(self, store: BlobStore) -> None:
+        token = store.write("a.md", b"one", expect=ABSENT)
+        store.delete("a.md", expect=ANY)
+        with pytest.raises(Conflict):
+            store.delete("a.md", expect=token)
+
+    def test_an_invented_token_is_stale(self, store: BlobStore) -> None:
+        store.write("a.md", b"one", expect=ABSENT)
+        with pytest.raises(Conflict):
+            store.write("a.md", b"two", expect=Token("invented"))
+
+    def test_equal_tokens_mean_equal_bytes(self, store: BlobStore) -> None:
+        tokens = {store.write("a.md", data, expect=ANY): data for data in (b"1", b"2", b"1", b"3")}
+        assert set(tokens.values()) == {b"1", b"2", b"3"}
+
+    def test_a_scan_is_ascending_and_complete(self, store: BlobStore) -> None:
+        names = [
+            "a.md",
+            "a/b.md",
+            "a-b.md",
+            "a0.md",
+            "Z.md",
+            "notes/é.md",
+            "notes/z.md",
+            "a/b/c.md",
+        ]
+        for name in names:
+            store.write(name, name.encode(), expect=ABSENT)
+        assert [stat.name for stat in store.scan()] == sorted(names)
+
+    def test_a_scan_of_a_prefix_is_by_characters_not_by_parts(self, store: BlobStore) -> None:
+        for name in ("notes/a.md", "notes/b.md", "notes2.md", "other.md"):
+            store.write(name, b"x", expect=ABSENT)
+        assert [stat.name for stat in store.scan("notes/")] == ["notes/a.md", "notes/b.md"]
+        assert [stat.name for stat in store.scan("note")] == [
+            "notes/a.md",
+            "notes/b.md",
+            "notes2.md",
+        ]
+        assert list(store.scan("nothing")) == []
+
+    def test_a_scan_tells_size_and_a_token_that_holds(self, store: BlobStore) -> None:
+        store.write("a.md", b"12345", expect=ABSENT)
+        (stat,) = store.scan()
+        assert stat.size == 5
+        if stat.token is not None:
+            store.write("a.md", b"6", expect=stat.token)
+
+    def test_of_many_creators_exactly_one_succeeds(self, store: BlobStore) -> None:
+        winners = race(8, lambda index: store.write("a.md", b"%d" % index, expect=ABSENT))
+        assert len(winners) == 1
+        assert store.read("a.md").data == b"%d" % winners[0]
+
+    def test_of_many_replacers_with_one_token_exactly_one_succeeds(self, store: BlobStore) -> None:
+        for round_number in range(10):
+            token = store.write("a.md", b"round %d" % round_number, expect=ANY)
+            winners = race(
+                6,
+                lambda index, token=token, r=round_number: store.write(
+                    "a.md", b"%d in %d" % (index, r), expect=token
+                ),
+            )
+            assert len(winners) == 1
+            assert store.read("a.md").data == b"%d in %d" % (winners[0], round_number)
+
+    def test_increments_under_conditions_are_never_lost(self, store: BlobStore) -> None:
+        store.write("n", b"0", expect=ABSENT)
+
+        def increment(_: int) -> None:
+            for _ in range(10):
+                while True:
+                    blob = store.read("n")
+                    try:
+                        store.write("n", b"%d" % (int(blob.data) + 1), expect=blob.token)
+                    except Conflict:
+                        continue
+                    break
+
+        race(4, increment)
+        assert store.read("n").data == b"40"

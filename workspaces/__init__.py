@@ -1,0 +1,1 @@
+"""Files, versions, history, sync, and who may touch them. Knows no model, no prompt, no HTTP."""

@@ -1,0 +1,134 @@
+"""Every way an operation can end badly, named by the precondition that did not hold.
+
+`code` is stable and meant for programs; the facts are attributes; `str()` is one sentence for a
+person and `remedy`, where there is one, says what to do about it. Adapters translate what their
+library raises into these at their edge; faces show them through one table each.
+"""
+
+from __future__ import annotations
+
+
+class Failure(Exception):
+    """The root. Only the tables at the faces catch it as such."""
+
+    code = "failure"
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class NotFound(Failure):
+    """What was named is not there, or is not the caller's to see: the two are never told apart."""
+
+    code = "not_found"
+
+    def __init__(self, what: str, name: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"there is no {what} {name!r}", remedy=remedy)
+        self.what = what
+        self.name = name
+
+
+class Conflict(Failure):
+    """Somebody else has been there: the state the caller had seen is not the state any more."""
+
+    code = "conflict"
+
+    def __init__(self, what: str, name: str, *, expected: object, actual: object) -> None:
+        super().__init__(
+            f"{what} {name!r} has changed: expected {_state(expected)}, found {_state(actual)}",
+            remedy="read it again and repeat the change on what is there now",
+        )
+        self.what = what
+        self.name = name
+        self.expected = expected
+        self.actual = actual
+
+
+class AlreadyExists(Conflict):
+    """A name that must be unique is taken."""
+
+    code = "already_exists"
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(what, name, expected=None, actual="one")
+        self.args = (f"there is already a {what} named {name!r}",)
+        self.remedy = "choose another name, or use the one that is there"
+
+
+class Refused(Failure):
+    """Input that breaks a rule: which field, which value, which rule."""
+
+    code = "invalid"
+
+    def __init__(self, field: str, value: object, rule: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"{field}: {_shown(value)} {rule}", remedy=remedy)
+        self.field = field
+        self.value = value
+        self.rule = rule
+
+
+class OverLimit(Failure):
+    """Larger than a limit that has a name."""
+
+    code = "over_limit"
+
+    def __init__(self, limit: str, *, maximum: int, actual: int, unit: str) -> None:
+        super().__init__(f"{limit}: {actual:,} {unit} is over the limit of {maximum:,}")
+        self.limit = limit
+        self.maximum = maximum
+        self.actual = actual
+        self.unit = unit
+
+
+class Busy(Failure):
+    """Someone else is at work and has been for longer than a caller should wait."""
+
+    code = "busy"
+
+    def __init__(self, what: str, *, holder: str) -> None:
+        super().__init__(f"{what} is in use by {holder}", remedy="try again when that has ended")
+        self.what = what
+        self.holder = holder
+
+
+class WorkspaceBusy(Busy):
+    """The writer lock of a workspace was not to be had in time."""
+
+    code = "workspace_busy"
+
+
+class LeaseLost(Failure):
+    """The right to run a conversation has passed to someone else; nothing more may be written."""
+
+    code = "lease_lost"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"another process has taken over {key!r}")
+        self.key = key
+
+
+class Unavailable(Failure):
+    """A store, a disk or a service does not answer as it should."""
+
+    code = "unavailable"
+
+    def __init__(self, what: str, reason: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"{what}: {reason}", remedy=remedy)
+        self.what = what
+        self.reason = reason
+
+
+SHOWN_CHARACTERS_MAX = 80
+"""How much of a refused value an error repeats: enough to recognise it, not enough to flood."""
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    if len(text) <= SHOWN_CHARACTERS_MAX:
+        return text
+    return f"{text[:SHOWN_CHARACTERS_MAX]}… ({len(text):,} characters)"
+
+
+def _state(state: object) -> str:
+    return "nothing" if state is None else str(state)

@@ -1,0 +1,1 @@
+"""Adapters of the two ports. Only `locations` names them."""

@@ -1,0 +1,190 @@
+"""Blobs as plain files below one directory: the live tree of a workspace.
+
+Others write here too, without asking: an editor, an agent's bash. So nothing read is trusted to stay,
+every open goes `beneath` the root, and a replacement is one rename:
+
+    temporary file in `staging/` → write → fsync → [lock: compare, rename] → fsync of the directory
+
+A reader sees the old bytes or the new ones, and after a crash finds one of the two, never a mixture.
+The lock is a file in `staging/`: it orders the conditional writes of all threads and processes that
+come through this store. Those who do not come through it are the business of the writer lock (and of
+the verified swap of sync), not of this file.
+
+Tokens are content hashes. Directories exist by having files: a deleted file takes its empty ones along.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from workspaces.beneath import Beneath, as_failure, rename_new
+from workspaces.blobs import BLOB_BYTES_MAX, Blob, BlobName, Expect, Stat, Token, check_name
+from workspaces.errors import Conflict, NotFound, OverLimit
+from workspaces.expect import ABSENT, ANY, is_met
+from workspaces.ids import version_of
+from workspaces.paths import broken_rule
+
+LOCK_NAME = ".lock"
+TREE_DEPTH_MAX = 64
+"""Deeper than any valid path: a scan does not follow a bash loop of `mkdir a; cd a` into the abyss."""
+
+
+class FileBlobs:
+    """`staging` must lie on the same file system as `root` and outside of it."""
+
+    def __init__(
+        self,
+        root: Path,
+        staging: Path,
+        *,
+        bytes_max: int = BLOB_BYTES_MAX,
+        open_tree: Callable[[Path], Beneath] = Beneath,
+    ) -> None:
+        self._bytes_max = bytes_max
+        try:
+            self._tree = open_tree(root)
+            self._staging = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise as_failure(error, str(root)) from error
+
+    def close(self) -> None:
+        self._tree.close()
+        os.close(self._staging)
+
+    def read(self, name: BlobName) -> Blob:
+        data, _ = self._tree.read(check_name(name), bytes_max=self._bytes_max)
+        return Blob(name, data, Token(version_of(data)))
+
+    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:
+        check_name(name)
+        if len(data) > self._bytes_max:
+            raise OverLimit(
+                f"size of {name!r}", maximum=self._bytes_max, actual=len(data), unit="bytes"
+            )
+        directory, _, leaf = name.rpartition("/")
+        try:
+            temporary = self._stage(data)
+            try:
+                with self._locked(), self._tree.directory(directory, create=True) as target:
+                    self._check(name, expect)
+                    self._swap_in(temporary, target, leaf, expect)
+                    os.fsync(target)
+            except BaseException:
+                _unlink(temporary, self._staging)
+                raise
+        except OSError as error:
+            raise as_failure(error, name) from error
+        return Token(version_of(data))
+
+    def delete(self, name: BlobName, *, expect: Expect) -> None:
+        directory, _, leaf = check_name(name).rpartition("/")
+        try:
+            with self._locked():
+                self._check(name, expect)
+                with self._tree.directory(directory) as parent:
+                    os.unlink(leaf, dir_fd=parent)
+                    os.fsync(parent)
+                self._remove_empty(directory)
+        except FileNotFoundError:
+            if expect is not ANY and expect is not ABSENT:
+                raise Conflict("file", name, expected=expect, actual=None) from None
+        except OSError as error:
+            raise as_failure(error, name) from error
+
+    def scan(self, prefix: str = "") -> Iterator[Stat]:
+        for name, status in self.walk():
+            if name.startswith(prefix) and _is_storable(name, status):
+                yield Stat(name, status.st_size, None)
+
+    def walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Everything but directories, ascending by name, good or not: `tree` says what is what."""
+        yield from self._walk("", 0)
+
+    def _walk(self, directory: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
+        if depth > TREE_DEPTH_MAX:
+            return
+        try:
+            with self._tree.directory(directory) as fd, os.scandir(fd) as entries:
+                found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+                return  # gone, or swapped for something else, since its parent was listed
+            raise as_failure(error, directory or ".") from error
+        found.sort(key=lambda entry: entry[0] + "/" if stat.S_ISDIR(entry[1].st_mode) else entry[0])
+        for leaf, status in found:
+            name = f"{directory}/{leaf}" if directory else leaf
+            if stat.S_ISDIR(status.st_mode):
+                yield from self._walk(name, depth + 1)
+            else:
+                yield name, status
+
+    def _check(self, name: BlobName, expect: Expect) -> None:
+        if expect is ANY:
+            return
+        try:
+            current = self.read(name).token
+        except NotFound:
+            current = None
+        if not is_met(expect, current):
+            raise Conflict("file", name, expected=expect, actual=current)
+
+    def _stage(self, data: bytes) -> str:
+        name = f"new-{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o600, dir_fd=self._staging)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(fd, left) :]
+            os.fsync(fd)
+        except BaseException:
+            _unlink(name, self._staging)
+            raise
+        finally:
+            os.close(fd)
+        return name
+
+    def _swap_in(self, temporary: str, target: int, leaf: str, expect: Expect) -> None:
+        """One rename. What must be new never replaces a file that came in past the lock."""
+        if expect is not ABSENT:
+            os.rename(temporary, leaf, src_dir_fd=self._staging, dst_dir_fd=target)
+            return
+        try:
+            rename_new(self._staging, temporary, target, leaf)
+        except FileExistsError:
+            raise Conflict("file", leaf, expected=None, actual="a file") from None
+
+    def _remove_empty(self, directory: str) -> None:
+        while directory:
+            directory, _, leaf = directory.rpartition("/")
+            with self._tree.directory(directory) as parent:
+                try:
+                    os.rmdir(leaf, dir_fd=parent)
+                except OSError:  # not empty, or already gone: either is fine
+                    return
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        fd = os.open(LOCK_NAME, flags, 0o600, dir_fd=self._staging)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _is_storable(name: str, status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and broken_rule(name) is None
+
+
+def _unlink(name: str, directory: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
