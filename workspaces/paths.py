@@ -64,6 +64,17 @@ class WorkspacePath(str):
         """Equal for all paths that a case-insensitive file system would take for one."""
         return unicodedata.normalize("NFC", unicodedata.normalize("NFD", self).casefold())
 
+    def is_twin_of(self, other: WorkspacePath) -> bool:
+        """Whether the two cannot both exist where case makes no difference: they, or directories
+        on their way, differ in nothing else."""
+        pairs = zip(
+            *(path.split("/") for path in (self, other, self.folded, other.folded)), strict=False
+        )
+        for mine, theirs, mine_folded, theirs_folded in pairs:
+            if mine != theirs:
+                return mine_folded == theirs_folded
+        return False
+
 
 def broken_rule(text: str) -> str | None:
     """The first rule that `text` breaks as a path, put to follow the value; None when it is good."""

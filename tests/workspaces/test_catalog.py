@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from workspaces.catalog import merge_patch
+from workspaces.clock import ManualClock
+from workspaces.errors import AlreadyExists, NotFound, Refused
+from workspaces.workspaces import Workspaces
+
+
+@pytest.fixture
+def workspaces(open_workspaces: Callable[[], Workspaces]) -> Workspaces:
+    return open_workspaces()
+
+
+def test_a_record_is_found_by_its_id_and_by_its_name(workspaces: Workspaces) -> None:
+    record = workspaces.create("notes", description="  what we know ").record
+    assert workspaces.get(record.id).record == record
+    assert workspaces.get("notes").record == record
+    assert record.description == "what we know"
+    assert record.as_json()["config"]["storage"] == {"provider": "local"}
+
+
+def test_a_name_is_trimmed_and_unique(workspaces: Workspaces) -> None:
+    workspaces.create("  notes ")
+    with pytest.raises(AlreadyExists):
+        workspaces.create("notes")
+    assert [record.name for record in workspaces.list()] == ["notes"]
+
+
+@pytest.mark.parametrize("name", ["", "   ", "two\nlines", "x" * 101, 7, None])
+def test_a_bad_name_is_refused(workspaces: Workspaces, name: object) -> None:
+    with pytest.raises(Refused) as caught:
+        workspaces.create(name)  # type: ignore[arg-type]
+    assert caught.value.field == "name"
+    assert workspaces.list() == []
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"storage": {"provider": "ftp"}}, "config.storage.provider"),
+        ({"storage": "s3"}, "config.storage"),
+        ({"harness": {"enabled": "yes"}}, "config.harness.enabled"),
+        ({"harness": {"enabeld": True}}, "config.harness.enabeld"),
+        ({"memory": {"maxLength": 0}}, "config.memory.maxLength"),
+        ({"memory": {"maxLength": 1.5}}, "config.memory.maxLength"),
+        ({"colour": "red"}, "config.colour"),
+    ],
+)
+def test_a_bad_configuration_is_refused_naming_the_field(
+    workspaces: Workspaces, config: dict[str, object], field: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        workspaces.create("notes", config=config)
+    assert caught.value.field == field
+
+
+def test_an_unknown_key_is_answered_with_the_nearest_valid_one(workspaces: Workspaces) -> None:
+    with pytest.raises(Refused) as caught:
+        workspaces.create("notes", config={"harness": {"enabeld": True}})
+    assert caught.value.remedy == "did you mean 'enabled'?"
+
+
+def test_a_patch_merges_objects_and_null_clears(workspaces: Workspaces, clock: ManualClock) -> None:
+    record = workspaces.create("notes", description="x").record
+    clock.advance(1)
+    patched = workspaces.patch(
+        "notes", {"description": None, "config": {"harness": {"enabled": False}}}
+    )
+    assert patched.description is None
+    assert not patched.config.harness.enabled
+    assert patched.config.storage.provider == "local"
+    assert patched.updated_at > record.updated_at
+    assert patched.created_at == record.created_at
+
+
+def test_a_renamed_record_is_found_by_its_new_name_alone(workspaces: Workspaces) -> None:
+    workspaces.create("notes")
+    workspaces.create("other")
+    workspaces.patch("notes", {"name": "journal"})
+    assert workspaces.get("journal").record.name == "journal"
+    with pytest.raises(NotFound):
+        workspaces.get("notes")
+    with pytest.raises(AlreadyExists):
+        workspaces.patch("journal", {"name": "other"})
+    workspaces.create("notes")
+
+
+@pytest.mark.parametrize(
+    "patch", [{"id": "ws_x"}, {"createdAt": "x"}, {"config": {"x": 1}}, {"name": None}]
+)
+def test_what_cannot_be_changed_is_refused(
+    workspaces: Workspaces, patch: dict[str, object]
+) -> None:
+    record = workspaces.create("notes").record
+    with pytest.raises(Refused):
+        workspaces.patch("notes", patch)
+    assert workspaces.get("notes").record == record
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a"], {"b": 1}, {"b": 1}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_merge_patch_follows_rfc_7396(target: object, patch: object, result: object) -> None:
+    assert merge_patch(target, patch) == result

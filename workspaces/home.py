@@ -1,0 +1,66 @@
+"""The directories of a home: what lies where on this machine, and with which permissions.
+
+Run as root, commands of agents run as another user, who must be able to *reach* the trees and nothing
+else: so the home and two of its directories may be passed through (0711), and the rest stays closed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from workspaces.errors import Unavailable
+from workspaces.ids import Namespace
+
+_CLOSED = 0o700
+_PASSABLE_AS_ROOT = 0o711
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    root: Path
+
+    @property
+    def settings(self) -> Path:
+        return self.root / "harness.yaml"
+
+    def tree(self, namespace: Namespace) -> Path:
+        return self.root / "workspaces" / namespace
+
+    def staging(self, namespace: Namespace) -> Path:
+        """Temporary files of one namespace: on the file system of its tree, outside of it."""
+        return self.root / "staging" / namespace
+
+    def history(self, namespace: Namespace) -> Path:
+        return self.root / "history" / f"{namespace}.git"
+
+    def lock(self, namespace: Namespace) -> Path:
+        return self.root / "locks" / f"{namespace}.lock"
+
+    def prepare(self) -> None:
+        """Make what is missing. Unavailable when this place cannot be a home."""
+        passable = _PASSABLE_AS_ROOT if os.geteuid() == 0 else _CLOSED
+        try:
+            self.root.mkdir(mode=passable, parents=True, exist_ok=True)
+            for name in ("workspaces", "staging"):
+                (self.root / name).mkdir(mode=passable, exist_ok=True)
+            for name in ("history", "locks"):
+                (self.root / name).mkdir(mode=_CLOSED, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(
+                f"home {self.root}",
+                error.strerror or str(error),
+                remedy="name a directory that you can write with --home or HARNESS_HOME",
+            ) from error
+
+    def prepare_namespace(self, namespace: Namespace) -> None:
+        try:
+            for directory in (self.tree(namespace), self.staging(namespace)):
+                directory.mkdir(mode=_CLOSED, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"home {self.root}", error.strerror or str(error)) from error
+
+
+def default_root() -> Path:
+    return Path("/var/lib/harness") if os.geteuid() == 0 else Path.home() / ".harness"

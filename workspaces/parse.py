@@ -1,0 +1,88 @@
+"""Strangers' input into typed records: one way, one kind of refusal.
+
+A `Shape` is an immutable model whose keys are camelCase outside and snake_case inside; unknown keys
+are refused, with the nearest valid one as the remedy. `parse` turns whatever pydantic finds first
+into one `Refused` that names the field, the value and the rule.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+
+from workspaces.errors import Refused
+
+
+class Shape(BaseModel):
+    """Strict: `"true"` is no boolean and `1.5` no integer."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+    )
+
+    def as_json(self) -> dict[str, Any]:
+        """What is shown and stored: camelCase, without what was never said."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+S = TypeVar("S", bound=Shape)
+
+
+def parse(shape: type[S], data: object, *, within: str = "") -> S:
+    """`within` is the name that the whole input goes by, put before the field's."""
+    if not isinstance(data, Mapping):
+        raise Refused(within or shape.__name__, data, "must be an object")
+    try:
+        return shape.model_validate(data)
+    except ValidationError as error:
+        raise _refusal(error.errors(include_url=False)[0], shape, within) from error
+
+
+def nearest(name: str, valid: list[str]) -> str | None:
+    found = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def unknown_name(field: str, name: str, valid: list[str]) -> Refused:
+    """The refusal of a name that is not one of `valid`: it helps with the nearest."""
+    near = nearest(name, valid)
+    remedy = f"did you mean {near!r}?" if near else f"valid: {', '.join(sorted(valid))}"
+    return Refused(field, name, "is unknown", remedy=remedy)
+
+
+def _refusal(found: ErrorDetails, shape: type[Shape], within: str) -> Refused:
+    where = [str(part) for part in found["loc"]]
+    field = ".".join([*([within] if within else []), *where])
+    if found["type"] == "extra_forbidden":
+        return unknown_name(field, where[-1], _valid_keys(shape, where[:-1]))
+    if found["type"] == "missing":
+        return Refused(field, None, "is required")
+    return Refused(field, found["input"], _rule(found["msg"]))
+
+
+def _rule(message: str) -> str:
+    """Pydantic's sentence, put so that it follows the value."""
+    for start, instead in (("Value error, ", ""), ("Input should ", "should ")):
+        if message.startswith(start):
+            return instead + message.removeprefix(start)
+    return message[:1].lower() + message[1:]
+
+
+def _valid_keys(shape: type[Shape], path: list[str]) -> list[str]:
+    """The keys of the object at `path`; nothing where the path leads through a list or a union."""
+    here: Any = shape
+    for part in path:
+        fields = {field.alias or name: field for name, field in here.model_fields.items()}
+        here = getattr(fields.get(part), "annotation", None)
+        if not (isinstance(here, type) and issubclass(here, Shape)):
+            return []
+    return [field.alias or name for name, field in here.model_fields.items()]

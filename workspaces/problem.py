@@ -1,0 +1,16 @@
+"""What is wrong with a file in a workspace: it stays where it is, and is listed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["bad_name", "not_a_file", "over_quota", "twin", "conflict", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    path: str
+    """As found on the disk: not necessarily a valid path."""
+    kind: Kind
+    detail: str

@@ -1,0 +1,119 @@
+"""What a revision says: who wrote, when, from which conversation, and what changed.
+
+Author and trailers are the provenance of memory: `blame` leads from a line to the conversation that
+wrote it only because every writer states itself here. All text in a message is one line a field, with
+control characters taken out, so that nobody's name or conversation key can forge a trailer.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NewType
+
+from workspaces.paths import WorkspacePath
+from workspaces.stamp import Stamp
+
+RevisionId = NewType("RevisionId", str)
+"""The hash of a git commit."""
+
+Source = Literal["turn", "edit", "api", "extract", "sleep", "director", "memorize", "sync"]
+
+SUBJECT_CHARACTERS_MAX = 100
+QUOTE_CHARACTERS_MAX = 60
+FIELD_CHARACTERS_MAX = 500
+
+_LIST_MARK = re.compile(r"^\s*([-*+]|\d+[.)]|#+|>)\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes, and on what account: becomes the author and the trailers of a revision."""
+
+    name: str
+    id: str
+    source: Source
+    trailers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Agent, Conversation, Turn, Call, Event, Model: whatever applies."""
+
+    @property
+    def email(self) -> str:
+        return f"{self.id}@workspace-harness"
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    id: RevisionId
+    parents: tuple[RevisionId, ...]
+    at: Stamp
+    author: str
+    subject: str
+    trailers: Mapping[str, str]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file before and after; None where there is none."""
+
+    path: WorkspacePath
+    before: bytes | None
+    after: bytes | None
+
+
+def message(changes: list[FileChange], author: Author, at: Stamp) -> str:
+    trailers = {"At": at, **author.trailers, "Source": author.source}
+    lines = [f"{key}: {one_line(value)}" for key, value in trailers.items()]
+    return "\n".join([subject(changes), "", *lines, ""])
+
+
+def trailers_of(text: str) -> dict[str, str]:
+    """The last paragraph of a message, read back."""
+    last = text.strip().rpartition("\n\n")[2]
+    pairs = (line.partition(": ") for line in last.splitlines())
+    return {key: value for key, colon, value in pairs if colon}
+
+
+def subject(changes: list[FileChange]) -> str:
+    """What changed, for a person who reads a hundred of these: `MEMORY.md: +2 −1 · likes tea`."""
+    if len(changes) != 1:
+        names = ", ".join(change.path for change in changes)
+        return _cut(f"{len(changes)} files: {names}", SUBJECT_CHARACTERS_MAX)
+    (change,) = changes
+    if change.after is None:
+        return f"{change.path}: deleted"
+    added, removed = _moved_lines(change.before or b"", change.after)
+    told = next((quote for line in added if (quote := _quote(line))), "")
+    counts = f"{change.path}: +{len(added)} −{removed}"
+    return f"{counts} · {told}" if told else counts
+
+
+def one_line(text: str) -> str:
+    kept = (
+        "" if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} and c not in "\t\n" else c
+        for c in text
+    )
+    return _cut(" ".join("".join(kept).split()), FIELD_CHARACTERS_MAX)
+
+
+def _moved_lines(before: bytes, after: bytes) -> tuple[list[str], int]:
+    """Lines that are new, in order, and how many went; a line that only moved counts as neither."""
+    old = Counter(before.decode(errors="replace").splitlines())
+    added: list[str] = []
+    for line in after.decode(errors="replace").splitlines():
+        if old[line] > 0:
+            old[line] -= 1
+        else:
+            added.append(line)
+    return added, old.total()
+
+
+def _quote(line: str) -> str:
+    return _cut(one_line(_LIST_MARK.sub("", line)), QUOTE_CHARACTERS_MAX)
+
+
+def _cut(text: str, characters_max: int) -> str:
+    return text if len(text) <= characters_max else text[: characters_max - 1].rstrip() + "…"

@@ -1,0 +1,210 @@
+"""A workspace: one tree of files, its history, and the only way to change the two together.
+
+A change goes: take the writer lock → what is found changed by hand becomes a revision of its own, by
+the person → judge the condition → declare the intent → write the file → make the revision. So every
+line has the author who wrote it, a condition is judged against what is really there, and a crash
+between any two of these steps leaves an intent from which the next writer finishes the story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from workspaces.blobs import Blob
+from workspaces.clock import Clock
+from workspaces.configuration import WorkspaceRecord
+from workspaces.errors import AlreadyExists, Conflict, NotFound, OverLimit, Unavailable
+from workspaces.expect import ABSENT, ANY, Wildcard, is_met
+from workspaces.history import HEAD, History, View
+from workspaces.ids import Namespace, Version, version_of
+from workspaces.objects import blob_id
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Author, Revision, RevisionId
+from workspaces.stores.files import FileBlobs
+from workspaces.tree import Tree, TreeScan
+from workspaces.writer import Held, Intent, WriterLock
+
+RACES_MAX = 20
+"""How often an unconditional write is begun anew when someone past the lock was faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    path: WorkspacePath
+    data: bytes
+
+    @property
+    def version(self) -> Version:
+        return version_of(self.data)
+
+    @property
+    def text(self) -> str:
+        """What a person or a model reads: bytes that are no UTF-8 are shown as �."""
+        return self.data.decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    path: WorkspacePath
+    version: Version | None
+    """None after a delete."""
+    revision: RevisionId | None
+    """None when the bytes were there already: nothing changed, so there is nothing to tell."""
+
+
+class Workspace:
+    """Threads and processes may share one; each holds its own object."""
+
+    def __init__(
+        self,
+        record: WorkspaceRecord,
+        namespace: Namespace,
+        *,
+        blobs: FileBlobs,
+        history: History,
+        lock: WriterLock,
+        person: Author,
+        clock: Clock,
+    ) -> None:
+        """`person`: who is taken to have written what nobody else has declared."""
+        self.record = record
+        self.namespace = namespace
+        self._blobs = blobs
+        self._history = history
+        self._lock = lock
+        self._person = person
+        self._scan = TreeScan(blobs, clock)
+
+    def read(self, path: str, *, view: View = HEAD) -> File:
+        """One file, as it is now or as a revision has it."""
+        path = WorkspacePath(path)
+        if view == HEAD:
+            return File(path, self._blobs.read(path).data)
+        found = self._history.find(self._history.resolve(view), path)
+        if found is None:
+            raise NotFound("file", path)
+        return File(path, self._history.read(found))
+
+    def files(self, *, view: View = HEAD) -> list[WorkspacePath]:
+        if view == HEAD:
+            return list(self.scan().files)
+        return list(self._history.tree(self._history.resolve(view)))
+
+    def scan(self) -> Tree:
+        """Every file that is there now, with its version, and what is wrong."""
+        return self._scan.scan()
+
+    def tip(self) -> RevisionId | None:
+        return self._history.tip()
+
+    def log(self, path: str | None = None, *, limit: int = 50) -> list[Revision]:
+        return self._history.log(path=WorkspacePath(path) if path else None, limit=limit)
+
+    def write(
+        self, path: str, data: bytes | str, *, by: Author, expect: Version | Wildcard = ANY
+    ) -> Written:
+        """Set a file. `expect` is the version the writer has seen, ABSENT, or ANY."""
+        path = WorkspacePath(path)
+        data = data.encode() if isinstance(data, str) else data
+        self._check_size(path, data)
+        with self._writing(by) as held:
+            for _ in range(RACES_MAX):
+                current = self._settled(path, expect)
+                if current is not None and current.data == data:
+                    return Written(path, current.version, None)
+                if current is None:
+                    self._refuse_twin(path)
+                held.intend(by, [path])
+                try:
+                    self._blobs.write(path, data, expect=current.token if current else ABSENT)
+                except Conflict:
+                    continue  # an editor came in past the lock: what it wrote is settled first
+                revision = self._history.record({path: data}, by)
+                held.fulfilled()
+                return Written(path, version_of(data), revision)
+        raise Unavailable(path, "it changes faster than it can be written")
+
+    def delete(self, path: str, *, by: Author, expect: Version | Wildcard = ANY) -> Written:
+        """Remove a file; its last version stays in the history. NotFound when there is none."""
+        path = WorkspacePath(path)
+        with self._writing(by) as held:
+            for _ in range(RACES_MAX):
+                current = self._settled(path, expect)
+                if current is None:
+                    raise NotFound("file", path)
+                held.intend(by, [path])
+                try:
+                    self._blobs.delete(path, expect=current.token)
+                except Conflict:
+                    continue
+                revision = self._history.record({path: None}, by)
+                held.fulfilled()
+                return Written(path, None, revision)
+        raise Unavailable(path, "it changes faster than it can be deleted")
+
+    def settle(self) -> RevisionId | None:
+        """Make a revision of what a person changed by hand, if anything. Returns the newest one."""
+        with self._writing(self._person):
+            self._record_dirty(Intent(self._person, None))
+            return self.tip()
+
+    @contextmanager
+    def _writing(self, by: Author) -> Generator[Held]:
+        with self._lock.hold(by.name) as held:
+            if held.left_behind is not None:
+                self._record_dirty(held.left_behind)
+                held.fulfilled()
+            yield held
+
+    def _settled(self, path: WorkspacePath, expect: Version | Wildcard) -> Blob | None:
+        """The file, after a person's uncommitted bytes became a revision, if it is what `expect`
+        says; else Conflict."""
+        self._record_dirty(Intent(self._person, (path,)))
+        current = self._blob(path)
+        version = current.version if current else None
+        if not is_met(expect, version):
+            if expect is ABSENT:
+                raise AlreadyExists("file", path)
+            raise Conflict("file", path, expected=expect, actual=version)
+        return current
+
+    def _record_dirty(self, intent: Intent) -> None:
+        """A revision by `intent.author` of those of its paths that differ from the newest one."""
+        tip = self._history.tip()
+        paths = self._dirty_paths(tip) if intent.paths is None else intent.paths
+        changes: dict[WorkspacePath, bytes | None] = {}
+        for path in paths:
+            blob = self._blob(path)
+            if (blob_id(blob.data) if blob else None) != self._history.find(tip, path):
+                changes[path] = blob.data if blob else None
+        if changes:
+            self._history.record(changes, intent.author)
+
+    def _dirty_paths(self, tip: RevisionId | None) -> list[WorkspacePath]:
+        recorded = self._history.tree(tip)
+        found = self._scan.scan()
+        problems = {problem.path for problem in found.problems}  # there, though they cannot be kept
+        changed = [
+            path for path, state in found.files.items() if recorded.get(path) != state.object_id
+        ]
+        gone = [path for path in recorded if path not in found.files and path not in problems]
+        return changed + gone
+
+    def _blob(self, path: WorkspacePath) -> Blob | None:
+        try:
+            return self._blobs.read(path)
+        except NotFound:
+            return None
+
+    def _check_size(self, path: WorkspacePath, data: bytes) -> None:
+        maximum = self.record.config.quota.file_bytes
+        if len(data) > maximum:
+            raise OverLimit(f"size of {path!r}", maximum=maximum, actual=len(data), unit="bytes")
+
+    def _refuse_twin(self, path: WorkspacePath) -> None:
+        """A name that differs from an existing one only in case is one file on half of all disks."""
+        for other in self._history.tree(self._history.tip()):
+            if path.is_twin_of(other):
+                raise AlreadyExists("file", other)

@@ -1,0 +1,125 @@
+"""The writer lock: who changes a tree, and who gets the blame for what is found changed.
+
+Several turns, people and processes share one live tree, and an editor or a bash command knows no
+compare-and-set. So every namespace has one lock file that all processes respect (flock: the kernel
+lets go of it when its holder dies). Before the holder touches the tree it writes its *intent* into
+the file: who it is and which paths it is about to change. Letting go empties the file. Whoever takes
+the lock and finds an intent knows that the former holder died inside, and attributes what is dirty
+there to it; an intent therefore stays in the file until it was dealt with, however often we die.
+
+The lock is not reentrant and not fair; it is held for milliseconds, by a command for its duration.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workspaces.beneath import as_failure
+from workspaces.errors import WorkspaceBusy
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Author
+
+WAIT_S = 10.0
+"""Longer than any API write by three orders of magnitude: what waits so long waits for a command."""
+
+_PAUSE_S_MAX = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """`paths` None: anything in the tree."""
+
+    author: Author
+    paths: tuple[WorkspacePath, ...] | None
+
+
+class Held:
+    """The lock, while it is held."""
+
+    def __init__(self, fd: int, who: str) -> None:
+        self._fd = fd
+        self._who = who
+        self.left_behind = _read_intent(fd)
+        """What the former holder had declared when it died; None when it ended well."""
+        self._note(self.left_behind)
+
+    def intend(self, author: Author, paths: Sequence[WorkspacePath] | None) -> None:
+        """Declare what is about to be changed, replacing what was declared before."""
+        self._note(Intent(author, None if paths is None else tuple(paths)))
+
+    def fulfilled(self) -> None:
+        """All that was declared stands in a revision."""
+        self.left_behind = None
+        self._note(None)
+
+    def _note(self, intent: Intent | None) -> None:
+        note = {"who": self._who, "pid": os.getpid(), "intent": asdict(intent) if intent else None}
+        data = json.dumps(note).encode()
+        os.pwrite(self._fd, data, 0)
+        os.ftruncate(self._fd, len(data))
+
+
+class WriterLock:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @contextmanager
+    def hold(self, who: str, *, wait_s: float = WAIT_S) -> Generator[Held]:
+        """Wait for the lock; WorkspaceBusy, naming the holder, after `wait_s`."""
+        try:
+            fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise as_failure(error, self._file.name) from error
+        try:
+            self._acquire(fd, wait_s)
+            yield Held(fd, who)
+            os.ftruncate(fd, 0)  # not when an exception leaves: its intent may be unfulfilled
+        finally:
+            os.close(fd)
+
+    def _acquire(self, fd: int, wait_s: float) -> None:
+        deadline = time.monotonic() + wait_s
+        pause = 0.0005
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise WorkspaceBusy("the workspace", holder=_holder(fd)) from None
+                time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the waiters
+                pause = min(pause * 2, _PAUSE_S_MAX)
+                continue
+            return
+
+
+def _read(fd: int) -> dict[str, Any]:
+    data = os.pread(fd, os.fstat(fd).st_size, 0)
+    try:
+        return json.loads(data) if data else {}
+    except ValueError:  # the holder died, or is at work, between write and truncate
+        return {}
+
+
+def _read_intent(fd: int) -> Intent | None:
+    noted = _read(fd).get("intent")
+    if noted is None:
+        return None
+    paths = noted["paths"]
+    return Intent(
+        Author(**noted["author"]),
+        None if paths is None else tuple(WorkspacePath(path) for path in paths),
+    )
+
+
+def _holder(fd: int) -> str:
+    note = _read(fd)
+    return f"{note['who']} (process {note['pid']})" if note else "another process"
