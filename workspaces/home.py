@@ -38,6 +38,19 @@ class Home:
     def lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}.lock"
 
+    @property
+    def state(self) -> Path:
+        return self.root / "state.db"
+
+    @property
+    def entries(self) -> Path:
+        """Transcript entries too large for the record store."""
+        return self.root / "entries"
+
+    @property
+    def entries_staging(self) -> Path:
+        return self.root / "staging" / "entries"
+
     def prepare(self) -> None:
         """Make what is missing. Unavailable when this place cannot be a home."""
         passable = _PASSABLE_AS_ROOT if os.geteuid() == 0 else _CLOSED
@@ -45,7 +58,7 @@ class Home:
             self.root.mkdir(mode=passable, parents=True, exist_ok=True)
             for name in ("workspaces", "staging"):
                 (self.root / name).mkdir(mode=passable, exist_ok=True)
-            for name in ("history", "locks"):
+            for name in ("history", "locks", "entries", "staging/entries"):
                 (self.root / name).mkdir(mode=_CLOSED, exist_ok=True)
         except OSError as error:
             raise Unavailable(

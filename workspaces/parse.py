@@ -30,8 +30,9 @@ class Shape(BaseModel):
     )
 
     def as_json(self) -> dict[str, Any]:
-        """What is shown and stored: camelCase, without what was never said."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        """What is shown and stored: camelCase, and only what was said, so that a default that
+        becomes better reaches old records."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 S = TypeVar("S", bound=Shape)

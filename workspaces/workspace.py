@@ -8,9 +8,10 @@ between any two of these steps leaves an intent from which the next writer finis
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from workspaces.blobs import Blob
 from workspaces.clock import Clock
@@ -62,6 +63,7 @@ class Workspace:
         record: WorkspaceRecord,
         namespace: Namespace,
         *,
+        root: Path,
         blobs: FileBlobs,
         history: History,
         lock: WriterLock,
@@ -71,6 +73,8 @@ class Workspace:
         """`person`: who is taken to have written what nobody else has declared."""
         self.record = record
         self.namespace = namespace
+        self.root = root
+        """Where people and their editors find the files. Nothing here opens anything by it."""
         self._blobs = blobs
         self._history = history
         self._lock = lock
@@ -125,6 +129,20 @@ class Workspace:
                 held.fulfilled()
                 return Written(path, version_of(data), revision)
         raise Unavailable(path, "it changes faster than it can be written")
+
+    def plant(self, files: Mapping[str, bytes], *, by: Author) -> RevisionId | None:
+        """Set the first files, as one revision. AlreadyExists when one of them is there already."""
+        planted = {WorkspacePath(path): data for path, data in files.items()}
+        if not planted:
+            return self.tip()
+        with self._writing(by) as held:
+            held.intend(by, list(planted))
+            for path, data in planted.items():
+                self._check_size(path, data)
+                self._blobs.write(path, data, expect=ABSENT)
+            revision = self._history.record(planted, by)
+            held.fulfilled()
+            return revision
 
     def delete(self, path: str, *, by: Author, expect: Version | Wildcard = ANY) -> Written:
         """Remove a file; its last version stays in the history. NotFound when there is none."""

@@ -57,8 +57,7 @@ class Workspaces:
         self._make_storage(workspace_id)
         record = self._catalog.create(fields, record_id=workspace_id)
         workspace = self.open(record)
-        for path, data in files.items():
-            workspace.write(path, data, by=self._principal.author("api"))
+        workspace.plant(files, by=self._principal.author("api"))
         return workspace
 
     def get(self, reference: str) -> Workspace:
@@ -91,6 +90,7 @@ class Workspaces:
         return Workspace(
             record,
             name,
+            root=self._home.tree(name),
             blobs=FileBlobs(
                 self._home.tree(name),
                 self._home.staging(name),

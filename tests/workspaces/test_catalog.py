@@ -20,7 +20,6 @@ def test_a_record_is_found_by_its_id_and_by_its_name(workspaces: Workspaces) -> 
     assert workspaces.get(record.id).record == record
     assert workspaces.get("notes").record == record
     assert record.description == "what we know"
-    assert record.as_json()["config"]["storage"] == {"provider": "local"}
 
 
 def test_a_name_is_trimmed_and_unique(workspaces: Workspaces) -> None:

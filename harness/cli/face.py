@@ -1,0 +1,97 @@
+"""What all commands share: the home they work on, how they print, how they refuse."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness import Harness
+    from workspaces.errors import Failure
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option("--home", help="The home to work on (else HARNESS_HOME, else ~/.harness)."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+class Shown:
+    """What the running command was asked for, so that an error can be shown in the same way."""
+
+    home: Path | None = None
+    as_json: bool = False
+
+
+@contextmanager
+def opened(home: Path | None, *, as_json: bool = False) -> Generator[Harness]:
+    """The harness on the home that was named, here or before the command."""
+    from harness import Harness
+
+    Shown.as_json = as_json
+    with Harness.open(home or Shown.home) as harness:
+        yield harness
+
+
+def out() -> Console:
+    """Results, for people. Programs ask for `--json`."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def notes() -> Console:
+    """Messages and progress: standard error, so that results can be piped."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def print_json(document: object) -> None:
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
+    """A record of names and values, one a line; what is nested is shown as JSON."""
+    if as_json:
+        print_json(record)
+        return
+    width = max(map(len, record), default=0)
+    console = out()
+    for name, value in record.items():
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        console.print(f"[bold]{name:<{width}}[/]  ", end="")
+        console.print(shown, markup=False)
+
+
+def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Columns as wide as their widest cell, never folded: what is printed can be cut and piped."""
+    from rich.cells import cell_len
+
+    lines = [tuple(headings), *(tuple(row) for row in rows)]
+    widths = [max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    console = out()
+    for number, line in enumerate(lines):
+        cells = (
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)
+        )
+        console.print("  ".join(cells).rstrip(), markup=False, style="dim" if number == 0 else "")
+
+
+def show_failure(failure: Failure) -> None:
+    """The table of this face: every refusal is a sentence, its code, and what to do about it."""
+    if Shown.as_json:
+        error = {"code": failure.code, "message": str(failure), "remedy": failure.remedy}
+        field = getattr(failure, "field", None)
+        print_json({"error": {**error, **({"field": field} if field else {})}})
+    sys.stderr.write(f"error ({failure.code}): {failure}\n")
+    if failure.remedy:
+        sys.stderr.write(f"  → {failure.remedy}\n")

@@ -1,0 +1,112 @@
+"""`harness path | ls | cat | write`: the files of a workspace."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from harness.cli.face import HomeOption, JsonOption, opened, print_json, print_table
+
+Reference = Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")]
+PathArgument = Annotated[str, typer.Argument(help="A file, as seen from the workspace's root.")]
+RevisionOption = Annotated[
+    str | None, typer.Option("--revision", "-r", help="As it was at this revision.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(path)
+    app.command()(ls)
+    app.command()(cat)
+    app.command()(write)
+
+
+def path(
+    workspace: Reference,
+    file: Annotated[str | None, typer.Argument(help="A file in it.")] = None,
+    home: HomeOption = None,
+) -> None:
+    """Print where a workspace, or a file in it, lies on this machine."""
+    from workspaces.paths import WorkspacePath
+
+    with opened(home) as harness:
+        root = harness.workspaces.get(workspace).root
+    typer.echo(str(root / WorkspacePath(file) if file else root))
+
+
+def ls(
+    workspace: Reference,
+    revision: RevisionOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the files of a workspace."""
+    with opened(home, as_json=as_json) as harness:
+        place = harness.workspaces.get(workspace)
+        if revision is not None:
+            names = place.files(view=revision)
+            if as_json:
+                print_json([{"path": name} for name in names])
+            else:
+                typer.echo("\n".join(names))
+            return
+        tree = place.scan()
+    if as_json:
+        print_json(
+            [
+                {"path": name, "size": state.size, "version": state.version}
+                for name, state in tree.files.items()
+            ]
+        )
+        return
+    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in tree.files.items()))
+    for problem in tree.problems:
+        sys.stderr.write(f"problem: {problem.path!r} {problem.detail}\n")
+
+
+def cat(
+    workspace: Reference,
+    file: PathArgument,
+    revision: RevisionOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a file of a workspace, to the byte."""
+    with opened(home, as_json=as_json) as harness:
+        found = harness.workspaces.get(workspace).read(file, view=revision or "head")
+    if as_json:
+        print_json({"path": found.path, "version": found.version, "content": found.text})
+        return
+    sys.stdout.buffer.write(found.data)
+    sys.stdout.buffer.flush()
+
+
+def write(
+    workspace: Reference,
+    file: PathArgument,
+    if_version: Annotated[
+        str | None,
+        typer.Option(
+            "--if-version", help="Only if this is what is there; `none`: only if nothing is."
+        ),
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write standard input to a file of a workspace, and make a revision of it."""
+    from workspaces.expect import ABSENT, ANY
+    from workspaces.ids import Version
+
+    data = sys.stdin.buffer.read()
+    expect = ANY if if_version is None else ABSENT if if_version == "none" else Version(if_version)
+    with opened(home, as_json=as_json) as harness:
+        author = harness.rooms.principal.author("api")
+        written = harness.workspaces.get(workspace).write(file, data, by=author, expect=expect)
+    shown = {"path": written.path, "version": written.version, "revision": written.revision}
+    if as_json:
+        print_json(shown)
+    else:
+        told = written.revision[:12] if written.revision else "unchanged"
+        sys.stderr.write(f"{written.path}: {told}\n")

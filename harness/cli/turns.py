@@ -1,0 +1,144 @@
+"""`harness chat` and `harness run`: talking to an agent."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json
+
+if TYPE_CHECKING:
+    from harness import Harness
+    from harness.progress import Progress
+    from harness.turn import Outcome
+
+ConversationOption = Annotated[
+    str | None,
+    typer.Option("--conversation", "-c", help="The conversation to go on with; else a new one."),
+]
+
+_ENDS = {"/exit", "/quit"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(chat)
+    app.command()(run)
+
+
+def chat(
+    agent: Annotated[
+        str | None, typer.Argument(help="Name or id of an agent (else the home's default).")
+    ] = None,
+    conversation: ConversationOption = None,
+    home: HomeOption = None,
+) -> int:
+    """Talk to an agent. End with Ctrl-D or /exit; Ctrl-C stops a running turn."""
+    from workspaces.ids import new_id
+
+    with opened(home) as harness:
+        record = harness.agents.get(agent or harness.settings.default_agent)
+        key = conversation or new_id("c")
+        _greet(harness, record.name, key)
+        while (text := _ask()) is not None:
+            if text in _ENDS:
+                break
+            if not text.strip():
+                continue
+            try:
+                outcome = harness.run(text, agent=record, conversation=key, emit=_show)
+            except KeyboardInterrupt:
+                notes().print("\n[dim](stopped)[/]")
+                continue
+            _close(outcome)
+    return 0
+
+
+def run(
+    text: Annotated[str, typer.Argument(help="What to say; - reads standard input.")],
+    agent: Annotated[
+        str | None, typer.Option("--agent", "-a", help="Name or id (else the home's default).")
+    ] = None,
+    conversation: ConversationOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say one thing to an agent and print what it answers."""
+    from harness.progress import silent
+
+    said = sys.stdin.read() if text == "-" else text
+    with opened(home, as_json=as_json) as harness:
+        emit = silent if as_json or not sys.stdout.isatty() else _show
+        outcome = harness.run(said, agent=agent, conversation=conversation, emit=emit)
+    if as_json:
+        print_json(outcome.as_json())
+    elif emit is silent:
+        sys.stdout.write(f"{outcome.reply}\n" if outcome.reply else "")
+        _say_what_went_wrong(outcome)
+    else:
+        _close(outcome)
+    return 0 if outcome.status == "done" else 1
+
+
+def _greet(harness: Harness, agent: str, conversation: str) -> None:
+    from harness.models.demo import NAME
+
+    mounted = harness.agents.bindings(harness.agents.get(agent))
+    names = ", ".join(mount.workspace.record.name for mount in mounted) or "none"
+    console = notes()
+    console.print(f"[bold]{agent}[/] · workspaces: {names} · conversation {conversation}")
+    if harness.settings.anthropic_api_key is None:
+        console.print(
+            f"[yellow]No ANTHROPIC_API_KEY: the offline {NAME} model answers.[/] "
+            "It remembers what you tell it to remember."
+        )
+    console.print("[dim]Ctrl-D or /exit ends.[/]")
+
+
+def _ask() -> str | None:
+    """The next line; None at the end. Prompted only where a person types."""
+    if not sys.stdin.isatty():
+        line = sys.stdin.readline()
+        return line.rstrip("\n") if line else None
+    import readline  # noqa: F401 - gives `input` history and editing  # pyright: ignore[reportUnusedImport]
+
+    try:
+        return input("\nyou › ")
+    except EOFError:
+        notes().print()
+        return None
+
+
+def _show(progress: Progress) -> None:
+    from harness.progress import TextArrived, ToolEnded, ToolStarted, Waiting
+
+    match progress:
+        case TextArrived(text):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        case ToolStarted():
+            pass
+        case ToolEnded(call, result):
+            mark = "[red]✗[/]" if result.is_error else "[green]✓[/]"
+            told = str(call.input.get("path", ""))
+            notes().print(f"{mark} [dim]{call.name} {told}[/]")
+        case Waiting(reason, seconds):
+            notes().print(f"[yellow]{reason}: waiting {seconds:.0f} s[/]")
+
+
+def _close(outcome: Outcome) -> None:
+    if outcome.reply:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    _say_what_went_wrong(outcome)
+
+
+def _say_what_went_wrong(outcome: Outcome) -> None:
+    if outcome.failure is not None:
+        notes().print(f"error ({outcome.failure.kind}): {outcome.failure.reason}", markup=False)
+        notes().print(f"  → {outcome.failure.remedy}", markup=False)
+    elif outcome.status == "out_of_steps":
+        notes().print("The agent used all its steps without an answer; say “go on” to continue.")
+    elif outcome.status == "cut":
+        notes().print("The answer was cut at the agent's limit of output tokens.")

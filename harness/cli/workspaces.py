@@ -1,0 +1,86 @@
+"""`harness workspace`: the workspaces of a home."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from harness.cli.face import HomeOption, JsonOption, opened, print_json, print_record, print_table
+
+if TYPE_CHECKING:
+    from workspaces.workspace import Workspace
+
+app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no_args_is_help=True)
+
+Reference = Annotated[str, typer.Argument(help="Name or id.", metavar="WORKSPACE")]
+DescriptionOption = Annotated[str | None, typer.Option(help="What it is for; agents read this.")]
+GuidanceOption = Annotated[
+    Literal["on", "off"] | None,
+    typer.Option("--harness", help="Tell agents how to keep MEMORY.md, TASKS.md and notes/."),
+]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="A new name.")],
+    template: Annotated[str, typer.Option(help="What it begins with.")] = "default",
+    description: DescriptionOption = None,
+    guidance: GuidanceOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a workspace."""
+    config = {"harness": {"enabled": guidance == "on"}} if guidance else {}
+    with opened(home, as_json=as_json) as harness:
+        workspace = harness.workspaces.create(
+            name, template=template, description=description, config=config
+        )
+        print_record(_shown(workspace), as_json=as_json)
+
+
+@app.command("list")
+def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """All workspaces."""
+    with opened(home, as_json=as_json) as harness:
+        shown = [_shown(harness.workspaces.open(record)) for record in harness.workspaces.list()]
+    if as_json:
+        print_json({"workspaces": shown})
+        return
+    rows = ((one["name"], one["id"], one.get("description", "")) for one in shown)
+    print_table(("name", "id", "description"), rows)
+
+
+@app.command()
+def show(workspace: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """One workspace, whole."""
+    with opened(home, as_json=as_json) as harness:
+        print_record(_shown(harness.workspaces.get(workspace)), as_json=as_json)
+
+
+@app.command("set")
+def set_(
+    workspace: Reference,
+    name: Annotated[str | None, typer.Option(help="A new name.")] = None,
+    description: DescriptionOption = None,
+    guidance: GuidanceOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a workspace. An empty description clears it."""
+    patch: dict[str, Any] = {}
+    if name is not None:
+        patch["name"] = name
+    if description is not None:
+        patch["description"] = description or None
+    if guidance is not None:
+        patch["config"] = {"harness": {"enabled": guidance == "on"}}
+    with opened(home, as_json=as_json) as harness:
+        record = harness.workspaces.patch(workspace, patch)
+        print_record(_shown(harness.workspaces.open(record)), as_json=as_json)
+
+
+def _shown(workspace: Workspace) -> dict[str, Any]:
+    """The record, and where its files lie on this machine."""
+    record = workspace.record.as_json()
+    return {**record, "namespace": workspace.namespace, "path": str(workspace.root)}

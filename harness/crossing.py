@@ -1,0 +1,76 @@
+"""The two bridges between the rooms: async code calling the synchronous one, and back.
+
+Stores, files and git are synchronous and may block; turns are async. `in_thread` is the one way down.
+`LoopThread` is the one way up, for callers without an event loop of their own: the library and the
+command line. It owns a thread that lives as long as the harness, because a sandbox dies with the
+thread that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+STOP_S_MAX = 10.0
+"""How long an interrupted turn may take to leave things in order."""
+
+
+async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    return await asyncio.to_thread(call, *args, **kwargs)
+
+
+class LoopThread:
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Wait for the coroutine's result; an interruption cancels it and waits for its end."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._started())
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():
+                self._cancel(future)
+            raise
+
+    def close(self) -> None:
+        with self._lock:
+            loop, self._loop = self._loop, None
+            thread, self._thread = self._thread, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(STOP_S_MAX)
+            loop.close()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="harness-loop", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _cancel(self, future: Any) -> None:
+        ended = threading.Event()
+        future.cancel()
+        # The future is done at once; the coroutine behind it is when the loop comes round to it.
+        loop = self._started()
+
+        async def settle() -> None:
+            here = asyncio.current_task()
+            others = [task for task in asyncio.all_tasks() if task is not here]
+            if others:
+                await asyncio.wait(others, timeout=STOP_S_MAX)
+            ended.set()
+
+        asyncio.run_coroutine_threadsafe(settle(), loop)
+        ended.wait(STOP_S_MAX)

@@ -1,0 +1,99 @@
+"""The harness as Python sees it: one object for one home.
+
+with Harness.open("~/.harness") as harness:
+    print(harness.run("Remember that I like short answers.").reply)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+from harness.agent import AgentRecord, Agents
+from harness.birth import be_born
+from harness.briefing import brief
+from harness.context.assemble import Part
+from harness.crossing import LoopThread
+from harness.event import Event
+from harness.models.port import Model
+from harness.progress import Emit, silent
+from harness.settings import Settings, read_settings
+from harness.turn import Outcome
+from harness.wiring import Rooms, wire
+from workspaces.clock import Clock
+from workspaces.ids import new_id
+from workspaces.workspaces import Workspaces
+
+
+class Harness:
+    """Use it as a context manager, or call `close`. Threads may share it."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self.rooms = rooms
+        self._loop = LoopThread()
+
+    @classmethod
+    def open(
+        cls,
+        home: str | Path | None = None,
+        *,
+        model: Model | None = None,
+        clock: Clock | None = None,
+    ) -> Harness:
+        """A home, made when it is not there yet; without a name the one that the environment names."""
+        rooms = wire(read_settings(None if home is None else Path(home)), model=model, clock=clock)
+        be_born(rooms)
+        return cls(rooms)
+
+    @property
+    def settings(self) -> Settings:
+        return self.rooms.settings
+
+    @property
+    def workspaces(self) -> Workspaces:
+        return self.rooms.workspaces
+
+    @property
+    def agents(self) -> Agents:
+        return self.rooms.agents
+
+    def run(
+        self,
+        text: str,
+        *,
+        agent: AgentRecord | str | None = None,
+        conversation: str | None = None,
+        event_id: str | None = None,
+        emit: Emit = silent,
+    ) -> Outcome:
+        """Say something to an agent and wait for what comes of it.
+
+        Without `agent` the home's default one; without `conversation` a new one.
+        """
+        event = Event(event_id or new_id("evt"), conversation or new_id("c"), text)
+        return self._loop.run(self.rooms.inbox.deliver(self._agent(agent), event, emit))
+
+    def prompt(self, agent: AgentRecord | str | None = None) -> list[Part]:
+        """The parts of the system prompt that the agent's next turn would be given."""
+        record = self._agent(agent)
+        return brief(record.config.system, self.agents.bindings(record))
+
+    def close(self) -> None:
+        self._loop.close()
+        self.rooms.records.close()
+
+    def __enter__(self) -> Harness:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _agent(self, agent: AgentRecord | str | None) -> AgentRecord:
+        if isinstance(agent, AgentRecord):
+            return agent
+        return self.agents.get(agent or self.settings.default_agent)

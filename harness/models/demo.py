@@ -1,0 +1,119 @@
+"""A model for trying things out without a key or a network: a few rules instead of understanding.
+
+It does what a real model does, through the same door: it sees nothing but the request, remembers by
+calling the tools it is offered, and answers questions from the memory shown in its prompt.
+"""
+
+from __future__ import annotations
+
+import re
+
+from harness.message import Message, Part, Text, ToolCall, ToolResult
+from harness.progress import Emit, TextArrived
+from harness.request import Reply, Request, Usage
+from workspaces.ids import new_id
+
+NAME = "demo"
+
+_REMEMBER = re.compile(
+    r"\b(?:remember|note|don't forget|keep in mind)\b(?:\s+(?:that|this))?[\s:,]*(.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_MEMORY = re.compile(r"<memory [^>]*>\n(.*?)\n</memory>", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_WORD = re.compile(r"\w{3,}")
+_COMMON = frozenset(
+    _WORD.findall(
+        "the and that this with for are was were you your what which who how when where why does did "
+        "can could would should have has had about from tell know remember please not but"
+    )
+)
+_LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
+
+_HELLO = (
+    "I am the offline demo model: I follow a few rules and understand nothing. Say “remember that …” "
+    "and I write it to MEMORY.md; ask me about it later, also in a new conversation. For a real model, "
+    "set ANTHROPIC_API_KEY."
+)
+
+
+class DemoModel:
+    name = NAME
+
+    async def reply(self, request: Request, *, output_tokens_max: int, emit: Emit) -> Reply:
+        del output_tokens_max
+        part = _answer(request)
+        if isinstance(part, Text):
+            emit(TextArrived(part.text))
+        return Reply(Message("assistant", (part,)), Usage())
+
+
+def _answer(request: Request) -> Part:
+    newest = request.messages[-1]
+    results = [part for part in newest.parts if isinstance(part, ToolResult)]
+    asked = _newest_question(request)
+    wish = _REMEMBER.search(asked)
+    if wish is None or asked.rstrip().endswith("?"):
+        return Text(_from_memory(asked, request))
+    fact = " ".join(wish[1].split()).rstrip(".!")
+    offered = {tool.name for tool in request.tools}
+    if not {"read", "edit", "write"} <= offered:
+        return Text("I would like to remember that, but no workspace is mounted writable here.")
+    if not results:
+        return _call("read", path="MEMORY.md")
+    return _next_step(fact, results[-1], request)
+
+
+def _next_step(fact: str, result: ToolResult, request: Request) -> Part:
+    """After reading: edit, or write the file if there is none. After that: say so."""
+    last = next(call for message in reversed(request.messages) for call in message.tool_calls)
+    line = f"- {fact}"
+    if last.name != "read":
+        if result.is_error:
+            return Text(f"I could not write that down. {result.text}")
+        return Text(f"I have written to MEMORY.md: {fact}.")
+    if result.is_error or result.text.endswith("is empty."):
+        return _call("write", path="MEMORY.md", content=f"# Memory\n\n{line}\n")
+    text = _LINE_NUMBER.sub("", result.text)
+    if line in text.splitlines():
+        return Text(f"I know that already: {fact}.")
+    ending = _unique_ending(text)
+    return _call("edit", path="MEMORY.md", old=ending, new=f"{ending}\n{line}")
+
+
+def _unique_ending(text: str) -> str:
+    """The last lines of a text, as few as make it stand there only once."""
+    lines = text.rstrip("\n").split("\n")
+    for count in range(1, len(lines)):
+        ending = "\n".join(lines[-count:])
+        if ending.strip() and text.count(ending) == 1:
+            return ending
+    return "\n".join(lines)
+
+
+def _from_memory(question: str, request: Request) -> str:
+    memory = "\n".join(_MEMORY.findall("\n".join(request.system)))
+    lines = [line.strip() for line in _COMMENT.sub("", memory).splitlines()]
+    known = [line.lstrip("-* ") for line in lines if line.startswith(("- ", "* "))]
+    wanted = _words(question)
+    scored = [(len(wanted & _words(line)), line) for line in known]
+    best = [line for score, line in sorted(scored, key=lambda pair: -pair[0]) if score][:3]
+    if best:
+        return "From my memory: " + "; ".join(best) + "."
+    if known:
+        return "Nothing in my memory answers that. " + _HELLO
+    return "My memory is empty so far. " + _HELLO
+
+
+def _words(text: str) -> set[str]:
+    words = {word.lower() for word in _WORD.findall(text)} - _COMMON
+    return {word.rstrip("s") if len(word) > 4 else word for word in words}
+
+
+def _newest_question(request: Request) -> str:
+    texts = (message.text for message in reversed(request.messages) if message.role == "user")
+    return next((text for text in texts if text), "")
+
+
+def _call(name: str, **arguments: str) -> ToolCall:
+    return ToolCall(new_id("toolu"), name, dict(arguments))

@@ -1,0 +1,41 @@
+"""A model that says what it was told to say, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from harness.message import Message, Part, Text
+from harness.progress import Emit, TextArrived
+from harness.request import ModelFailure, Reply, Request, Usage
+
+Line = str | Sequence[Part] | ModelFailure | Callable[[Request], "Line"]
+"""A reply's text, its parts, a failure, or a function of the request that gives one of these."""
+
+
+class ScriptedModel:
+    def __init__(self, *lines: Line, name: str = "scripted") -> None:
+        self.name = name
+        self.requests: list[Request] = []
+        self._lines = list(lines)
+
+    async def reply(
+        self, request: Request, *, output_tokens_max: int, emit: Emit
+    ) -> Reply | ModelFailure:
+        del output_tokens_max
+        self.requests.append(request)
+        line = (
+            self._lines.pop(0) if self._lines else ModelFailure("broken", "the script is over", "")
+        )
+        while callable(line):
+            line = line(request)
+        if isinstance(line, ModelFailure):
+            return line
+        parts = (Text(line),) if isinstance(line, str) else tuple(line)
+        message = Message("assistant", parts)
+        if message.text:
+            emit(TextArrived(message.text))
+        return Reply(message, Usage(input=_size(request), output=len(message.text)))
+
+
+def _size(request: Request) -> int:
+    return sum(len(text) for text in request.system) + sum(len(m.text) for m in request.messages)

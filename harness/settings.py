@@ -1,0 +1,110 @@
+"""Settings: from `harness.yaml` in the home, overridden by the environment, which only this file reads.
+
+A key that is not known is refused with the nearest one that is: a misspelt setting that is silently
+ignored is worse than none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workspaces.errors import Refused, Unavailable
+from workspaces.home import Home, default_root
+from workspaces.parse import unknown_name
+from workspaces.plain_yaml import load
+
+FORMAT = 1
+"""Of `harness.yaml` and of the home as a whole. Newer is refused, older migrated."""
+
+DEFAULT_MODEL = "claude-sonnet-5-5"
+
+_VARIABLES = {
+    "model": "HARNESS_MODEL",
+    "default_workspace": "HARNESS_DEFAULT_WORKSPACE",
+    "default_agent": "HARNESS_DEFAULT_AGENT",
+    "records": "HARNESS_RECORDS",
+}
+
+_NEW_FILE = f"""\
+# Settings of this home. Each can also be given in the environment, which then wins:
+# {", ".join(f"{key} ({variable})" for key, variable in _VARIABLES.items())}
+format: {FORMAT}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    home: Home
+    model: str = DEFAULT_MODEL
+    """For agents that do not name one. `demo` is the offline demo model."""
+    default_workspace: str = "notes"
+    default_agent: str = "assistant"
+    records: str = "sqlite:state.db"
+    """Where records are kept; a relative path is below the home."""
+    anthropic_api_key: str | None = field(default=None, repr=False)
+    anthropic_base_url: str | None = None
+
+
+def read_settings(
+    home: Path | None = None, *, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Of the named home, else HARNESS_HOME's, else the default one, which is made when missing."""
+    environment = os.environ if environment is None else environment
+    stated = environment.get("HARNESS_HOME")
+    root = home or (Path(stated) if stated else default_root())
+    place = Home(root.expanduser().absolute())
+    place.prepare()
+    values = _file(place)
+    for key, variable in _VARIABLES.items():
+        if environment.get(variable):
+            values[key] = environment[variable]
+    return Settings(
+        home=place,
+        anthropic_api_key=environment.get("ANTHROPIC_API_KEY") or None,
+        anthropic_base_url=environment.get("ANTHROPIC_BASE_URL") or None,
+        **values,
+    )
+
+
+def _file(home: Home) -> dict[str, Any]:
+    """What `harness.yaml` says; a home without one gets it."""
+    try:
+        text = home.settings.read_text()
+    except FileNotFoundError:
+        text = _write_new(home.settings)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unavailable(str(home.settings), f"cannot be read: {error}") from error
+    values = load(text, name=str(home.settings))
+    _check_format(home, values.pop("format", str(FORMAT)))
+    for key, value in values.items():
+        if key not in _VARIABLES:
+            raise unknown_name(str(home.settings), key, [*_VARIABLES, "format"])
+        if not isinstance(value, str) or not value:
+            raise Refused(f"{home.settings}: {key}", value, "must be a text")
+    return values
+
+
+def _check_format(home: Home, stated: object) -> None:
+    if not (isinstance(stated, str) and stated.isascii() and stated.isdigit()):
+        raise Refused(f"{home.settings}: format", stated, "must be a number")
+    if int(stated) > FORMAT:
+        raise Refused(
+            f"{home.settings}: format",
+            int(stated),
+            f"is newer than this version can read ({FORMAT})",
+            remedy="use the version of workspace-harness that made this home, or a newer one",
+        )
+
+
+def _write_new(file: Path) -> str:
+    try:
+        file.write_text(_NEW_FILE)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        remedy = "name a directory that you can write with --home or HARNESS_HOME"
+        raise Unavailable(f"home {file.parent}", reason, remedy=remedy) from error
+    return _NEW_FILE

@@ -1,0 +1,1 @@
+"""What an agent can do with its workspaces: one tool a file."""

@@ -1,0 +1,65 @@
+"""What the tools of one turn work on: the mounts, whose name the writing is in, and what was seen.
+
+A tool writes only over what this conversation has seen. The desk remembers the version of every file
+that was read or written, and a write carries it as its condition: nobody's change is ever replaced
+unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.agent import Mount
+from workspaces.errors import Refused
+from workspaces.ids import Namespace, Version
+from workspaces.parse import unknown_name
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Author, RevisionId
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A revision that a tool has made."""
+
+    workspace: str
+    revision: RevisionId
+
+
+class Desk:
+    def __init__(self, mounts: Sequence[Mount], author: Callable[[str], Author]) -> None:
+        """`author` names the one who writes, given the id of the tool call."""
+        self.mounts = tuple(mounts)
+        self.author = author
+        self.changes: list[Change] = []
+        self._seen: dict[tuple[Namespace, WorkspacePath], Version] = {}
+
+    def mount(self, name: str | None) -> Mount:
+        """The named mount, the first one for None."""
+        if not self.mounts:
+            raise Refused("workspace", name, "cannot be had: no workspace is mounted")
+        for mount in self.mounts:
+            if name is None or mount.name == name:
+                return mount
+        raise unknown_name("workspace", name or "", [mount.name for mount in self.mounts])
+
+    def writable(self, name: str | None) -> Mount:
+        mount = self.mount(name)
+        if not mount.is_writable:
+            rule = "is mounted read-only here: it can be read, and nothing can be changed in it"
+            raise Refused("workspace", mount.name, rule)
+        return mount
+
+    def see(self, mount: Mount, path: WorkspacePath, version: Version | None) -> None:
+        if version is None:
+            self._seen.pop((mount.namespace, path), None)
+        else:
+            self._seen[mount.namespace, path] = version
+
+    def seen(self, mount: Mount, path: WorkspacePath) -> Version | None:
+        return self._seen.get((mount.namespace, path))
+
+
+def path_of(text: str) -> WorkspacePath:
+    """A model's path: a leading slash means the root of the mount."""
+    return WorkspacePath(text.removeprefix("/"))

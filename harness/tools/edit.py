@@ -1,0 +1,62 @@
+"""The tool `edit`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from harness.tools.desk import Change, Desk, path_of
+from harness.tools.port import Tool
+from workspaces.errors import Conflict, Refused
+from workspaces.parse import Shape
+
+TRIES_MAX = 5
+
+
+class EditInput(Shape):
+    path: str
+    old: Annotated[str, Field(min_length=1)]
+    new: str
+    all: bool = False
+    workspace: str | None = None
+
+
+def _edit(given: EditInput, desk: Desk, call_id: str) -> str:
+    """An edit is made on the file as it is now: what others wrote elsewhere in it stays."""
+    mount = desk.writable(given.workspace)
+    path = path_of(given.path)
+    for _ in range(TRIES_MAX):
+        file = mount.workspace.read(path)
+        try:
+            before = file.data.decode()
+        except UnicodeDecodeError as error:
+            raise Refused("path", path, "is not a text file") from error
+        count = before.count(given.old)
+        _check_count(given, count)
+        after = before.replace(given.old, given.new)
+        try:
+            written = mount.workspace.write(
+                path, after, by=desk.author(call_id), expect=file.version
+            )
+        except Conflict:
+            continue
+        desk.see(mount, path, written.version)
+        if written.revision is None:
+            return f"{path} is as it was: `old` and `new` are the same."
+        desk.changes.append(Change(mount.name, written.revision))
+        return f"Edited: {path}, {count} {'place' if count == 1 else 'places'}."
+    raise Refused("path", path, "changes faster than it can be edited", remedy="try again")
+
+
+def _check_count(given: EditInput, count: int) -> None:
+    if count == 0:
+        rule = "does not stand in the file as it is now"
+        raise Refused("old", given.old, rule, remedy="read the file and copy the text exactly")
+    if count > 1 and not given.all:
+        rule = f"stands in the file {count} times"
+        remedy = "take in a neighbouring line to make it unique, or pass all: true"
+        raise Refused("old", given.old, rule, remedy=remedy)
+
+
+EDIT = Tool("edit", EditInput, _edit, is_writing=True)

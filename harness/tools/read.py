@@ -1,0 +1,52 @@
+"""The tool `read`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from harness.tools.desk import Desk, path_of
+from harness.tools.port import Tool
+from workspaces.parse import Shape
+
+LINES_MAX = 2000
+CHARACTERS_MAX = 64 * 1024
+"""What one answer may cost of the context, whatever the length of the lines."""
+
+
+class ReadInput(Shape):
+    path: str
+    offset: Annotated[int, Field(ge=1)] = 1
+    limit: Annotated[int, Field(ge=1, le=LINES_MAX)] = LINES_MAX
+    workspace: str | None = None
+
+
+def _read(given: ReadInput, desk: Desk, call_id: str) -> str:
+    del call_id
+    mount = desk.mount(given.workspace)
+    file = mount.workspace.read(path_of(given.path))
+    desk.see(mount, file.path, file.version)
+    lines = file.text.splitlines()
+    if not lines:
+        return f"{file.path} is empty."
+    if given.offset > len(lines):
+        return f"{file.path} has {len(lines)} lines; there is none from {given.offset} on."
+    return _numbered(lines, given.offset, given.limit)
+
+
+def _numbered(lines: list[str], offset: int, limit: int) -> str:
+    shown: list[str] = []
+    room = CHARACTERS_MAX
+    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], start=offset):
+        room -= len(line) + 8
+        if room < 0 and shown:
+            break
+        shown.append(f"{number:>6}\t{line[:CHARACTERS_MAX]}")
+    left = len(lines) - (offset - 1 + len(shown))
+    if left > 0:
+        shown.append(f"({left} more lines: read on with offset {offset + len(shown)})")
+    return "\n".join(shown)
+
+
+READ = Tool("read", ReadInput, _read, is_writing=False)

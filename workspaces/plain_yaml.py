@@ -1,0 +1,74 @@
+"""YAML in which every scalar is the text that a person typed.
+
+YAML's guesses (`no` is false, `012` is ten, `1:20` is eighty) have no place in memory or settings:
+who reads a value knows its type and converts it. Aliases, tags and duplicate keys are refused, size
+and depth are limited: a file of a kilobyte can otherwise unfold into gigabytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import yaml
+
+from workspaces.errors import OverLimit, Refused
+
+TEXT_BYTES_MAX = 256 * 1024
+DEPTH_MAX = 12
+
+
+class _PlainLoader(yaml.BaseLoader):
+    """BaseLoader makes every scalar a string already."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        loader: Any = self  # its parsing half has no types
+        mark = loader.peek_event().start_mark
+        if loader.check_event(yaml.AliasEvent):
+            raise _broken("aliases are not allowed", mark)
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise _broken(f"more than {DEPTH_MAX} levels deep", mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _broken("a key must be plain text", key.start_mark)
+            if key.value in seen:
+                raise _broken(f"the key {key.value!r} stands there twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _broken(problem: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def load(text: str, *, name: str) -> dict[str, Any]:
+    """A mapping, `{}` for an empty text. Refused, naming `name` and the line, otherwise."""
+    if len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
+        raise OverLimit(name, maximum=TEXT_BYTES_MAX, actual=len(text.encode()), unit="bytes")
+    try:
+        data: Any = yaml.load(text, _PlainLoader)  # noqa: S506 - a BaseLoader: nothing but strings
+    except yaml.MarkedYAMLError as error:
+        line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
+        raise Refused(name, _line(text, error), f"is not valid: {error.problem}{line}") from error
+    except yaml.YAMLError as error:
+        raise Refused(name, text[:40], f"is not YAML: {error}") from error
+    if data is None or data == "":
+        return {}
+    if not isinstance(data, dict):
+        raise Refused(name, text[:40], "must hold `key: value` lines")
+    return cast(dict[str, Any], data)
+
+
+def _line(text: str, error: yaml.MarkedYAMLError) -> str:
+    lines = text.splitlines()
+    mark = error.problem_mark
+    return lines[mark.line].strip() if mark and mark.line < len(lines) else ""
