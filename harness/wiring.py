@@ -57,7 +57,7 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
     account_id = principal.account_id
     workspaces = Workspaces(principal, home, records, clock, workspace_files)
     sandboxes = Catalog(SANDBOXES, account_id, records, clock)
-    agents = Agents(account_id, records, clock, workspaces=workspaces, sandboxes=sandboxes)
+    agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
     conversations = Conversations(principal, records, clock)
     return Rooms(
         settings,

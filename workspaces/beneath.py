@@ -53,6 +53,15 @@ class Beneath:
     def close(self) -> None:
         os.close(self._fd)
 
+    def is_at(self, path: Path) -> bool:
+        """Whether `path` still names this directory: it may have been moved away, or replaced."""
+        try:
+            found = path.lstat()
+        except OSError:
+            return False
+        mine = os.fstat(self._fd)
+        return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+
     @contextmanager
     def directory(self, path: str, *, create: bool = False) -> Generator[int]:
         """A descriptor of the directory `path` (`""` is the root), made on the way if asked for."""

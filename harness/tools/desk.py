@@ -36,13 +36,15 @@ class Desk:
         self._seen: dict[tuple[Namespace, WorkspacePath], bytes] = {}
 
     def mount(self, name: str | None) -> Mount:
-        """The named mount, the first one for None."""
-        if not self.mounts:
-            raise Refused("workspace", name, "cannot be had: no workspace is mounted")
+        """The named mount; for None the default, which is the first that is not private."""
         for mount in self.mounts:
-            if name is None or mount.name == name:
+            if mount.name == name or (name is None and not mount.is_private):
                 return mount
-        raise unknown_name("workspace", name or "", [mount.name for mount in self.mounts])
+        names = [mount.name for mount in self.mounts]
+        if name is None:
+            rule = "must be named: there is no default workspace"
+            raise Refused("workspace", name, rule, remedy=f"there are: {', '.join(names)}")
+        raise unknown_name("workspace", name, names)
 
     def writable(self, name: str | None) -> Mount:
         mount = self.mount(name)

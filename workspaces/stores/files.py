@@ -103,6 +103,10 @@ class FileBlobs:
             if name.startswith(prefix) and _is_storable(name, status):
                 yield Stat(name, status.st_size, None)
 
+    def is_at(self, root: Path) -> bool:
+        """Whether the directory that this store writes to is still the one found under `root`."""
+        return self._tree.is_at(root)
+
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """Everything but directories, ascending by name, good or not: `tree` says what is what."""
         yield from self._walk("", 0)
