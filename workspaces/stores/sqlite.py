@@ -29,7 +29,7 @@ from workspaces.records import (
     Key,
     Put,
     check_batch,
-    encoded,
+    encoded_batch,
 )
 
 FORMAT = 1
@@ -83,7 +83,7 @@ class SqliteRecords:
 
     def write(self, *changes: Change) -> tuple[Counter, ...]:
         check_batch(changes)
-        texts = [encoded(change) if isinstance(change, Put) else "" for change in changes]
+        texts = encoded_batch(changes)
         with self._translated(), self._transaction() as connection:
             counters: list[Counter] = []
             for change, text in zip(changes, texts, strict=True):
