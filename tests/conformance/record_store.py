@@ -177,9 +177,8 @@ class RecordStoreConformance:
         assert _sorts(store.scan("n", limit=2)) == ["1", "3"]
 
     def test_a_scan_never_returns_more_than_its_cap(self, store: RecordStore) -> None:
-        for first in range(0, SCAN_ITEMS_MAX + 40, 80):
-            puts = (Put(Key("n", f"{first + n:05}"), {}, expect=ABSENT) for n in range(80))
-            store.write(*puts)
+        for n in range(SCAN_ITEMS_MAX + 40):
+            store.write(Put(Key("n", f"{n:05}"), {}, expect=ABSENT))
         assert len(store.scan("n", limit=10**6)) == SCAN_ITEMS_MAX
         assert len(with_prefix(store, "n", "0")) == SCAN_ITEMS_MAX + 40
         assert len(with_prefix(store, "n", "0000")) == 10
