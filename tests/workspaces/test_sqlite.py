@@ -114,6 +114,11 @@ class TestProcesses:
 
 
 class TestThreads:
+    def test_many_may_open_a_new_file_at_once(self, tmp_path: Path) -> None:
+        for n in range(20):
+            file = tmp_path / f"{n}.db"
+            race(6, lambda _, file=file: SqliteRecords(file).close())
+
     def test_closing_from_another_thread_lets_writes_under_way_end_and_refuses_later_ones(
         self, file: Path
     ) -> None:
