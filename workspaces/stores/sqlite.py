@@ -53,8 +53,13 @@ SWEEP_ITEMS_MAX = 500
 
 _OPENING_PAUSE_S = 0.005
 
+WAL_PAGES = 256
+"""A log that still grows costs a commit 250 µs instead of 115, because the file system allocates along;
+once this long it is written over. SQLite's own 1 000 pages made the first four hundred appends slow."""
+
 _PRAGMAS = (
     "journal_mode=WAL",
+    f"wal_autocheckpoint={WAL_PAGES}",
     "synchronous=FULL",
     "temp_store=MEMORY",
     "trusted_schema=OFF",
