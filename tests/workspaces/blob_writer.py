@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -58,8 +59,9 @@ def swap(home: Path) -> None:
 
 def turn_into_a_link(path: Path, target: Path, n: int) -> None:
     away = path.with_name(f"{path.name}.away")
-    try:
+    with suppress(OSError):  # nothing there just now: then there will be a link all the same
         path.rename(away)
+    with suppress(OSError):  # the host makes something under the name in between
         path.symlink_to(target)
         for _ in range(n % 30):
             path.lstat()  # stay a link for a while, of differing length
@@ -67,11 +69,10 @@ def turn_into_a_link(path: Path, target: Path, n: int) -> None:
         if n % 3 == 0:
             path.mkdir()
             path.rmdir()
-    except OSError:  # the host made something under the name in between
-        if path.is_symlink():
-            path.unlink()
     with suppress(OSError):
         away.rename(path)
+    if away.exists():  # the host's directory stays in its place
+        shutil.rmtree(away, ignore_errors=True)
 
 
 if __name__ == "__main__":
