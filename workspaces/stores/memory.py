@@ -20,7 +20,7 @@ from workspaces.records import (
     Key,
     Put,
     check_batch,
-    encoded,
+    encoded_batch,
 )
 
 
@@ -78,7 +78,7 @@ class MemoryRecords:
 
     def write(self, *changes: Change) -> tuple[Counter, ...]:
         check_batch(changes)
-        texts = {change.key: encoded(change) for change in changes if isinstance(change, Put)}
+        texts = encoded_batch(changes)
         with self._lock:
             counters: list[Counter] = []
             for change in changes:
@@ -91,9 +91,9 @@ class MemoryRecords:
                 if isinstance(change, Put):
                     counters.append((counter or 0) + 1)
             fresh = iter(counters)
-            for change in changes:
+            for change, text in zip(changes, texts, strict=True):
                 if isinstance(change, Put):
-                    self._items[change.key] = (texts[change.key], next(fresh), change.expires_at)
+                    self._items[change.key] = (text, next(fresh), change.expires_at)
                 elif isinstance(change, Delete):
                     self._items.pop(change.key, None)
         return tuple(counters)
