@@ -144,12 +144,12 @@ def seaweedfs_in(directory: Path) -> Iterator[S3Server]:
 
 @contextmanager
 def _running(
-    executable: str,
+    program: str,
     command: Callable[[Callable[[], int]], tuple[list[str], str]],
     directory: Path,
 ) -> Iterator[str]:
     """Start, wait until `url` is answered, and kill in the end: what it holds is worth nothing."""
-    path = _executable(executable)
+    path = executable(program)
     for start in range(1, STARTS_MAX + 1):
         arguments, url = command(_free_port)
         with (directory / f"start-{start}.log").open("wb") as log:
@@ -168,7 +168,7 @@ def _running(
         finally:
             process.kill()
             process.wait(timeout=10)
-    raise RuntimeError(f"{executable} did not start: {(directory / 'start-1.log').read_text()}")
+    raise RuntimeError(f"{program} did not start: {(directory / 'start-1.log').read_text()}")
 
 
 def _is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
@@ -198,7 +198,7 @@ def _free_port() -> int:
             return port
 
 
-def _executable(name: str) -> str:
+def executable(name: str) -> str:
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     return found or _missing(name)

@@ -69,6 +69,9 @@ PAGE_KEYS_MAX = 1000
 LARGE_BYTES = 256 * 1024
 """From here on a write is given the time of a slow line instead of that of a quick answer."""
 
+CREDENTIALS_KEPT = timedelta(minutes=9)
+"""boto3 renews credentials ten minutes before they end: what it gives out lives longer than this."""
+
 TRIES_MAX = 3
 PAUSE_S = 0.1
 """Doubles with every try. Three tries bridge a reset connection; a longer outage is the caller's."""
@@ -320,7 +323,7 @@ class _Bucket:
             client.close()
             client = self._client(session, region)
         endpoint: str = client.meta.endpoint_url
-        credentials = Boto3CredentialProvider(session)
+        credentials = Boto3CredentialProvider(session, ttl=CREDENTIALS_KEPT)
         answer, transfer = self._timeouts.answer_s, self._timeouts.transfer_s
 
         def mover(*, whole_s: float, silence_s: float) -> S3Store:
@@ -432,6 +435,8 @@ def _told_by_obstore(error: Exception) -> _Refusal:
     names have no `:`, `<` or `>`. Should the text change some day, the kind is still right."""
     text = str(error)
     status, code, kind = (found and found[1] for found in (f.search(text) for f in _IN_TEXT))
+    if status is None and isinstance(error, moved.UnauthenticatedError):
+        return _Refusal(0, "ExpiredToken")  # not even asked: boto3 could not renew the credentials
     if status is None:
         by_kind = (number for kinds, number in _OBSTORE_ERRORS if isinstance(error, kinds))
         number = next(by_kind, 0)
@@ -452,7 +457,6 @@ _OBSTORE_ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int]
     (FileNotFoundError, 404),
     ((moved.AlreadyExistsError, moved.PreconditionError), 412),
     (moved.PermissionDeniedError, 403),
-    (moved.UnauthenticatedError, 401),
 )
 _BOTO_ERRORS: dict[type[Exception], str] = {
     boto.NoCredentialsError: "no credentials",
@@ -501,7 +505,10 @@ _REASONS = {
     "NoSuchBucket": ("there is no such bucket", "create it, or correct the name or the endpoint"),
     "InvalidAccessKeyId": ("the access key is unknown there", _WHICH_KEYS),
     "SignatureDoesNotMatch": ("the secret key does not fit the access key", _WHICH_KEYS),
-    "ExpiredToken": ("the credentials have expired", "sign in again, or renew them"),
+    "ExpiredToken": (
+        "the credentials have expired or cannot be had",
+        "sign in again, or renew them",
+    ),
     "AccessDenied": (
         "these credentials may not do this",
         "allow them to list the bucket and to get, put and delete objects below the prefix",
