@@ -50,8 +50,8 @@ def opened() -> Iterator[Opened]:
     """S3Blobs below a prefix of its own, closed in the end."""
     with ExitStack() as stack:
 
-        def opened(bucket: str = BUCKET, **options: object) -> S3Blobs:
-            prefix = f"test-{secrets.token_hex(6)}"
+        def opened(bucket: str = BUCKET, prefix: str | None = None, **options: object) -> S3Blobs:
+            prefix = prefix or f"test-{secrets.token_hex(6)}"
             store = S3Blobs(bucket, prefix, sleep=lambda _: None, **options)  # pyright: ignore
             stack.callback(store.close)
             return store
@@ -153,11 +153,9 @@ def test_what_is_too_large_is_neither_sent_nor_fetched(seaweed: S3Server, opened
     store = opened(bytes_max=10)
     with pytest.raises(OverLimit):
         store.write("a.md", b"x" * 11, expect=ANY)
-    large = opened(bytes_max=100)
-    large.write("a.md", b"x" * 11, expect=ANY)
-    large._bytes_max = 10  # pyright: ignore[reportPrivateUsage]
+    opened(prefix="shared", bytes_max=100).write("a.md", b"x" * 11, expect=ANY)
     with pytest.raises(OverLimit):
-        large.read("a.md")
+        opened(prefix="shared", bytes_max=10).read("a.md")
 
 
 def test_deleting_under_absent_asks_whether_there_is_nothing(store: S3Blobs) -> None:
@@ -188,12 +186,11 @@ def test_wrong_credentials_are_told_apart(
 
 
 def test_a_key_that_may_only_read_can_read_and_is_told_so_when_it_writes(
-    seaweed: S3Server, use: Callable[[dict[str, str]], None], opened: Opened, store: S3Blobs
+    seaweed: S3Server, use: Callable[[dict[str, str]], None], opened: Opened
 ) -> None:
-    store.write("a.md", b"x", expect=ABSENT)
+    opened(prefix="read").write("a.md", b"x", expect=ANY)
     use(seaweed.environment(keys=READER))
-    reader = opened()
-    reader._prefix = store._prefix  # pyright: ignore[reportPrivateUsage]
+    reader = opened(prefix="read")
     assert reader.read("a.md").data == b"x"
     for change in (
         lambda: reader.write("b.md", b"x", expect=ABSENT),
@@ -343,9 +340,22 @@ def proxy(seaweed: S3Server, use: Callable[[dict[str, str]], None]) -> Iterator[
 
 
 @pytest.fixture
-def far(proxy: FaultyProxy, opened: Opened) -> S3Blobs:
+def prefix() -> str:
+    return f"test-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def far(proxy: FaultyProxy, opened: Opened, prefix: str) -> S3Blobs:
     """Beyond the proxy, connected."""
-    store = opened(timeouts=Timeouts(connect_s=2, answer_s=0.5, transfer_s=0.5))
+    store = opened(prefix=prefix)
+    assert list(store.scan()) == []
+    return store
+
+
+@pytest.fixture
+def impatient(far: S3Blobs, opened: Opened, prefix: str) -> S3Blobs:
+    """The same objects, for those who do not wait long."""
+    store = opened(prefix=prefix, timeouts=Timeouts(connect_s=5, answer_s=0.5, transfer_s=0.5))
     assert list(store.scan()) == []
     return store
 
@@ -419,13 +429,13 @@ def test_a_conditional_write_that_never_arrived_is_not_repeated_and_changed_noth
 
 @pytest.mark.parametrize("fault", [Lost(), Late()], ids=["lost", "late"])
 def test_a_conditional_write_whose_answer_was_lost_meets_its_own_effect_when_repeated(
-    far: S3Blobs, proxy: FaultyProxy, fault: Fault
+    far: S3Blobs, impatient: S3Blobs, proxy: FaultyProxy, fault: Fault
 ) -> None:
     first = far.write("a.md", b"1", expect=ABSENT)
     proxy.carried.clear()
     proxy.next_faults = [fault]
     with pytest.raises(Unavailable):
-        far.write("a.md", b"2", expect=first)
+        impatient.write("a.md", b"2", expect=first)
     assert proxy.carried == ["PUT"]
     with pytest.raises(Conflict) as caught:
         far.write("a.md", b"2", expect=first)
@@ -481,14 +491,16 @@ def test_a_write_that_ran_into_another_one_is_a_conflict(far: S3Blobs, proxy: Fa
         assert caught.value.actual == token
 
 
-def test_silence_ends_in_time_and_is_not_asked_again(far: S3Blobs, proxy: FaultyProxy) -> None:
+def test_silence_ends_in_time_and_is_not_asked_again(
+    impatient: S3Blobs, proxy: FaultyProxy
+) -> None:
     late = Late()
     for call in (
-        lambda: far.read("a.md"),
-        lambda: far.write("a.md", b"x", expect=ANY),
-        lambda: far.write("a.md", b"x" * 300_000, expect=ANY),
-        lambda: far.delete("a.md", expect=ANY),
-        lambda: list(far.scan()),
+        lambda: impatient.read("a.md"),
+        lambda: impatient.write("a.md", b"x", expect=ANY),
+        lambda: impatient.write("a.md", b"x" * 300_000, expect=ANY),
+        lambda: impatient.delete("a.md", expect=ANY),
+        lambda: list(impatient.scan()),
     ):
         asked = proxy.asked
         proxy.next_faults = [late]

@@ -3,11 +3,11 @@
 A condition is decided by the server: `If-None-Match: *` for ABSENT, `If-Match: <ETag>` for a token, on
 PUT and on DELETE alike. Whether it really decides is asked by `honesty`, once, before anyone relies on it.
 
-Two clients, one set of questions. boto3 knows who we are and where the bucket is (credentials, profiles,
-regions, `AWS_ENDPOINT_URL_S3`), lists, deletes, and says what is wrong. obstore moves the bytes, with
-boto3's credentials, because it does so in half the time and without holding the interpreter
-(docs/decisions/0005-moving-bytes-to-s3.md). Listing is not left to it: it reads every key as a path, so
-that one object called `a//b`, made by whomever, would end every scan.
+Two clients, one set of questions, one kind of refusal (`s3_refusal`). boto3 knows who we are and where the
+bucket is (credentials, profiles, regions, `AWS_ENDPOINT_URL_S3`), lists, deletes, and says what is wrong.
+obstore moves the bytes, with boto3's credentials, because it does so in half the time and without holding
+the interpreter (docs/decisions/0005-moving-bytes-to-s3.md). Listing is not left to it: it reads every key as
+a path, so that one object called `a//b`, made by whomever, would end every scan.
 
 An ETag is the MD5 of the bytes or something stranger; here it is compared and never computed. It comes
 back when the same bytes do, so a token says what is there, not that nobody has been there meanwhile.
@@ -25,7 +25,6 @@ ends in `Unavailable` when its answer is lost. Whoever asks again is told by a `
 from __future__ import annotations
 
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,7 +38,6 @@ import boto3.session  # pyright: ignore[reportMissingTypeStubs]
 import obstore
 from botocore import exceptions as boto  # pyright: ignore[reportMissingTypeStubs]
 from botocore.config import Config  # pyright: ignore[reportMissingTypeStubs]
-from obstore import exceptions as moved
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
@@ -59,6 +57,7 @@ from workspaces.blobs import (
 from workspaces.errors import Conflict, NotFound, OverLimit, Refused, Unavailable
 from workspaces.expect import Wildcard
 from workspaces.paths import broken_rule
+from workspaces.stores.s3_refusal import ERRORS, Refusal, refusal_of
 
 KEY_BYTES_MAX = 1024
 """S3's limit of a whole key, prefix included."""
@@ -124,7 +123,7 @@ class S3Blobs:
 
         try:
             return self._asked(get)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             if self._is_missing(refusal):
                 raise NotFound("file", name) from refusal
             raise self._unavailable(refusal) from refusal
@@ -145,7 +144,7 @@ class S3Blobs:
 
         try:
             return self._asked(put, repeatable=expect is Wildcard.ANY)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             raise self._refused_change(name, expect, refusal) from refusal
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
@@ -162,11 +161,11 @@ class S3Blobs:
             answer = client.delete_object(Bucket=self._bucket.name, Key=key, **condition)
             headers: dict[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
             if headers.get("content-length", "0") != "0":  # S3 has nothing to say about it
-                raise _Refusal(0, "stranger")
+                raise Refusal(0, "stranger")
 
         try:
             self._asked(delete, repeatable=expect is Wildcard.ANY)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             if expect is Wildcard.ANY and self._is_missing(refusal):
                 return
             raise self._refused_change(name, expect, refusal) from refusal
@@ -205,12 +204,12 @@ class S3Blobs:
             name = self._bucket.name
             page = client.list_objects_v2(Bucket=name, Prefix=prefix, MaxKeys=keys, **more)
             if "IsTruncated" not in page:  # to boto3 a web page is a listing with nothing in it
-                raise _Refusal(0, "stranger")
+                raise Refusal(0, "stranger")
             return page
 
         try:
             return self._asked(page)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             raise self._unavailable(refusal) from refusal
 
     def _token_there(self, name: BlobName) -> Token | None:
@@ -222,7 +221,7 @@ class S3Blobs:
 
         try:
             return self._asked(head)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             if self._is_missing(refusal):
                 return None
             raise self._unavailable(refusal) from refusal
@@ -243,8 +242,8 @@ class S3Blobs:
         while True:
             try:
                 return ask()
-            except _ERRORS as error:
-                refusal = _refusal(error)
+            except ERRORS as error:
+                refusal = refusal_of(error)
                 tries += 1
                 again = refusal.is_passing if repeatable else refusal.is_without_effect
                 if not again or tries == TRIES_MAX:
@@ -252,7 +251,7 @@ class S3Blobs:
             pause = PAUSE_S * 2 ** (tries - 1)
             self._sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads writers out
 
-    def _is_missing(self, refusal: _Refusal) -> bool:
+    def _is_missing(self, refusal: Refusal) -> bool:
         """Whether the object, and not the whole bucket, is missing: HEAD does not tell, nor does
         something on the way that knows nothing of S3."""
         if refusal.status != 404 or refusal.code == "NoSuchBucket":
@@ -262,7 +261,7 @@ class S3Blobs:
         return True
 
     def _refused_change(
-        self, name: BlobName, expect: Expect, refusal: _Refusal
+        self, name: BlobName, expect: Expect, refusal: Refusal
     ) -> Conflict | Unavailable:
         if expect is Wildcard.ANY:
             return self._unavailable(refusal)
@@ -275,7 +274,7 @@ class S3Blobs:
             return Conflict("file", name, expected=expect, actual=None)
         return self._unavailable(refusal)
 
-    def _unavailable(self, refusal: _Refusal) -> Unavailable:
+    def _unavailable(self, refusal: Refusal) -> Unavailable:
         reason, remedy = refusal.explained(self._bucket.host)
         return Unavailable(str(self._bucket), reason, remedy=remedy)
 
@@ -376,178 +375,10 @@ class _Bucket:
         return head.get("BucketRegion") or client.meta.region_name or "us-east-1"
 
 
-_ERRORS = (boto.BotoCoreError, boto.ClientError, moved.BaseError, OSError, ValueError)
-"""What both clients raise. obstore has FileNotFoundError for a missing object and ValueError for what
-it cannot parse; boto3 has ValueError for an endpoint that is no URL."""
-
-
-class _Refusal(Exception):
-    """No answer, or not the one that was asked for. `status` is 0 and `code` one of ours if none came."""
-
-    def __init__(self, status: int, code: str) -> None:
-        super().__init__(f"{status} {code}")
-        self.status = status
-        self.code = code
-
-    @property
-    def is_without_effect(self) -> bool:
-        return self.code == "unreachable" or self.status in {429, 503}
-
-    @property
-    def is_passing(self) -> bool:
-        return (
-            self.is_without_effect
-            or self.code in {"cut", "RequestTimeout"}
-            or self.status in {500, 502, 504}
-        )
-
-    def explained(self, host: str) -> tuple[str, str]:
-        reason, remedy = (
-            _REASONS.get(self.code)
-            or _REASONS.get(_SYNONYMS.get(self.code, ""))
-            or _REASONS_BY_STATUS.get(self.status)
-            or (f"it answers with an error ({self.code or self.status})", _LATER)
-        )
-        return reason.format(host=host), remedy
-
-
-def _refusal(error: Exception) -> _Refusal:
-    match error:
-        case boto.ClientError():
-            untyped: Any = error
-            answer: dict[str, dict[str, Any]] = untyped.response
-            status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-            return _Refusal(status, str(answer.get("Error", {}).get("Code", "")))
-        case boto.BotoCoreError():
-            named = (code for kind, code in _BOTO_ERRORS.items() if isinstance(error, kind))
-            return _Refusal(0, next(named, "cut"))
-        case moved.BaseError() | FileNotFoundError():
-            return _told_by_obstore(error)
-        case ValueError():
-            return _Refusal(0, "misconfigured")
-        case _:
-            return _Refusal(0, "cut")
-
-
-def _told_by_obstore(error: Exception) -> _Refusal:
-    """The kind of the error is reliable but coarse: a missing bucket is a FileNotFoundError too. The
-    rest stands only in its text, a dump with the answer in it; no valid name looks like one, because
-    names have no `:`, `<` or `>`. Should the text change some day, the kind is still right."""
-    text = str(error)
-    status, code, kind = (found and found[1] for found in (f.search(text) for f in _IN_TEXT))
-    if status is None and isinstance(error, moved.UnauthenticatedError):
-        return _Refusal(0, "ExpiredToken")  # not even asked: boto3 could not renew the credentials
-    if status is None:
-        by_kind = (number for kinds, number in _OBSTORE_ERRORS if isinstance(error, kinds))
-        number = next(by_kind, 0)
-    else:
-        number = int(status)
-    if number == 0:
-        return _Refusal(0, _OBSTORE_KINDS.get(kind or "", "cut"))
-    return _Refusal(number, code or "")
-
-
-_IN_TEXT = (
-    re.compile(r"status code: (\d{3})"),
-    re.compile(r"<Code>(\w+)</Code>"),
-    re.compile(r"HttpError \{\s*kind: (\w+)"),
-)
-_OBSTORE_KINDS = {"Connect": "unreachable", "Timeout": "silent"}
-_OBSTORE_ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int], ...] = (
-    (FileNotFoundError, 404),
-    ((moved.AlreadyExistsError, moved.PreconditionError), 412),
-    (moved.PermissionDeniedError, 403),
-)
-_BOTO_ERRORS: dict[type[Exception], str] = {
-    boto.NoCredentialsError: "no credentials",
-    boto.PartialCredentialsError: "no credentials",
-    boto.ProfileNotFound: "no profile",
-    boto.CredentialRetrievalError: "ExpiredToken",
-    boto.TokenRetrievalError: "ExpiredToken",
-    boto.UnauthorizedSSOTokenError: "ExpiredToken",
-    boto.SSOTokenLoadError: "ExpiredToken",
-    boto.SSLError: "untrusted",
-    boto.ReadTimeoutError: "silent",
-    boto.ConnectTimeoutError: "unreachable",
-    boto.EndpointConnectionError: "unreachable",
-    boto.ProxyConnectionError: "unreachable",
-    boto.ParamValidationError: "misconfigured",
-    boto.NoRegionError: "misconfigured",
-}
-
-_LATER = "try again later; if it stays so, look at the server's own log"
-_WHICH_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and the endpoint"
-_REASONS = {
-    "no credentials": (
-        "no credentials were found",
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
-    ),
-    "no profile": ("the AWS profile that was asked for does not exist", "check AWS_PROFILE"),
-    "misconfigured": (
-        "the bucket's name, the region or the endpoint cannot be used as it is written",
-        "check the location, AWS_REGION and AWS_ENDPOINT_URL_S3",
-    ),
-    "unreachable": (
-        "nothing answers at {host}",
-        "check the network and AWS_ENDPOINT_URL_S3; what is on this machine goes on working",
-    ),
-    "untrusted": (
-        "the certificate of {host} is not to be trusted",
-        "check AWS_ENDPOINT_URL_S3, or name the right authorities in AWS_CA_BUNDLE",
-    ),
-    "stranger": (
-        "what answers at {host} is no S3 server",
-        "check AWS_ENDPOINT_URL_S3, and sign in where the network asks for it",
-    ),
-    "silent": ("{host} did not answer in time", "try again later"),
-    "no ETag": ("it answers without an ETag", "use a server that gives every object one"),
-    "cut": ("the connection to {host} was cut", "try again"),
-    "NoSuchBucket": ("there is no such bucket", "create it, or correct the name or the endpoint"),
-    "InvalidAccessKeyId": ("the access key is unknown there", _WHICH_KEYS),
-    "SignatureDoesNotMatch": ("the secret key does not fit the access key", _WHICH_KEYS),
-    "ExpiredToken": (
-        "the credentials have expired or cannot be had",
-        "sign in again, or renew them",
-    ),
-    "AccessDenied": (
-        "these credentials may not do this",
-        "allow them to list the bucket and to get, put and delete objects below the prefix",
-    ),
-    "RequestTimeTooSkewed": (
-        "the clock of this machine is too far from the server's",
-        "set the clock, best by turning time synchronisation on",
-    ),
-    "PermanentRedirect": ("the bucket is in another region", "set AWS_REGION to the bucket's"),
-    "NotImplemented": (
-        "the server does not know conditions on requests",
-        "use a server that honours If-Match and If-None-Match",
-    ),
-    "SlowDown": ("the server is busy", "try again later"),
-}
-_SYNONYMS = {
-    "InvalidToken": "ExpiredToken",
-    "TokenRefreshRequired": "ExpiredToken",
-    "ExpiredTokenException": "ExpiredToken",
-    "RequestExpired": "RequestTimeTooSkewed",
-    "AllAccessDisabled": "AccessDenied",
-    "AuthorizationHeaderMalformed": "PermanentRedirect",
-    "IllegalLocationConstraintException": "PermanentRedirect",
-}
-_REASONS_BY_STATUS = {
-    401: _REASONS["AccessDenied"],
-    403: _REASONS["AccessDenied"],
-    404: _REASONS["stranger"],
-    429: _REASONS["SlowDown"],
-    501: _REASONS["NotImplemented"],
-    503: _REASONS["SlowDown"],
-    507: ("the server's disk is full", "free some space there"),
-}
-
-
 def _token(etag: str | None) -> Token:
     """Some servers list an ETag without the quotes that they read and write it with."""
     if not etag:
-        raise _Refusal(0, "no ETag")
+        raise Refusal(0, "no ETag")
     return Token(etag if etag.endswith('"') else f'"{etag}"')
 
 
