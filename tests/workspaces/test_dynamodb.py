@@ -16,7 +16,8 @@ from workspaces.clock import ManualClock
 from workspaces.errors import Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.records import Check, Delete, Item, Key, Put
-from workspaces.stores.dynamodb import TRIES_MAX, DynamoRecords, create_table
+from workspaces.stores.dynamodb import TRIES_MAX, DynamoRecords
+from workspaces.stores.dynamodb_table import create_table
 
 __all__ = ["dynamodb", "dynamodb_url"]
 
@@ -173,7 +174,7 @@ class TestLostAnswers:
         far.write(Put(A, {"n": 1}))
         wire.next_answers = ["lost"]
         other = DynamoRecords(
-            far._server._table,
+            far._table._table,
             clock=far._clock,
             sleep=lambda _: store.write(Put(A, {"n": 3}, expect=2)),
         )

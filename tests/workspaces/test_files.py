@@ -29,6 +29,9 @@ __all__ = ["strace"]
 
 WRITER = Path(__file__).parent / "blob_writer.py"
 MODES = ("replace", "create", "delete")
+MEMORY_CALLS = {"brk", "madvise", "mmap", "mprotect", "mremap", "munmap"}
+"""The interpreter's own, at any moment: a disk cannot fail them."""
+
 CALL = re.compile(r"^\d+ +(\w+)\((.*)")
 
 
@@ -368,7 +371,8 @@ def system_calls(strace: str, home: Path, mode: str) -> list[tuple[str, int]]:
     calls: list[tuple[str, int]] = []
     for name in names[:end]:
         counted[name] += 1
-        if name not in {"read", "restart_syscall"} or counted[name] > 1:  # 1: the wake-up itself
+        is_the_wake_up = name in {"read", "restart_syscall"} and counted[name] == 1
+        if not is_the_wake_up and name not in MEMORY_CALLS:
             calls.append((name, counted[name]))
     return calls
 

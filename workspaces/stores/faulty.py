@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TypeVar
 
-from workspaces.blobs import Blob, BlobName, BlobStore, Expect, Stat, Token
+from workspaces.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
 from workspaces.errors import Unavailable
 from workspaces.records import SCAN_ITEMS_MAX, Change, Counter, Item, Key, RecordStore
 
@@ -47,8 +47,10 @@ class FaultyBlobs:
     def read(self, name: BlobName) -> Blob:
         return self._plan.carried_out(lambda: self._store.read(name))
 
-    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:
-        return self._plan.carried_out(lambda: self._store.write(name, data, expect=expect))
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
+        return self._plan.carried_out(
+            lambda: self._store.write(name, data, expect=expect, meta=meta)
+        )
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
         return self._plan.carried_out(lambda: self._store.delete(name, expect=expect))

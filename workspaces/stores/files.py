@@ -33,7 +33,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from workspaces.beneath import Beneath, as_failure, rename_new
-from workspaces.blobs import BLOB_BYTES_MAX, Blob, BlobName, Expect, Stat, Token, check_name
+from workspaces.blobs import (
+    BLOB_BYTES_MAX,
+    NO_META,
+    Blob,
+    BlobName,
+    Expect,
+    Meta,
+    Stat,
+    Token,
+    check_meta,
+    check_name,
+)
 from workspaces.errors import Conflict, NotFound, OverLimit, Unavailable
 from workspaces.expect import ABSENT, ANY, is_met
 from workspaces.ids import version_of
@@ -76,8 +87,10 @@ class FileBlobs:
         data, _ = self._tree.read(check_name(name), bytes_max=self._bytes_max)
         return Blob(name, data, Token(version_of(data)))
 
-    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
+        """`meta` is checked and left out: a plain file has no place for it."""
         check_name(name)
+        check_meta(meta)
         if len(data) > self._bytes_max:
             raise OverLimit(
                 f"size of {name!r}", maximum=self._bytes_max, actual=len(data), unit="bytes"

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
-from workspaces.blobs import Blob, BlobName, BlobStore, Expect, Stat, Token
+from workspaces.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Failure, Unavailable
 from workspaces.records import SCAN_ITEMS_MAX, Change, Counter, Item, Key, RecordStore
@@ -34,9 +34,9 @@ class LoggedBlobs:
             facts["bytes"] = len(blob.data)
             return blob
 
-    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         with self._lines.call("write", name=name, bytes=len(data), expect=str(expect)):
-            return self._store.write(name, data, expect=expect)
+            return self._store.write(name, data, expect=expect, meta=meta)
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
         with self._lines.call("delete", name=name, expect=str(expect)):

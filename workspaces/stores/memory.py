@@ -7,7 +7,17 @@ import json
 import threading
 from collections.abc import Iterator
 
-from workspaces.blobs import Blob, BlobName, Expect, Stat, Token, check_name
+from workspaces.blobs import (
+    NO_META,
+    Blob,
+    BlobName,
+    Expect,
+    Meta,
+    Stat,
+    Token,
+    check_meta,
+    check_name,
+)
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Conflict, NotFound
 from workspaces.expect import is_met
@@ -36,11 +46,12 @@ class MemoryBlobs:
         except KeyError:
             raise NotFound("file", name) from None
 
-    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
+        said = dict(check_meta(meta))
         with self._lock:
             self._check(check_name(name), expect)
             token = Token(f"t{next(self._tokens)}")
-            self._blobs[name] = Blob(name, bytes(data), token)
+            self._blobs[name] = Blob(name, bytes(data), token, said)
             return token
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workspaces.blobs import Blob, BlobName, BlobStore, Expect, Stat, Token
+from workspaces.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
 from workspaces.errors import Refused
 from workspaces.records import SCAN_ITEMS_MAX, Change, Counter, Item, Key, RecordStore
 
@@ -16,7 +16,7 @@ class ReadOnlyBlobs:
     def read(self, name: BlobName) -> Blob:
         return self._store.read(name)
 
-    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:  # noqa: ARG002
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:  # noqa: ARG002
         raise _refused(name)
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:  # noqa: ARG002

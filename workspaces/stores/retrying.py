@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeVar
 
-from workspaces.blobs import Blob, BlobName, BlobStore, Expect, Stat, Token
+from workspaces.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Conflict, NotFound, Unavailable
 from workspaces.expect import ANY, Wildcard
@@ -75,10 +75,12 @@ class RetryingBlobs:
     def read(self, name: BlobName) -> Blob:
         return _repeated(lambda: self._store.read(name), self._begin())
 
-    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         patience = self._begin()
         try:
-            return _repeated(lambda: self._store.write(name, data, expect=expect), patience)
+            return _repeated(
+                lambda: self._store.write(name, data, expect=expect, meta=meta), patience
+            )
         except Conflict:
             if patience.lost is None:
                 raise
