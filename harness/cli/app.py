@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli import agents, doctor, files, history, prompt, turns, workspaces
+from harness.cli import admin, agents, doctor, files, history, prompt, turns, workspaces
 from harness.cli.face import Shown, show_failure
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
@@ -36,6 +36,7 @@ prompt.register(app)
 doctor.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
+app.add_typer(admin.app, name="admin")
 
 
 def _version(asked: bool) -> None:
