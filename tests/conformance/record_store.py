@@ -206,6 +206,7 @@ class RecordStoreConformance:
     def test_a_bad_key_is_refused(self, store: RecordStore, key: Key) -> None:
         with pytest.raises(Refused):
             store.write(Put(key, {}))
+        assert store.get(key) is None
 
     def test_a_batch_has_a_limit_and_names_nothing_twice(self, store: RecordStore) -> None:
         many = [Put(Key("m", str(n)), {}) for n in range(BATCH_CHANGES_MAX + 1)]

@@ -77,8 +77,11 @@ class SqliteRecords:
             self._prepare()
 
     def get(self, key: Key) -> Item | None:
-        with self._translated():
-            row = self._connection().execute(_READ, key).fetchone()
+        try:
+            with self._translated():
+                row = self._connection().execute(_READ, key).fetchone()
+        except UnicodeEncodeError:  # half of a surrogate pair: `write` lets no such key in
+            return None
         return self._item(key, row)
 
     def write(self, *changes: Change) -> tuple[Counter, ...]:
@@ -212,4 +215,6 @@ def _explained(error: sqlite3.Error) -> tuple[str, str]:
             "the file is damaged",
             "restore it from a copy; the workspaces themselves are not in it",
         )
+    if name.startswith("SQLITE_IOERR"):  # also a disk too full for what WAL keeps beside the file
+        return str(error), "check that the disk has space and works, then try again"
     return str(error), "try again; if it stays so, run `harness doctor`"
