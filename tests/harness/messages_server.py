@@ -27,8 +27,8 @@ from starlette.routing import Route
 
 KEY = "sk-test-key"
 BREAKPOINTS_MAX = 4
-START_S_MAX = 10.0
-HOLD_S_MAX = 30.0
+START_S_MAX = 30.0
+HOLD_S_MAX = 120.0
 
 Block = dict[str, Any]
 Body = dict[str, Any]

@@ -30,7 +30,7 @@ from tests.harness.messages_server import (
 READ = ToolSpec("read", "Read a file.", {"type": "object", "properties": {}})
 HELLO = Request(("Be brief.",), (user("hello"),), (READ,))
 OVERLOADED = Refusal(529, "overloaded_error", "Overloaded")
-TEST_S_MAX = 20.0
+TEST_S_MAX = 60.0
 
 
 @dataclass

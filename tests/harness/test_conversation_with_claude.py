@@ -25,7 +25,7 @@ from tests.harness.messages_server import (
     tool_use,
 )
 
-TURN_S_MAX = 20.0
+TURN_S_MAX = 60.0
 
 
 @pytest.fixture
