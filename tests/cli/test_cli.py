@@ -456,6 +456,15 @@ def test_output_and_messages_may_be_closed(born: Terminal) -> None:
     assert born.shell("harness run hello 2>&- | cat").out
 
 
+def test_commands_that_are_first_at_the_same_instant_all_succeed(harness: Terminal) -> None:
+    said = [("run", f"remember that {name} is here") for name in ("Ada", "Bob", "Cleo", "Dora")]
+    for ended in harness.all(*said):
+        ended.done()
+    memory = harness("cat", "notes", "MEMORY.md").out
+    assert all(f"- {name} is here\n" in memory for name in ("Ada", "Bob", "Cleo", "Dora"))
+    assert len(harness("workspace", "list", "--json").json["workspaces"]) == 1
+
+
 def test_an_interrupted_chat_ends_with_130(born: Terminal) -> None:
     with subprocess.Popen(
         [*COMMAND, "chat"],
