@@ -47,14 +47,15 @@ class LoopThread:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(STOP_S_MAX)
-            loop.close()
+            if not thread.is_alive():
+                loop.close()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="harness-loop", daemon=True
+                    target=_run_until_stopped, args=(self._loop,), name="harness-loop", daemon=True
                 )
                 self._thread.start()
             return self._loop
@@ -74,3 +75,14 @@ class LoopThread:
 
         asyncio.run_coroutine_threadsafe(settle(), loop)
         ended.wait(STOP_S_MAX)
+
+
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    """A coroutine that raises SystemExit or KeyboardInterrupt stops the loop under its callers, who
+    would then wait for ever: it is their answer, and no reason for the loop to end."""
+    while True:
+        try:
+            loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            continue
+        return

@@ -30,7 +30,7 @@ from workspaces.account import Principal
 from workspaces.blobs import BlobStore
 from workspaces.claim import Claims
 from workspaces.errors import Failure, LeaseLost
-from workspaces.ids import ConversationId, TurnId, new_id
+from workspaces.ids import ConversationId, TurnId, lease_key, new_id
 from workspaces.lease import LEASE_S, RENEW_S, STOP_EARLY_S, Lease, Leases
 from workspaces.records import JsonObject, RecordStore
 from workspaces.revision import Author
@@ -59,7 +59,7 @@ class Inbox:
             conversation = await in_thread(
                 self.conversations.open, agent.id, event.conversation_key
             )
-            key = full_key(account_id, agent.id, event.conversation_key)
+            key = lease_key(full_key(account_id, agent.id, event.conversation_key))
             async with self._leased(key) as lease:
                 begun = await self._begin(agent, event, conversation, lease)
                 outcome = await begun.run(emit)

@@ -5,6 +5,9 @@ from collections.abc import Generator
 import pytest
 
 from tests.harness.messages_server import MessagesServer, serving
+from tests.servers import moto_s3, rclone_s3, seaweedfs
+
+__all__ = ["moto_s3", "rclone_s3", "running_server", "seaweedfs", "server"]
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,11 @@ import threading
 from dataclasses import dataclass, field
 
 from workspaces.clock import Clock
-from workspaces.errors import Failure, NotFound
+from workspaces.configuration import Quota
+from workspaces.errors import Failure, NotFound, OverLimit
 from workspaces.ids import Version, version_of
 from workspaces.objects import ObjectId, blob_id
-from workspaces.paths import WorkspacePath, broken_rule
+from workspaces.paths import WorkspacePath, broken_rule, folded
 from workspaces.problem import Problem
 from workspaces.stores.files import FileBlobs
 
@@ -31,10 +32,12 @@ class FileState:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tree:
     files: dict[WorkspacePath, FileState] = field(default_factory=dict[WorkspacePath, FileState])
     problems: list[Problem] = field(default_factory=list[Problem])
+    bytes: int = 0
+    """Of all files that are kept."""
 
 
 _Signature = tuple[int, int, int, int]
@@ -43,8 +46,9 @@ _Signature = tuple[int, int, int, int]
 class TreeScan:
     """Scans one directory again and again, hashing only what may have changed."""
 
-    def __init__(self, blobs: FileBlobs, clock: Clock) -> None:
+    def __init__(self, blobs: FileBlobs, quota: Quota, clock: Clock) -> None:
         self._blobs = blobs
+        self._quota = quota
         self._clock = clock
         self._known: dict[str, tuple[_Signature, FileState]] = {}
         self._lock = threading.Lock()
@@ -52,25 +56,43 @@ class TreeScan:
     def scan(self) -> Tree:
         tree = Tree()
         seen: dict[str, tuple[_Signature, FileState]] = {}
-        folded: dict[str, str] = {}
+        twins: dict[str, str] = {}
         with self._lock:
             for name, status in self._blobs.walk():
-                problem = _problem(name, status, folded)
-                if problem is not None:
-                    tree.problems.append(problem)
-                    continue
-                try:
-                    state = self._state(name, status)
-                except NotFound:
-                    continue  # gone since it was listed
-                except Failure as error:
-                    tree.problems.append(Problem(name, "unreadable", str(error)))
-                    continue
-                tree.files[WorkspacePath(name)] = state
-                if self._clock.now().timestamp() - status.st_mtime > YOUNG_S:
-                    seen[name] = (_signature(status), state)
+                found = self._look(name, status, tree, twins)
+                if isinstance(found, Problem):
+                    tree.problems.append(found)
+                elif found is not None:
+                    tree.files[WorkspacePath(name)] = found
+                    tree.bytes += found.size
+                    if self._clock.now().timestamp() - status.st_mtime > YOUNG_S:
+                        seen[name] = (_signature(status), found)
             self._known = seen
         return tree
+
+    def _look(
+        self, name: str, status: os.stat_result, tree: Tree, twins: dict[str, str]
+    ) -> FileState | Problem | None:
+        """What to make of one entry of the directory; None when it is gone since it was listed."""
+        problem = _problem(name, status, twins)
+        if problem is not None:
+            return problem
+        if len(tree.files) >= self._quota.files:
+            return Problem(
+                name, "over_quota", f"is beyond the quota of {self._quota.files:,} files"
+            )
+        if tree.bytes + status.st_size > self._quota.bytes:
+            return Problem(
+                name, "over_quota", f"is beyond the quota of {self._quota.bytes:,} bytes"
+            )
+        try:
+            return self._state(name, status)
+        except NotFound:
+            return None
+        except OverLimit as error:
+            return Problem(name, "over_quota", str(error))
+        except Failure as error:
+            return Problem(name, "unreadable", str(error))
 
     def _state(self, name: str, status: os.stat_result) -> FileState:
         known = self._known.get(name)
@@ -84,8 +106,8 @@ def _signature(status: os.stat_result) -> _Signature:
     return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
-def _problem(name: str, status: os.stat_result, folded: dict[str, str]) -> Problem | None:
-    """Why a file cannot be kept; what can is entered into `folded`, for its twins to be found."""
+def _problem(name: str, status: os.stat_result, twins: dict[str, str]) -> Problem | None:
+    """Why a file cannot be kept; what can is entered into `twins`, for its twins to be found."""
     rule = broken_rule(name)
     if rule is not None:
         return Problem(name, "bad_name", rule)
@@ -93,7 +115,14 @@ def _problem(name: str, status: os.stat_result, folded: dict[str, str]) -> Probl
         return Problem(name, "not_a_file", "is not a regular file")
     if status.st_nlink > 1:
         return Problem(name, "not_a_file", "has a second link, which may be another file's name")
-    first = folded.setdefault(WorkspacePath(name).folded, name)
-    if first != name:
-        return Problem(name, "twin", f"differs from {first!r} only in case")
+    for prefix in _prefixes(name):
+        first = twins.setdefault(folded(prefix), prefix)
+        if first != prefix:
+            return Problem(name, "twin", f"differs from {first!r} only in case")
     return None
+
+
+def _prefixes(name: str) -> list[str]:
+    """The path and every directory on its way."""
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]

@@ -40,7 +40,7 @@ def _joined(messages: tuple[Message, ...]) -> list[Message]:
         if not parts:
             continue
         if joined and joined[-1].role == message.role:
-            joined[-1] = Message(message.role, joined[-1].parts + parts)
+            joined[-1] = Message(message.role, _each_call_once(joined[-1].parts + parts))
         else:
             joined.append(Message(message.role, parts))
     return joined
@@ -51,6 +51,18 @@ def _replayable(message: Message) -> tuple[Part, ...]:
     while parts and isinstance(parts[-1], Thinking):
         parts.pop()
     return tuple(parts)
+
+
+def _each_call_once(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    seen: set[str] = set()
+    kept: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolCall):
+            if part.id in seen:
+                continue
+            seen.add(part.id)
+        kept.append(part)
+    return tuple(kept)
 
 
 def _answered(parts: tuple[Part, ...], calls: tuple[ToolCall, ...]) -> tuple[Part, ...]:

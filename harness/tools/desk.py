@@ -1,8 +1,8 @@
 """What the tools of one turn work on: the mounts, whose name the writing is in, and what was seen.
 
-A tool writes only over what this conversation has seen. The desk remembers the version of every file
-that was read or written, and a write carries it as its condition: nobody's change is ever replaced
-unread.
+A tool writes only over what this conversation has seen. The desk remembers every file as it was last
+read or written here: what others did to it since is then found by comparing, and nobody's change is
+ever replaced unread.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from harness.agent import Mount
 from workspaces.errors import Refused
-from workspaces.ids import Namespace, Version
+from workspaces.ids import Namespace
 from workspaces.parse import unknown_name
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
+from workspaces.workspace import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,18 @@ class Desk:
         self.mounts = tuple(mounts)
         self.author = author
         self.changes: list[Change] = []
-        self._seen: dict[tuple[Namespace, WorkspacePath], Version] = {}
+        self._seen: dict[tuple[Namespace, WorkspacePath], bytes] = {}
 
     def mount(self, name: str | None) -> Mount:
-        """The named mount, the first one for None."""
-        if not self.mounts:
-            raise Refused("workspace", name, "cannot be had: no workspace is mounted")
+        """The named mount; for None the default, which is the first that is not private."""
         for mount in self.mounts:
-            if name is None or mount.name == name:
+            if mount.name == name or (name is None and not mount.is_private):
                 return mount
-        raise unknown_name("workspace", name or "", [mount.name for mount in self.mounts])
+        names = [mount.name for mount in self.mounts]
+        if name is None:
+            rule = "must be named: there is no default workspace"
+            raise Refused("workspace", name, rule, remedy=f"there are: {', '.join(names)}")
+        raise unknown_name("workspace", name, names)
 
     def writable(self, name: str | None) -> Mount:
         mount = self.mount(name)
@@ -50,14 +53,17 @@ class Desk:
             raise Refused("workspace", mount.name, rule)
         return mount
 
-    def see(self, mount: Mount, path: WorkspacePath, version: Version | None) -> None:
-        if version is None:
-            self._seen.pop((mount.namespace, path), None)
-        else:
-            self._seen[mount.namespace, path] = version
+    def see(self, mount: Mount, path: WorkspacePath, data: bytes) -> None:
+        self._seen[mount.namespace, path] = data
 
-    def seen(self, mount: Mount, path: WorkspacePath) -> Version | None:
+    def seen(self, mount: Mount, path: WorkspacePath) -> bytes | None:
+        """The file as this conversation knows it; None when it was never read here."""
         return self._seen.get((mount.namespace, path))
+
+    def wrote(self, mount: Mount, written: Written, data: bytes) -> None:
+        self.see(mount, written.path, data)
+        if written.revision is not None:
+            self.changes.append(Change(mount.name, written.revision))
 
 
 def path_of(text: str) -> WorkspacePath:

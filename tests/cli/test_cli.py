@@ -593,7 +593,7 @@ SETTINGS = [
     ("modle: demo\n", ("'modle' is unknown", "→ did you mean 'model'?")),
     ("model: [demo]\n", ("model", "must be a text")),
     ('records: "sqlite:a\\0b"\n', ("records", "must be a text")),
-    ("records: postgres:x\n", ("records", "sqlite:state.db")),
+    ("records: postgres:x\n", ("records", "sqlite:")),
     ("records: sqlite:/nonexistent/x.db\n", ("unavailable", "cannot be written")),
     ("- a list\n", ("`key: value`",)),
     ("[" * 5000, ("not valid",)),

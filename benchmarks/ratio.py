@@ -1,0 +1,27 @@
+"""Two ways of doing a thing, taken in turns, so that what disturbs one disturbs the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+
+def compare(
+    ours: Callable[[], object], peer: Callable[[], object], *, rounds: int
+) -> tuple[float, float]:
+    """The medians of both, in seconds."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        order = (0, 1) if number % 2 == 0 else (1, 0)
+        for side in order:
+            begin = time.perf_counter()
+            (ours, peer)[side]()
+            times[side].append(time.perf_counter() - begin)
+    return median(times[0]), median(times[1])
+
+
+def report(claim: str, ours: float, peer: float, *, at_most: float) -> None:
+    ratio = ours / peer
+    verdict = "ok" if ratio <= at_most else "MISSED"
+    print(f"{claim:<64} {ratio:6.2f} ×  (goal ≤ {at_most:g})  {verdict}", flush=True)

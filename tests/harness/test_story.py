@@ -1,0 +1,60 @@
+"""The whole path, as the README tells it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import Harness
+
+
+def test_what_one_conversation_learned_another_knows(home: Path) -> None:
+    with Harness.open(home) as harness:
+        journal = harness.workspaces.create("journal", template="default")
+        agent = harness.agents.create("helper", workspaces=[journal])
+        first = harness.run("Remember that I like short answers.", agent=agent, conversation="c1")
+        assert first.status == "done"
+        assert "- I like short answers\n" in journal.read("MEMORY.md").text
+    with Harness.open(home) as harness:  # another process, another day
+        reply = harness.run("What kind of answers do I like?", agent="helper", conversation="c2")
+        assert "short answers" in reply.reply
+
+
+def test_the_line_leads_back_to_the_conversation_that_wrote_it(home: Path) -> None:
+    with Harness.open(home) as harness:
+        outcome = harness.run("Remember that tea is green.", conversation="c1", event_id="e1")
+        newest = harness.workspaces.get("notes").log("MEMORY.md")[0]
+    assert newest.author == "assistant"
+    assert newest.subject == "MEMORY.md: +1 −0 · tea is green"
+    assert newest.trailers["Conversation"] == f"{outcome.conversation_id} c1"
+    assert newest.trailers["Turn"] == outcome.turn_id
+    assert newest.trailers["Event"] == "e1"
+    assert newest.trailers["Source"] == "turn"
+    assert [change.revision for change in outcome.changes] == [newest.id]
+
+
+def test_what_a_person_writes_by_hand_is_known_to_the_next_turn_and_is_theirs(home: Path) -> None:
+    with Harness.open(home) as harness:
+        notes = harness.workspaces.get("notes")
+        memory = notes.root / "MEMORY.md"
+        memory.write_text(memory.read_text() + "- the deploy day is Thursday\n")
+        assert "Thursday" in harness.run("When is the deploy day?").reply
+        assert [revision.author for revision in notes.log("MEMORY.md")] == ["owner", "owner"]
+        assert notes.log("MEMORY.md")[0].trailers["Source"] == "edit"
+
+
+def test_two_agents_share_what_they_both_mount(harness: Harness) -> None:
+    team = harness.workspaces.create("team")
+    harness.agents.create("one", workspaces=[team])
+    harness.agents.create("two", workspaces=[team])
+    harness.run("Remember that the office is in Graz.", agent="one")
+    assert "Graz" in harness.run("Where is the office?", agent="two").reply
+    assert "Graz" not in harness.run("Where is the office?", agent="assistant").reply
+
+
+def test_a_home_is_born_once(home: Path) -> None:
+    with Harness.open(home) as harness:
+        assert [record.name for record in harness.workspaces.list()] == ["notes"]
+        assert [record.name for record in harness.agents.list()] == ["assistant"]
+        harness.agents.delete("assistant")
+    with Harness.open(home) as harness:
+        assert harness.agents.list() == []

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness import Harness
+from harness.crossing import LoopThread
+from harness.message import ToolCall, ToolResult
+from harness.progress import silent
+from harness.tools.desk import Desk
+from harness.tools.port import Toolset
+from harness.wiring import TOOLS
+from workspaces.revision import Author
+from workspaces.workspace import Workspace
+
+AGENT = Author("helper", "agent_1", "turn")
+PERSON = Author("ann", "usr_1", "api")
+
+Call = Callable[..., ToolResult]
+
+
+@pytest.fixture
+def notes(harness: Harness) -> Workspace:
+    return harness.workspaces.get("notes")
+
+
+@pytest.fixture
+def desk(harness: Harness) -> Desk:
+    """What one turn of the default agent, with a second mount that is read-only, works on."""
+    docs = harness.workspaces.create("docs")
+    agent = harness.agents.get("assistant")
+    mounted = [
+        *agent.as_json()["config"]["workspaces"],
+        {"name": "docs", "workspaceId": docs.record.id, "sandbox": None},
+    ]
+    agent = harness.agents.patch(agent.id, {"config": {"workspaces": mounted}})
+    return Desk(harness.agents.bindings(agent), lambda call_id: AGENT)
+
+
+@pytest.fixture
+def call(desk: Desk) -> Call:
+    toolset = Toolset(TOOLS, desk)
+    loop = LoopThread()
+
+    def made(name: str, **arguments: Any) -> ToolResult:
+        message = loop.run(toolset.run([ToolCall("t1", name, arguments)], silent))
+        (result,) = message.parts
+        assert isinstance(result, ToolResult)
+        return result
+
+    return made
+
+
+def test_read_numbers_lines_and_says_how_to_go_on(call: Call, notes: Workspace) -> None:
+    notes.write("long.md", "".join(f"line {n}\n" for n in range(1, 2501)), by=PERSON)
+    text = call("read", path="long.md").text
+    assert text.startswith("     1\tline 1\n     2\tline 2\n")
+    assert text.endswith("  2000\tline 2000\n(500 more lines: read on with offset 2001)")
+    assert call("read", path="long.md", offset=2499).text == "  2499\tline 2499\n  2500\tline 2500"
+    assert call("read", path="long.md", offset=3, limit=1).text.startswith("     3\tline 3\n(2497")
+    assert "2500 lines" in call("read", path="long.md", offset=2501).text
+
+
+def test_read_of_very_long_lines_is_bounded(call: Call, notes: Workspace) -> None:
+    notes.write("wide.md", ("x" * 50_000 + "\n") * 5, by=PERSON)
+    text = call("read", path="wide.md").text
+    assert len(text) < 70_000
+    assert "4 more lines" in text
+
+
+def test_a_leading_slash_is_the_root_of_the_mount(call: Call) -> None:
+    assert "# Memory" in call("read", path="/MEMORY.md").text
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/../x", "notes/../../x", "//etc/passwd", "/proc/self/environ\0"]
+)
+def test_no_path_leads_out(call: Call, path: str) -> None:
+    for name, more in (
+        ("read", {}),
+        ("write", {"content": "x"}),
+        ("edit", {"old": "a", "new": "b"}),
+    ):
+        result = call(name, path=path, **more)
+        assert result.is_error
+        assert "path" in result.text
+
+
+def test_write_makes_a_file_and_a_revision_of_the_agent(
+    call: Call, notes: Workspace, desk: Desk
+) -> None:
+    assert (
+        call("write", path="notes/a.md", content="one\ntwo\n").text
+        == "Written: notes/a.md, 2 lines."
+    )
+    assert notes.read("notes/a.md").text == "one\ntwo\n"
+    assert notes.log()[0].author == "helper"
+    assert [change.revision for change in desk.changes] == [notes.tip()]
+
+
+def test_write_over_an_unread_file_is_refused(call: Call, notes: Workspace) -> None:
+    before = notes.read("MEMORY.md").data
+    result = call("write", path="MEMORY.md", content="mine")
+    assert result.is_error
+    assert "was not read" in result.text
+    assert notes.read("MEMORY.md").data == before
+    call("read", path="MEMORY.md")
+    assert not call("write", path="MEMORY.md", content="mine").is_error
+    assert not call("write", path="MEMORY.md", content="mine again").is_error
+
+
+def test_write_over_someones_change_of_the_same_lines_is_refused_and_shows_them(
+    call: Call, notes: Workspace
+) -> None:
+    notes.write("a.md", "one\ntwo\n", by=PERSON)
+    call("read", path="a.md")
+    notes.write("a.md", "one\ntwo by a person\n", by=PERSON)
+    result = call("write", path="a.md", content="one\ntwo by the agent\n")
+    assert result.is_error
+    assert "+ two by a person" in result.text
+    assert notes.read("a.md").text == "one\ntwo by a person\n"
+
+
+def test_write_beside_someones_change_is_merged_and_says_so(call: Call, notes: Workspace) -> None:
+    notes.write("a.md", "one\ntwo\nthree\n", by=PERSON)
+    call("read", path="a.md")
+    notes.write("a.md", "one by a person\ntwo\nthree\n", by=PERSON)
+    result = call("write", path="a.md", content="one\ntwo\nthree\nfour\n")
+    assert not result.is_error
+    assert "merged" in result.text
+    assert notes.read("a.md").text == "one by a person\ntwo\nthree\nfour\n"
+    assert [revision.author for revision in notes.log("a.md")] == ["helper", "ann", "ann"]
+
+
+def test_write_to_what_someone_deleted_is_refused(call: Call, notes: Workspace) -> None:
+    notes.write("a.md", "one\n", by=PERSON)
+    call("read", path="a.md")
+    notes.delete("a.md", by=PERSON)
+    assert call("write", path="a.md", content="two\n").is_error
+
+
+def test_edit_keeps_what_others_wrote_elsewhere_in_the_file(call: Call, notes: Workspace) -> None:
+    notes.write("a.md", "one\ntwo\n", by=PERSON)
+    call("read", path="a.md")
+    notes.write("a.md", "one\ntwo\nthree\n", by=PERSON)
+    assert not call("edit", path="a.md", old="one", new="ONE").is_error
+    assert notes.read("a.md").text == "ONE\ntwo\nthree\n"
+
+
+def test_edit_wants_the_old_text_exactly_once(call: Call, notes: Workspace) -> None:
+    notes.write("a.md", "x\nx\n", by=PERSON)
+    assert "2 times" in call("edit", path="a.md", old="x", new="y").text
+    assert "does not stand" in call("edit", path="a.md", old="z", new="y").text
+    assert call("edit", path="a.md", old="x", new="y", all=True).text == "Edited: a.md, 2 places."
+    assert notes.read("a.md").text == "y\ny\n"
+
+
+def test_edit_of_what_is_no_text_is_refused(call: Call, notes: Workspace) -> None:
+    notes.write("a.bin", b"\xff\xfe", by=PERSON)
+    assert "not a text file" in call("edit", path="a.bin", old="a", new="b").text
+
+
+def test_a_read_only_mount_answers_a_write_with_the_reason(call: Call) -> None:
+    result = call("write", path="x.md", content="x", workspace="docs")
+    assert result.is_error
+    assert "read-only" in result.text
+    assert "# Memory" in call("read", path="MEMORY.md", workspace="docs").text
+
+
+def test_an_unknown_workspace_is_answered_with_the_names(call: Call) -> None:
+    assert "docs" in call("read", path="MEMORY.md", workspace="dosc").text
+    assert "docs, notes" in call("read", path="MEMORY.md", workspace="zzz").text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"path": 7},
+        {"path": "a", "offset": 0},
+        {"path": "a", "offset": "1"},
+        {"path": "a", "x": 1},
+    ],
+)
+def test_nonsense_input_is_an_answer_not_a_crash(call: Call, arguments: dict[str, Any]) -> None:
+    assert call("read", **arguments).is_error
+
+
+def test_workspace_is_offered_only_where_there_is_a_choice(desk: Desk) -> None:
+    both = {spec.name: spec.schema for spec in Toolset(TOOLS, desk).specs()}
+    assert both["read"]["properties"]["workspace"]["enum"] == ["notes", "docs"]
+    one = Toolset(TOOLS, Desk(desk.mounts[:1], desk.author)).specs()
+    assert all("workspace" not in spec.schema["properties"] for spec in one)
+
+
+def test_writing_tools_are_offered_only_with_something_to_write_to(desk: Desk) -> None:
+    read_only = Toolset(TOOLS, Desk(desk.mounts[1:], desk.author)).specs()
+    assert [spec.name for spec in read_only] == ["read"]
+    assert Toolset(TOOLS, Desk([], desk.author)).specs() == ()

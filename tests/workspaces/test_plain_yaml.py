@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from workspaces.errors import OverLimit, Refused
+from workspaces.plain_yaml import DEPTH_MAX, TEXT_BYTES_MAX, load
+
+
+def test_every_scalar_is_what_was_typed() -> None:
+    text = "a: no\nb: 012\nc: 1:20\nd: 2026-01-02\ne: 1.10\nf: ~\ng: [yes, 1e3]\nh: {x: null}\n"
+    assert load(text, name="t") == {
+        "a": "no",
+        "b": "012",
+        "c": "1:20",
+        "d": "2026-01-02",
+        "e": "1.10",
+        "f": "~",
+        "g": ["yes", "1e3"],
+        "h": {"x": "null"},
+    }
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
+def test_nothing_is_an_empty_mapping(text: str) -> None:
+    assert load(text, name="t") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: &x 1\nb: *x\n", "aliases"),
+        ("a: 1\nb: 2\na: 3\n", "'a' stands there twice"),
+        ("x:\n  a: 1\n  a: 2\n", "'a' stands there twice"),
+        ("? [1, 2]\n: x\n", "plain text"),
+        ("a: [1\n", "not valid"),
+        ("a: 'x\n", "not valid"),
+        ("- a\n- b\n", "key: value"),
+        ("just text", "key: value"),
+        ("a: \x00", "YAML"),
+        ("a: " + "[" * (DEPTH_MAX + 1) + "]" * (DEPTH_MAX + 1), "levels"),
+    ],
+)
+def test_what_is_not_plain_is_refused_with_the_reason(text: str, problem: str) -> None:
+    with pytest.raises(Refused) as caught:
+        load(text, name="harness.yaml")
+    assert problem in str(caught.value)
+    assert caught.value.field == "harness.yaml"
+
+
+def test_a_tag_makes_no_object() -> None:
+    assert load("a: !!python/object/apply:os.system ['true']\n", name="t") == {"a": ["true"]}
+
+
+def test_a_large_text_is_refused() -> None:
+    with pytest.raises(OverLimit):
+        load("a: " + "x" * TEXT_BYTES_MAX, name="t")
+
+
+def test_the_line_is_named() -> None:
+    with pytest.raises(Refused) as caught:
+        load("a: 1\nb: 2\nb: 3\n", name="t")
+    assert "line 3" in str(caught.value)
