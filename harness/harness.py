@@ -71,7 +71,11 @@ class Harness:
 
         Without `agent` the home's default one; without `conversation` a new one.
         """
-        event = Event(event_id or new_id("evt"), conversation or new_id("c"), text)
+        event = Event(
+            new_id("evt") if event_id is None else event_id,
+            new_id("c") if conversation is None else conversation,
+            text,
+        )
         return self._loop.run(self.rooms.inbox.deliver(self._agent(agent), event, emit))
 
     def prompt(self, agent: AgentRecord | str | None = None) -> list[Part]:
@@ -108,4 +112,4 @@ class Harness:
     def _agent(self, agent: AgentRecord | str | None) -> AgentRecord:
         if isinstance(agent, AgentRecord):
             return agent
-        return self.agents.get(agent or self.settings.default_agent)
+        return self.agents.get(self.settings.default_agent if agent is None else agent)

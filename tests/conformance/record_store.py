@@ -216,6 +216,9 @@ class RecordStoreConformance:
         with pytest.raises(Refused):
             store.write(Put(key, {}))
 
+    def test_nothing_is_under_a_key_that_is_no_text(self, store: RecordStore) -> None:
+        assert store.get(Key("p", "\ud800")) is None
+
     def test_a_batch_has_a_limit_and_names_nothing_twice(self, store: RecordStore) -> None:
         many = [Put(Key("m", str(n)), {}) for n in range(BATCH_CHANGES_MAX + 1)]
         with pytest.raises(OverLimit):

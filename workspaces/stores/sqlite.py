@@ -107,8 +107,11 @@ class SqliteRecords:
             raise
 
     def get(self, key: Key) -> Item | None:
-        with self._translated(), self._lent() as connection:
-            return self._item(key, connection.execute(_READ, key).fetchone())
+        try:
+            with self._translated(), self._lent() as connection:
+                return self._item(key, connection.execute(_READ, key).fetchone())
+        except UnicodeEncodeError:  # half of a surrogate pair: `write` lets no such key in
+            return None
 
     def write(self, *changes: Change) -> tuple[Counter, ...]:
         check_batch(changes)
@@ -295,7 +298,8 @@ def _explained(error: sqlite3.Error) -> tuple[str, str]:
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return _DAMAGED
     if name.startswith("SQLITE_IOERR"):
-        return f"the disk fails ({name})", "check the disk, then try again"
+        # also a disk too full for what WAL keeps beside the file
+        return f"the disk fails ({name})", "check that the disk has space and works, then try again"
     return str(error), "try again; if it stays so, run `harness doctor`"
 
 
