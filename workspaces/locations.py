@@ -69,6 +69,15 @@ def records_at(
             raise Refused(field, location, f"must be {RECORD_FORMS}")
 
 
+def make_record_table(table: str) -> None:
+    """The DynamoDB table that `dynamodb:<table>` needs; returns when it can be used."""
+    if not _TABLE.fullmatch(table):
+        raise Refused("table", table, "must be 3 to 255 letters, digits, '.', '_' and '-'")
+    from workspaces.stores.dynamodb_table import create_table
+
+    create_table(table)
+
+
 def _files(directory: Path) -> BlobStore:
     from workspaces.stores.files import FileBlobs
 

@@ -27,6 +27,9 @@ from workspaces.stores.files import FileBlobs
 from workspaces.tree import Tree, TreeScan
 from workspaces.writer import Held, Intent, WriterLock
 
+VERSIONS_SEARCHED_MAX = 200
+"""A version that a conversation still knows after so many later ones is better read anew."""
+
 COUNT_AGAIN_S = 60.0
 """How long a count of files and bytes is trusted, with our own writes added: a quota keeps a workspace
 from growing without bound and need not be exact to the byte."""
@@ -96,6 +99,16 @@ class Workspace:
         if found is None:
             raise NotFound("file", path)
         return File(path, self._history.read(found))
+
+    def find_version(self, path: str, version: Version) -> bytes | None:
+        """The bytes that a version of a file had, as far back as its history is searched."""
+        path = WorkspacePath(path)
+        for revision in self._history.log(path=path, limit=VERSIONS_SEARCHED_MAX):
+            found = self._history.find(revision.id, path)
+            data = self._history.read(found) if found else None
+            if data is not None and version_of(data) == version:
+                return data
+        return None
 
     def files(self, *, view: View = HEAD) -> list[WorkspacePath]:
         if view == HEAD:

@@ -41,7 +41,7 @@ def _edit(given: EditInput, desk: Desk, call_id: str) -> str:
             )
         except Conflict:
             continue
-        desk.wrote(mount, written, after.encode())
+        desk.wrote(mount, written)
         if written.revision is None:
             return f"{path} is as it was: `old` and `new` are the same."
         return f"Edited: {path}, {count} {'place' if count == 1 else 'places'}."

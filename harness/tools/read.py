@@ -26,7 +26,7 @@ def _read(given: ReadInput, desk: Desk, call_id: str) -> str:
     del call_id
     mount = desk.mount(given.workspace)
     file = mount.workspace.read(path_of(given.path))
-    desk.see(mount, file.path, file.data)
+    desk.see(mount, file.path, file.version)
     lines = file.text.splitlines()
     if not lines:
         return f"{file.path} is empty."

@@ -8,7 +8,6 @@ from harness.tools.desk import Desk, path_of
 from harness.tools.port import Tool
 from workspaces.errors import AlreadyExists, Conflict, Refused
 from workspaces.expect import ABSENT
-from workspaces.ids import version_of
 from workspaces.merge import merge
 from workspaces.parse import Shape
 from workspaces.paths import WorkspacePath
@@ -29,7 +28,7 @@ def _write(given: WriteInput, desk: Desk, call_id: str) -> str:
     path = path_of(given.path)
     data = given.content.encode()
     seen = desk.seen(mount, path)
-    expect = ABSENT if seen is None else version_of(seen)
+    expect = ABSENT if seen is None else seen
     told = ""
     for _ in range(TRIES_MAX):
         try:
@@ -44,11 +43,12 @@ def _write(given: WriteInput, desk: Desk, call_id: str) -> str:
             if seen is None or error.actual is None:
                 raise _changed(path, []) from error
             current = mount.workspace.read(path)
-            data = _merged(path, seen, current.data, given.content.encode())
+            base = mount.workspace.find_version(path, seen)
+            data = _merged(path, base, current.data, given.content.encode())
             expect = current.version
             told = " It was merged with what others had changed since you read it: read it again."
             continue
-        desk.wrote(mount, written, data)
+        desk.wrote(mount, written)
         return _answer(path, data, is_new=written.revision is not None) + told
     raise Refused("path", path, "changes faster than it can be written", remedy="try again")
 
@@ -60,11 +60,11 @@ def _answer(path: WorkspacePath, data: bytes, *, is_new: bool) -> str:
     return f"Written: {path}, {lines} {'line' if lines == 1 else 'lines'}."
 
 
-def _merged(path: WorkspacePath, seen: bytes, current: bytes, given: bytes) -> bytes:
+def _merged(path: WorkspacePath, base: bytes | None, current: bytes, given: bytes) -> bytes:
     """Both changes in one text; refused, showing what is new, where they touch the same lines."""
-    found = merge(path, seen, current, given)
+    found = merge(path, base, current, given) if base is not None else None
     if found is None or not found.is_clean:
-        before = Counter(seen.decode(errors="replace").splitlines())
+        before = Counter((base or b"").decode(errors="replace").splitlines())
         lines = current.decode(errors="replace").splitlines()
         raise _changed(path, [line for line in lines if before[line] == 0])
     return found.data
