@@ -1,66 +1,37 @@
-"""What durability costs: each store beside the fewest system calls that could do the same.
-
-    python -m benchmarks.stores [directory]
-
-Both sides of a ratio take turns, so that a noisy disk is noisy for both; figures are medians. Ratios over
-their limit are marked and make the exit code 1.
-"""
+"""What durability costs: each store beside the fewest system calls that could do the same."""
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
+from benchmarks.ratio import compare, report
 from workspaces.expect import ABSENT
 from workspaces.records import Key, Put, encoded
 from workspaces.stores.files import FileBlobs
 from workspaces.stores.sqlite import SqliteRecords
 
-ROUNDS = 400
+ROUNDS = 800
 SIZES = (10, 1_000, 10_000, 100_000)
 ENTRY = {"role": "user", "text": "a line of a transcript, as long as they usually are. " * 10}
 PAGE = b"- a fact that an agent keeps about its user\n" * 100
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    name: str
-    ours_s: float
-    peer_s: float
-    limit: float
-
-    @property
-    def ratio(self) -> float:
-        return self.ours_s / self.peer_s
-
-    def __str__(self) -> str:
-        mark = "" if self.ratio <= self.limit else "  OVER"
-        times = f"{self.ours_s * 1e6:9.1f} {self.peer_s * 1e6:9.1f}"
-        return f"{self.name:<58} {times} {self.ratio:6.2f} {self.limit:6.2f}{mark}"
+def main() -> None:
+    with tempfile.TemporaryDirectory(dir=".") as name:  # a real disk: /tmp may be memory
+        directory = Path(name)
+        _appends(directory)
+        _newest(directory)
+        _conditional_writes(directory)
 
 
-def main(directory: Path) -> int:
-    print(f"{'':<58} {'ours µs':>9} {'peer µs':>9} {'ratio':>6} {'limit':>6}")
-    over = 0
-    for measure in (appends, newest, conditional_writes):
-        for ratio in measure(directory):
-            print(ratio)
-            over += ratio.ratio > ratio.limit
-    return 1 if over else 0
-
-
-def appends(directory: Path) -> Iterator[Ratio]:
+def _appends(directory: Path) -> None:
     """A record appended to a transcript of n, and the same bytes appended to a plain file."""
     bytes_ = encoded(Put(Key("t", "n"), ENTRY)).encode()
     log = os.open(directory / "append.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    first: Ratio | None = None
+    medians: list[float] = []
     with closing(SqliteRecords(directory / "append.db")) as store:
         size = 0
         for wanted in SIZES:
@@ -76,28 +47,29 @@ def appends(directory: Path) -> Iterator[Ratio]:
                 os.write(log, bytes_)
                 os.fdatasync(log)
 
-            ratio = Ratio(f"append to {wanted:,} : write + fdatasync", *in_turn(ours, peer), 1.5)
-            yield ratio
-            first = first or ratio
-        yield Ratio(f"append to {SIZES[-1]:,} : to {SIZES[0]}", ratio.ours_s, first.ours_s, 1.5)
+            appended, bare = compare(ours, peer, rounds=ROUNDS)
+            report(f"record append to {wanted:,} / write + fdatasync", appended, bare, at_most=1.5)
+            medians.append(appended)
+    report("record append to 100,000 / to 10", medians[-1], medians[0], at_most=1.5)
     os.close(log)
 
 
-def newest(directory: Path) -> Iterator[Ratio]:
+def _newest(directory: Path) -> None:
     with (
         closing(SqliteRecords(directory / "long.db")) as long,
         closing(SqliteRecords(directory / "short.db")) as short,
     ):
         fill(long, 0, 100_000)
         fill(short, 0, 50)
-        ours, peer = in_turn(
+        ours, peer = compare(
             lambda: long.scan("t", backwards=True, limit=50),
             lambda: short.scan("t", backwards=True, limit=50),
+            rounds=ROUNDS,
         )
-        yield Ratio("newest 50 of 100,000 : newest 50 of 50", ours, peer, 3.0)
+        report("newest 50 of 100,000 records / newest 50 of 50", ours, peer, at_most=3)
 
 
-def conditional_writes(directory: Path) -> Iterator[Ratio]:
+def _conditional_writes(directory: Path) -> None:
     """A file replaced under a condition, and the least that replaces one durably."""
     for name in ("tree", "staging", "hand"):
         (directory / name).mkdir()
@@ -121,17 +93,9 @@ def conditional_writes(directory: Path) -> Iterator[Ratio]:
             os.fsync(parent)
             os.close(parent)
 
-        yield Ratio("conditional write : temp + fsync + rename + fsync", *in_turn(ours, peer), 1.3)
-
-
-def in_turn(ours: Callable[[], object], peer: Callable[[], object]) -> tuple[float, float]:
-    times: tuple[list[float], list[float]] = ([], [])
-    for n in range(2 * ROUNDS):
-        for side in (0, 1) if n % 2 else (1, 0):
-            begin = time.perf_counter()
-            (ours, peer)[side]()
-            times[side].append(time.perf_counter() - begin)
-    return median(times[0]), median(times[1])
+        written, bare = compare(ours, peer, rounds=ROUNDS)
+        claim = "local conditional write / temp + fsync + rename + fsync of the directory"
+        report(claim, written, bare, at_most=1.3)
 
 
 def fill(store: SqliteRecords, begin: int, end: int) -> None:
@@ -144,5 +108,4 @@ def key(n: int) -> Key:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else ".") as name:
-        sys.exit(main(Path(name)))
+    main()
