@@ -16,7 +16,15 @@ from pathlib import Path
 from workspaces.blobs import Blob
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
-from workspaces.errors import AlreadyExists, Conflict, NotFound, OverLimit, Unavailable
+from workspaces.errors import (
+    AlreadyExists,
+    Conflict,
+    Failure,
+    NotFound,
+    OverLimit,
+    Refused,
+    Unavailable,
+)
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.history import HEAD, History, View
 from workspaces.ids import Namespace, Version, version_of
@@ -111,7 +119,7 @@ class Workspace:
     ) -> Written:
         """Set a file. `expect` is the version the writer has seen, ABSENT, or ANY."""
         path = WorkspacePath(path)
-        data = data.encode() if isinstance(data, str) else data
+        data = _encoded(data) if isinstance(data, str) else data
         self._check_size(path, data)
         with self._writing(by) as held:
             for _ in range(RACES_MAX):
@@ -120,9 +128,9 @@ class Workspace:
                     return Written(path, current.version, None)
                 if current is None:
                     self._refuse_twin(path)
-                held.intend(by, [path])
                 try:
-                    self._blobs.write(path, data, expect=current.token if current else ABSENT)
+                    with held.changing(by, [path]):
+                        self._blobs.write(path, data, expect=current.token if current else ABSENT)
                 except Conflict:
                     continue  # an editor came in past the lock: what it wrote is settled first
                 revision = self._history.record({path: data}, by)
@@ -135,10 +143,13 @@ class Workspace:
         planted = {WorkspacePath(path): data for path, data in files.items()}
         if not planted:
             return self.tip()
+        for path, data in planted.items():
+            self._check_size(path, data)
         with self._writing(by) as held:
+            for path in planted:
+                self._settled(path, ABSENT)
             held.intend(by, list(planted))
             for path, data in planted.items():
-                self._check_size(path, data)
                 self._blobs.write(path, data, expect=ABSENT)
             revision = self._history.record(planted, by)
             held.fulfilled()
@@ -152,9 +163,9 @@ class Workspace:
                 current = self._settled(path, expect)
                 if current is None:
                     raise NotFound("file", path)
-                held.intend(by, [path])
                 try:
-                    self._blobs.delete(path, expect=current.token)
+                    with held.changing(by, [path]):
+                        self._blobs.delete(path, expect=current.token)
                 except Conflict:
                     continue
                 revision = self._history.record({path: None}, by)
@@ -191,16 +202,26 @@ class Workspace:
     def _record_dirty(self, intent: Intent) -> None:
         """A revision by `intent.author` of those of its paths that differ from the newest one."""
         tip = self._history.tip()
-        paths = self._dirty_paths(tip) if intent.paths is None else intent.paths
+        changed, gone = self._dirty_paths(tip) if intent.paths is None else (intent.paths, ())
         changes: dict[WorkspacePath, bytes | None] = {}
-        for path in paths:
-            blob = self._blob(path)
+        for path in (*changed, *gone):
+            try:
+                blob = self._blob(path)
+            except Refused:  # a problem, which a scan lists
+                if path not in gone:
+                    continue
+                blob = None  # what is refused has the place of a directory on its way
+            except Failure:
+                continue
             if (blob_id(blob.data) if blob else None) != self._history.find(tip, path):
                 changes[path] = blob.data if blob else None
         if changes:
             self._history.record(changes, intent.author)
 
-    def _dirty_paths(self, tip: RevisionId | None) -> list[WorkspacePath]:
+    def _dirty_paths(
+        self, tip: RevisionId | None
+    ) -> tuple[list[WorkspacePath], frozenset[WorkspacePath]]:
+        """What is new or different in the tree, and what has gone from it."""
         recorded = self._history.tree(tip)
         found = self._scan.scan()
         problems = {problem.path for problem in found.problems}  # there, though they cannot be kept
@@ -208,7 +229,7 @@ class Workspace:
             path for path, state in found.files.items() if recorded.get(path) != state.object_id
         ]
         gone = [path for path in recorded if path not in found.files and path not in problems]
-        return changed + gone
+        return changed, frozenset(gone)
 
     def _blob(self, path: WorkspacePath) -> Blob | None:
         try:
@@ -226,3 +247,11 @@ class Workspace:
         for other in self._history.tree(self._history.tip()):
             if path.is_twin_of(other):
                 raise AlreadyExists("file", other)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        rule = "holds half of a character (a lone surrogate), which no file can"
+        raise Refused("content", text[error.start : error.end], rule) from error
