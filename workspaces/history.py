@@ -164,6 +164,7 @@ class History:
             "log",
             "-z",
             "--name-only",
+            "--no-renames",
             f"--format={_RECORD}{shown}",
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
             "--end-of-options",

@@ -191,3 +191,10 @@ def test_half_a_character_is_refused_before_anything_is_written(workspace: Works
         workspace.write("MEMORY.md", "cut \ud83d", by=AGENT)
     assert caught.value.field == "content"
     assert workspace.tip() is None
+
+
+def test_a_file_renamed_by_hand_is_told_under_both_names(workspace: Workspace, root: Path) -> None:
+    workspace.write("old.md", "some text\n" * 20, by=AGENT)
+    (root / "old.md").rename(root / "new.md")
+    workspace.settle()
+    assert set(workspace.log()[0].paths) == {"old.md", "new.md"}
