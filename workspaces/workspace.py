@@ -63,6 +63,14 @@ class Written:
     """None when the bytes were there already: nothing changed, so there is nothing to tell."""
 
 
+@dataclass(slots=True)
+class Command:
+    """Something that had the whole tree to itself."""
+
+    revision: RevisionId | None = None
+    """Of what it changed, once it has ended; None when it changed nothing."""
+
+
 class Workspace:
     """Threads and processes may share one; each holds its own object."""
 
@@ -173,6 +181,22 @@ class Workspace:
                 return Written(path, None, revision)
         raise Unavailable(path, "it changes faster than it can be deleted")
 
+    @contextmanager
+    def command(self, by: Author) -> Generator[Command]:
+        """Hold the tree for something that knows no conditions, such as a shell: what is dirty before
+        is the person's, what is dirty after is `by`'s, however it ends. Everyone else waits, this
+        process too: inside, nothing is written through a workspace."""
+        with self._writing(by) as held:
+            self._record_dirty(Intent(self._person, None))
+            anything = Intent(by, None)
+            held.intend(by, None)
+            command = Command()
+            try:
+                yield command
+            finally:
+                command.revision = self._record_dirty(anything)
+                held.fulfilled()
+
     def settle(self) -> RevisionId | None:
         """Make a revision of what a person changed by hand, if anything. Returns the newest one."""
         with self._writing(self._person):
@@ -199,8 +223,9 @@ class Workspace:
             raise Conflict("file", path, expected=expect, actual=version)
         return current
 
-    def _record_dirty(self, intent: Intent) -> None:
-        """A revision by `intent.author` of those of its paths that differ from the newest one."""
+    def _record_dirty(self, intent: Intent) -> RevisionId | None:
+        """A revision by `intent.author` of those of its paths that differ from the newest one; None
+        when none does."""
         tip = self._history.tip()
         changed, gone = self._dirty_paths(tip) if intent.paths is None else (intent.paths, ())
         changes: dict[WorkspacePath, bytes | None] = {}
@@ -215,8 +240,7 @@ class Workspace:
                 continue
             if (blob_id(blob.data) if blob else None) != self._history.find(tip, path):
                 changes[path] = blob.data if blob else None
-        if changes:
-            self._history.record(changes, intent.author)
+        return self._history.record(changes, intent.author) if changes else None
 
     def _dirty_paths(
         self, tip: RevisionId | None
