@@ -115,8 +115,9 @@ class Catalog(Generic[R]):
         return record
 
     def _item(self, reference: str) -> Item:
-        found = self._records.get(self._key(reference)) if reference else None
-        if found is None and reference:
+        could_name = _could_name(reference)
+        found = self._records.get(self._key(reference)) if could_name else None
+        if found is None and could_name:
             named = self._records.get(self._name_key(reference))
             found = self._records.get(self._key(named.value["id"])) if named else None
         if found is None:
@@ -175,6 +176,15 @@ def _trimmed(fields: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in fields.items()
     }
     return {key: value for key, value in trimmed.items() if key != "description" or value}
+
+
+def _could_name(reference: str) -> bool:
+    """What is empty or no text (bytes of the command line that are no UTF-8) names no record, and no
+    store could look for it."""
+    try:
+        return bool(reference.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _id(record: Shape) -> str:

@@ -160,6 +160,7 @@ class History:
             "log",
             "-z",
             "--name-only",
+            "--no-renames",
             f"--format={_RECORD}{shown}",
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
             "--end-of-options",
@@ -246,9 +247,10 @@ _Change: TypeAlias = "bytes | _Nested | None"
 
 
 def _nested(changes: Mapping[WorkspacePath, bytes | None]) -> _Nested:
-    """`{"notes/a.md": …}` as `{"notes": {"a.md": …}}`: the shape that trees are written in."""
+    """`{"notes/a.md": …}` as `{"notes": {"a.md": …}}`: the shape that trees are written in. What goes
+    comes first: a file may have the place of a directory now, or a directory that of a file."""
     root: _Nested = {}
-    for path, after in changes.items():
+    for path, after in sorted(changes.items(), key=lambda change: change[1] is not None):
         *directories, leaf = path.split("/")
         here = root
         for directory in directories:
@@ -256,8 +258,7 @@ def _nested(changes: Mapping[WorkspacePath, bytes | None]) -> _Nested:
             if not isinstance(below, dict):  # a file that goes, and a directory in its place
                 below = here[directory] = {}
             here = below
-        if after is not None or not isinstance(here.get(leaf), dict):
-            here[leaf] = after
+        here[leaf] = after
     return root
 
 

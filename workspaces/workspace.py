@@ -16,7 +16,15 @@ from pathlib import Path
 from workspaces.blobs import Blob
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
-from workspaces.errors import AlreadyExists, Conflict, NotFound, OverLimit, Unavailable
+from workspaces.errors import (
+    AlreadyExists,
+    Conflict,
+    Failure,
+    NotFound,
+    OverLimit,
+    Refused,
+    Unavailable,
+)
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.history import HEAD, History, View
 from workspaces.ids import Namespace, Version, version_of
@@ -60,6 +68,14 @@ class Written:
     """None after a delete."""
     revision: RevisionId | None
     """None when the bytes were there already: nothing changed, so there is nothing to tell."""
+
+
+@dataclass(slots=True)
+class Command:
+    """Something that had the whole tree to itself."""
+
+    revision: RevisionId | None = None
+    """Of what it changed, once it has ended; None when it changed nothing."""
 
 
 class Workspace:
@@ -133,7 +149,7 @@ class Workspace:
     ) -> Written:
         """Set a file. `expect` is the version the writer has seen, ABSENT, or ANY."""
         path = WorkspacePath(path)
-        data = data.encode() if isinstance(data, str) else data
+        data = as_bytes(data) if isinstance(data, str) else data
         self._check_size(path, data)
         with self._writing(by) as held:
             for _ in range(RACES_MAX):
@@ -143,9 +159,9 @@ class Workspace:
                 if current is None:
                     self._refuse_twin(path)
                 self._check_room(data, current)
-                held.intend(by, [path])
                 try:
-                    self._blobs.write(path, data, expect=current.token if current else ABSENT)
+                    with held.changing(by, [path]):
+                        self._blobs.write(path, data, expect=current.token if current else ABSENT)
                 except Conflict:
                     continue  # an editor came in past the lock: what it wrote is settled first
                 revision = self._history.record({path: data}, by)
@@ -158,10 +174,13 @@ class Workspace:
         planted = {WorkspacePath(path): data for path, data in files.items()}
         if not planted:
             return self.tip()
+        for path, data in planted.items():
+            self._check_size(path, data)
         with self._writing(by) as held:
+            for path in planted:
+                self._settled(path, ABSENT)
             held.intend(by, list(planted))
             for path, data in planted.items():
-                self._check_size(path, data)
                 self._blobs.write(path, data, expect=ABSENT)
             revision = self._history.record(planted, by)
             held.fulfilled()
@@ -175,15 +194,31 @@ class Workspace:
                 current = self._settled(path, expect)
                 if current is None:
                     raise NotFound("file", path)
-                held.intend(by, [path])
                 try:
-                    self._blobs.delete(path, expect=current.token)
+                    with held.changing(by, [path]):
+                        self._blobs.delete(path, expect=current.token)
                 except Conflict:
                     continue
                 revision = self._history.record({path: None}, by)
                 held.fulfilled()
                 return Written(path, None, revision)
         raise Unavailable(path, "it changes faster than it can be deleted")
+
+    @contextmanager
+    def command(self, by: Author) -> Generator[Command]:
+        """Hold the tree for something that knows no conditions, such as a shell: what is dirty before
+        is the person's, what is dirty after is `by`'s, however it ends. Everyone else waits, this
+        process too: inside, nothing is written through a workspace."""
+        with self._writing(by) as held:
+            self._record_dirty(Intent(self._person, None))
+            anything = Intent(by, None)
+            held.intend(by, None)
+            command = Command()
+            try:
+                yield command
+            finally:
+                command.revision = self._record_dirty(anything)
+                held.fulfilled()
 
     def settle(self) -> RevisionId | None:
         """Make a revision of what a person changed by hand, if anything. Returns the newest one."""
@@ -213,19 +248,29 @@ class Workspace:
             raise Conflict("file", path, expected=expect, actual=version)
         return current
 
-    def _record_dirty(self, intent: Intent) -> None:
-        """A revision by `intent.author` of those of its paths that differ from the newest one."""
+    def _record_dirty(self, intent: Intent) -> RevisionId | None:
+        """A revision by `intent.author` of those of its paths that differ from the newest one; None
+        when none does."""
         tip = self._history.tip()
-        paths = self._dirty_paths(tip) if intent.paths is None else intent.paths
+        changed, gone = self._dirty_paths(tip) if intent.paths is None else (intent.paths, ())
         changes: dict[WorkspacePath, bytes | None] = {}
-        for path in paths:
-            blob = self._blob(path)
+        for path in (*changed, *gone):
+            try:
+                blob = self._blob(path)
+            except Refused:  # a problem, which a scan lists
+                if path not in gone:
+                    continue
+                blob = None  # what is refused has the place of a directory on its way
+            except Failure:
+                continue
             if (blob_id(blob.data) if blob else None) != self._history.find(tip, path):
                 changes[path] = blob.data if blob else None
-        if changes:
-            self._history.record(changes, intent.author)
+        return self._history.record(changes, intent.author) if changes else None
 
-    def _dirty_paths(self, tip: RevisionId | None) -> list[WorkspacePath]:
+    def _dirty_paths(
+        self, tip: RevisionId | None
+    ) -> tuple[list[WorkspacePath], frozenset[WorkspacePath]]:
+        """What is new or different in the tree, and what has gone from it."""
         recorded = self._history.tree(tip)
         found = self.scan()
         problems = {problem.path for problem in found.problems}  # there, though they cannot be kept
@@ -233,7 +278,7 @@ class Workspace:
             path for path, state in found.files.items() if recorded.get(path) != state.object_id
         ]
         gone = [path for path in recorded if path not in found.files and path not in problems]
-        return changed + gone
+        return changed, frozenset(gone)
 
     def _blob(self, path: WorkspacePath) -> Blob | None:
         try:
@@ -270,3 +315,12 @@ class Workspace:
             for name in self._history.names(tip, directory):
                 if name != part and folded(name) == folded(part):
                     raise AlreadyExists("file", f"{directory}/{name}" if directory else name)
+
+
+def as_bytes(text: str) -> bytes:
+    """What a text is in a file. Refused for one that no file can hold."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        rule = "holds half of a character (a lone surrogate), which no file can"
+        raise Refused("content", text[error.start : error.end], rule) from error

@@ -21,10 +21,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from workspaces.beneath import as_failure
-from workspaces.errors import WorkspaceBusy
+from workspaces.errors import Failure, Refused, WorkspaceBusy
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 
@@ -55,6 +55,17 @@ class Held:
     def intend(self, author: Author, paths: Sequence[WorkspacePath] | None) -> None:
         """Declare what is about to be changed, replacing what was declared before."""
         self._note(Intent(author, None if paths is None else tuple(paths)))
+
+    @contextmanager
+    def changing(self, author: Author, paths: Sequence[WorkspacePath]) -> Generator[None]:
+        """Declare, and take it back when a Failure says that nothing was changed: what someone else
+        writes there later is theirs. Anything worse leaves the declaration, as a crash does."""
+        self.intend(author, paths)
+        try:
+            yield
+        except Failure:
+            self._note(None)
+            raise
 
     def fulfilled(self) -> None:
         """All that was declared stands in a revision."""
@@ -105,22 +116,27 @@ class WriterLock:
 
 
 def _read(fd: int) -> dict[str, Any]:
-    data = os.pread(fd, os.fstat(fd).st_size, 0)
+    """The note. What follows it is the end of a longer one, whose truncation did not come to pass."""
+    text = os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
     try:
-        return json.loads(data) if data else {}
-    except ValueError:  # the holder died, or is at work, between write and truncate
+        note, _ = json.JSONDecoder().raw_decode(text)
+    except ValueError:  # nobody holds it, or the holder died, or is at work, in the middle of it
         return {}
+    return cast("dict[str, Any]", note) if isinstance(note, dict) else {}
 
 
 def _read_intent(fd: int) -> Intent | None:
     noted = _read(fd).get("intent")
     if noted is None:
         return None
-    paths = noted["paths"]
-    return Intent(
-        Author(**noted["author"]),
-        None if paths is None else tuple(WorkspacePath(path) for path in paths),
-    )
+    try:
+        paths = noted["paths"]
+        return Intent(
+            Author(**noted["author"]),
+            None if paths is None else tuple(WorkspacePath(path) for path in paths),
+        )
+    except (LookupError, TypeError, Refused):  # not in the words of this version of the program
+        return None
 
 
 def _holder(fd: int) -> str:

@@ -11,6 +11,7 @@ from workspaces.expect import ABSENT
 from workspaces.merge import merge
 from workspaces.parse import Shape
 from workspaces.paths import WorkspacePath
+from workspaces.workspace import as_bytes
 
 TRIES_MAX = 5
 SHOWN_LINES_MAX = 40
@@ -26,7 +27,7 @@ class WriteInput(Shape):
 def _write(given: WriteInput, desk: Desk, call_id: str) -> str:
     mount = desk.writable(given.workspace)
     path = path_of(given.path)
-    data = given.content.encode()
+    data = stated = as_bytes(given.content)
     seen = desk.seen(mount, path)
     expect = ABSENT if seen is None else seen
     told = ""
@@ -44,7 +45,7 @@ def _write(given: WriteInput, desk: Desk, call_id: str) -> str:
                 raise _changed(path, []) from error
             current = mount.workspace.read(path)
             base = mount.workspace.find_version(path, seen)
-            data = _merged(path, base, current.data, given.content.encode())
+            data = _merged(path, base, current.data, stated)
             expect = current.version
             told = " It was merged with what others had changed since you read it: read it again."
             continue
