@@ -2,8 +2,8 @@
 
 Outside, so that no agent ever reaches its hooks or its configuration; and no program of git's ever
 walks the agent's tree: a revision is made from bytes that the caller has read through the path door.
-Blob, changed trees and commit are written and made durable first (`objects`), and only then the
-branch moves, by compare-and-swap of its file under git's own lock name. A crash leaves objects that
+Blob, changed trees and commit are written and made durable first (`graft`, `objects`), and only then
+the branch moves, by compare-and-swap (`branch`). A crash leaves objects that
 nothing points at, never a branch that points at nothing. What a revision costs depends on the depth
 of the changed paths and the size of their directories, not on the number of files.
 
@@ -20,22 +20,15 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
+from workspaces import branch
+from workspaces.branch import Branch
 from workspaces.clock import Clock
-from workspaces.errors import Conflict, NotFound, Refused, Unavailable
+from workspaces.errors import NotFound, Refused, Unavailable
 from workspaces.git import run_git
-from workspaces.objects import (
-    FILE_MODE,
-    TREE_MODE,
-    Batch,
-    Entries,
-    Entry,
-    ObjectId,
-    Objects,
-    sync,
-    unwritable,
-)
+from workspaces.graft import graft
+from workspaces.objects import TREE_MODE, ObjectId, Objects, unwritable
 from workspaces.paths import WorkspacePath
 from workspaces.revision import (
     Author,
@@ -53,7 +46,6 @@ HEAD: Final = "head"
 
 View = str
 
-BRANCH = "refs/heads/main"
 LOG_ENTRIES_MAX = 10_000
 
 COMMITTER = "workspace-harness <harness@workspace-harness>"
@@ -77,6 +69,7 @@ class History:
         self._directory = directory
         self._clock = clock
         self._objects = Objects(directory / "objects")
+        self._branch = Branch(directory)
 
     @classmethod
     def create(cls, directory: Path, clock: Clock) -> History:
@@ -94,12 +87,7 @@ class History:
 
     def tip(self) -> RevisionId | None:
         """The newest revision; None before the first."""
-        try:
-            return RevisionId((self._directory / BRANCH).read_text().strip())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise unwritable(error) from error
+        return self._branch.tip()
 
     def resolve(self, view: View) -> RevisionId | None:
         """The revision that a view shows. An abbreviated id is completed; an unknown one NotFound."""
@@ -144,11 +132,11 @@ class History:
             for path, after in sorted(changes.items())
         ]
         batch = self._objects.batch()
-        tree = self._write_tree(parent.tree if parent else None, _nested(changes), batch)
-        data = _commit_bytes(tree or batch.tree({}), tip, author, at, message(told, author, at))
+        tree = graft(changes, parent.tree if parent else None, self._objects, batch)
+        data = _commit_bytes(tree, tip, author, at, message(told, author, at))
         revision = RevisionId(batch.commit(data))
         batch.sync()
-        self._move_branch(revision, expect=tip)
+        self._branch.move(revision, expect=tip)
         return revision
 
     def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Revision]:
@@ -163,7 +151,7 @@ class History:
             f"--format={_RECORD}{shown}",
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
             "--end-of-options",
-            BRANCH,
+            branch.NAME,
             "--",
             *([path] if path else []),
         )
@@ -198,67 +186,8 @@ class History:
                 found.append((WorkspacePath(prefix + name), entry.id))
         return found
 
-    def _write_tree(self, base: ObjectId | None, changes: _Nested, batch: Batch) -> ObjectId | None:
-        """The tree `base` with the changes made; None when nothing is left in it."""
-        entries: Entries = self._objects.entries(base) if base else {}
-        for name, change in changes.items():
-            written = self._write_entry(entries.get(name), change, batch)
-            if written is None:
-                entries.pop(name, None)
-            else:
-                entries[name] = written
-        return batch.tree(entries) if entries else None
-
-    def _write_entry(self, old: Entry | None, change: _Change, batch: Batch) -> Entry | None:
-        if change is None:
-            return None
-        if isinstance(change, bytes):
-            return Entry(FILE_MODE, batch.blob(change))
-        below = old.id if old and old.mode == TREE_MODE else None
-        tree = self._write_tree(below, change, batch)
-        return Entry(TREE_MODE, tree) if tree else None
-
-    def _move_branch(self, revision: RevisionId, *, expect: RevisionId | None) -> None:
-        """A lock left behind by a killed process is taken away: the writer lock is held, so its
-        owner cannot be alive."""
-        file = self._directory / BRANCH
-        lock = file.with_name(f"{file.name}.lock")
-        try:
-            lock.unlink(missing_ok=True)
-            with lock.open("x") as stream:
-                actual = self.tip()
-                if actual != expect:
-                    raise Conflict("history", file.name, expected=expect, actual=actual)
-                stream.write(f"{revision}\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            lock.rename(file)
-            sync(file.parent)
-        except OSError as error:
-            raise unwritable(error) from error
-
     def _git(self, *arguments: str) -> bytes:
         return run_git(f"--git-dir={self._directory}", *arguments)
-
-
-_Nested: TypeAlias = "dict[str, bytes | _Nested | None]"
-_Change: TypeAlias = "bytes | _Nested | None"
-
-
-def _nested(changes: Mapping[WorkspacePath, bytes | None]) -> _Nested:
-    """`{"notes/a.md": …}` as `{"notes": {"a.md": …}}`: the shape that trees are written in."""
-    root: _Nested = {}
-    for path, after in changes.items():
-        *directories, leaf = path.split("/")
-        here = root
-        for directory in directories:
-            below = here.setdefault(directory, {})
-            if not isinstance(below, dict):  # a file that goes, and a directory in its place
-                below = here[directory] = {}
-            here = below
-        if after is not None or not isinstance(here.get(leaf), dict):
-            here[leaf] = after
-    return root
 
 
 def _commit_bytes(
