@@ -17,29 +17,27 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from workspaces import branch
+from workspaces import branch, log
+from workspaces.blame import BlamedLine, blamed_line, parse_porcelain
 from workspaces.branch import Branch
 from workspaces.clock import Clock
+from workspaces.commit import Commit, commit_bytes, parse_commit
+from workspaces.difference import EMPTY_TREE, PATCH_OPTIONS, Difference, parse_patch
 from workspaces.errors import NotFound, Refused, Unavailable
 from workspaces.git import run_git
 from workspaces.graft import graft
-from workspaces.objects import TREE_MODE, ObjectId, Objects, unwritable
+from workspaces.inquiry import inquiry
+from workspaces.log import Change
+from workspaces.objects import TREE_MODE, Entries, ObjectId, Objects, unwritable
+from workspaces.pack import LOOSE_OBJECTS_MAX, count_loose, pack
 from workspaces.paths import WorkspacePath
-from workspaces.revision import (
-    Author,
-    FileChange,
-    Revision,
-    RevisionId,
-    message,
-    one_line,
-    trailers_of,
-)
-from workspaces.stamp import Stamp, moment_of, next_stamp
+from workspaces.revision import Author, FileChange, Revision, RevisionId, message
+from workspaces.stamp import next_stamp
+from workspaces.step import RAW_OPTIONS, STEP_FORMAT, Step, parse_raw, parse_steps
 
 HEAD: Final = "head"
 """The view of what is there now. Any other view is a revision's id."""
@@ -48,18 +46,7 @@ View = str
 
 LOG_ENTRIES_MAX = 10_000
 
-COMMITTER = "workspace-harness <harness@workspace-harness>"
-
-_EARLIEST = Stamp("1970-01-01T00:00:00.000000Z")
 _HEXADECIMAL = re.compile(r"[0-9a-f]{4,40}")
-_RECORD, _FIELD = "\x1e", "\x1f"
-
-
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    id: RevisionId
-    tree: ObjectId
-    at: Stamp
 
 
 class History:
@@ -107,7 +94,7 @@ class History:
         """Every file of a revision, ascending by path."""
         if revision is None:
             return {}
-        return dict(sorted(self._files(self._commit(revision).tree, "")))
+        return dict(sorted(self._files(self.commit(revision).tree, "")))
 
     def find(self, revision: RevisionId | None, path: WorkspacePath) -> ObjectId | None:
         """One file of a revision, looked up along its path alone."""
@@ -122,10 +109,13 @@ class History:
     def read(self, object_id: ObjectId) -> bytes:
         return self._objects.read(object_id)
 
+    def commit(self, revision: RevisionId) -> Commit:
+        return parse_commit(revision, self._objects.read(revision))
+
     def record(self, changes: Mapping[WorkspacePath, bytes | None], author: Author) -> RevisionId:
         """A revision that sets these files, or with None removes them, on top of the newest one."""
         tip = self.tip()
-        parent = self._commit(tip) if tip else None
+        parent = self.commit(tip) if tip else None
         at = next_stamp(self._clock.now(), *([parent.at] if parent else []))
         told = [
             FileChange(path, self._before(tip, path), after)
@@ -133,7 +123,7 @@ class History:
         ]
         batch = self._objects.batch()
         tree = graft(changes, parent.tree if parent else None, self._objects, batch)
-        data = _commit_bytes(tree, tip, author, at, message(told, author, at))
+        data = commit_bytes(tree, tip, author, at, message(told, author, at))
         revision = RevisionId(batch.commit(data))
         batch.sync()
         self._branch.move(revision, expect=tip)
@@ -143,24 +133,110 @@ class History:
         """Newest first; with a path only the revisions that touched it."""
         if self.tip() is None:
             return []
-        shown = _FIELD.join(("%H", "%P", "%an", "%s", "%B", ""))
         out = self._git(
             "log",
             "-z",
             "--name-only",
-            f"--format={_RECORD}{shown}",
+            log.FORMAT,
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
             "--end-of-options",
             branch.NAME,
             "--",
             *([path] if path else []),
         )
-        return [_revision(text) for text in out.decode(errors="replace").split(_RECORD)[1:]]
+        return log.parse_log(out)
+
+    def changes(
+        self, *, path: WorkspacePath | None = None, start: View = HEAD, limit: int = 50
+    ) -> list[Change]:
+        """Revisions and what each did, newest first; of a merge, what it did to its first parent."""
+        revision = self.resolve(start)
+        if revision is None:
+            return []
+        out = self._git(
+            "log",
+            *PATCH_OPTIONS,
+            "--diff-merges=first-parent",
+            log.FORMAT,
+            f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
+            "--end-of-options",
+            revision,
+            "--",
+            *([path] if path else []),
+        )
+        return log.parse_changes(out)
+
+    def show(self, view: View) -> Change:
+        """One revision and what it did."""
+        changes = self.changes(start=view, limit=1)
+        if not changes:
+            raise NotFound("revision", view, remedy="nothing has been written yet")
+        return changes[0]
+
+    def diff(
+        self, older: View | None, newer: View = HEAD, *, path: WorkspacePath | None = None
+    ) -> Difference:
+        """From `older`, or with None from before the first revision, to `newer`."""
+        before = self.resolve(older) if older is not None else None
+        after = self.resolve(newer)
+        out = self._git(
+            "diff-tree",
+            "-r",
+            *PATCH_OPTIONS,
+            "--end-of-options",
+            before or EMPTY_TREE,
+            after or EMPTY_TREE,
+            "--",
+            *([path] if path else []),
+        )
+        return Difference(before, after, parse_patch(out.decode(errors="replace")))
+
+    def blame(self, path: WorkspacePath, view: View = HEAD) -> list[BlamedLine]:
+        """Every line of a file with who wrote it, when, and in which conversation and turn."""
+        revision = self.resolve(view)
+        if revision is None or self.find(revision, path) is None:
+            raise NotFound("file", path)
+        lines = parse_porcelain(
+            self._git("blame", "--porcelain", "--encoding=none", revision, "--", path)
+        )
+        commits = {of: self.commit(of) for of in {of for of, _ in lines}}
+        return [
+            blamed_line(number, data, commits[of]) for number, (of, data) in enumerate(lines, 1)
+        ]
+
+    def steps(self, known: RevisionId | None, tip: RevisionId) -> list[Step] | None:
+        """From a revision that is known to `tip`, ascending; None when it is no ancestor."""
+        wanted = ["--end-of-options", tip, *([f"^{known}"] if known else []), "--"]
+        walk = ("--first-parent", "--reverse", "--diff-merges=first-parent", STEP_FORMAT)
+        try:
+            found = parse_steps(self._git("log", *walk, *RAW_OPTIONS, *wanted))
+            if not found or found[0].before == known:
+                return found
+            if known is None or self._git("rev-list", "-n1", known, f"^{tip}", "--"):
+                return None
+        except Unavailable:  # `known` is from a history that was replaced
+            if known is None:
+                raise
+            return None
+        raw = self._git("diff-tree", "-r", *RAW_OPTIONS, known, tip, "--").decode()
+        return [Step(known, tip, self.commit(tip).at, False, tuple(parse_raw(raw)))]
+
+    def ask(self, arguments: Sequence[str]) -> bytes:
+        """What git prints for a command line that only reads (`inquiry`); Refused for any other."""
+        return self._git(*inquiry(arguments))
+
+    @property
+    def needs_packing(self) -> bool:
+        return count_loose(self._directory / "objects") > LOOSE_OBJECTS_MAX
+
+    def pack(self) -> None:
+        """Loose objects into one pack. Only under the writer lock; readers are not disturbed."""
+        pack(self._directory)
 
     def _directory_at(self, revision: RevisionId | None, directory: str) -> Entries:
         if revision is None:
             return {}
-        entries = self._objects.entries(self._commit(revision).tree)
+        entries = self._objects.entries(self.commit(revision).tree)
         for part in directory.split("/") if directory else ():
             entry = entries.get(part)
             if entry is None or entry.mode != TREE_MODE:
@@ -171,11 +247,6 @@ class History:
     def _before(self, tip: RevisionId | None, path: WorkspacePath) -> bytes | None:
         found = self.find(tip, path)
         return self.read(found) if found else None
-
-    def _commit(self, revision: RevisionId) -> _Commit:
-        head, _, body = self._objects.read(revision).decode(errors="replace").partition("\n\n")
-        tree = head.partition("\n")[0].removeprefix("tree ")
-        return _Commit(revision, ObjectId(tree), Stamp(trailers_of(body).get("At", _EARLIEST)))
 
     def _files(self, tree: ObjectId, prefix: str) -> list[tuple[WorkspacePath, ObjectId]]:
         found: list[tuple[WorkspacePath, ObjectId]] = []
@@ -188,32 +259,3 @@ class History:
 
     def _git(self, *arguments: str) -> bytes:
         return run_git(f"--git-dir={self._directory}", *arguments)
-
-
-def _commit_bytes(
-    tree: ObjectId, parent: RevisionId | None, author: Author, at: Stamp, text: str
-) -> bytes:
-    seconds = int(moment_of(at).timestamp())
-    name = one_line(author.name).translate({ord("<"): None, ord(">"): None}).strip() or "unknown"
-    email = one_line(author.email).translate({ord("<"): None, ord(">"): None, ord(" "): None})
-    head = [
-        f"tree {tree}",
-        *([f"parent {parent}"] if parent else []),
-        f"author {name} <{email}> {seconds} +0000",
-        f"committer {COMMITTER} {seconds} +0000",
-    ]
-    return "\n".join([*head, "", text]).encode()
-
-
-def _revision(text: str) -> Revision:
-    revision, parents, author, subject, body, names = text.split(_FIELD)
-    trailers = trailers_of(body)
-    return Revision(
-        id=RevisionId(revision),
-        parents=tuple(RevisionId(parent) for parent in parents.split()),
-        at=Stamp(trailers.pop("At", _EARLIEST)),
-        author=author,
-        subject=subject,
-        trailers=trailers,
-        paths=tuple(name for name in names.strip("\n\0").split("\0") if name),
-    )
