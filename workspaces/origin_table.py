@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 from array import array
@@ -98,11 +99,11 @@ def row_of(database: sqlite3.Connection, path: str) -> Row | None:
 
 
 def ids_of(database: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, RevisionId]:
-    found: dict[int, RevisionId] = {}
-    for number in numbers:
-        row = database.execute("SELECT id FROM origin_revision WHERE number = ?", (number,))
-        found[number] = RevisionId(row.fetchone()[0])
-    return found
+    rows = database.execute(
+        "SELECT number, id FROM origin_revision WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return {int(number): RevisionId(of) for number, of in rows}
 
 
 def encoded(lines: Lines) -> bytes:

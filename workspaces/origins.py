@@ -99,7 +99,8 @@ class Origins:
 
     def rebuild(self) -> None:
         """Forget everything, and come from the first revision to the newest one again."""
-        self._ask(reset)
+        with self._lock:
+            reset(self._connected())
         self._ask(lambda _: None)
 
     def close(self) -> None:
