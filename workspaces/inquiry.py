@@ -5,7 +5,7 @@ outside the history (`diff` of two paths) or set configuration (`-c`), it comple
 of options, and it gains new ones with each version. So nothing is looked for that must be refused:
 what is not in these lists is refused. Revisions are ids, `main` or `HEAD` with `^` and `~`; paths
 stand after `--`, each through the path door; and `--` is always there, so that no word can be taken
-for the other kind.
+for the other kind. Colours are left to whoever prints: then no escape sequence in the output is git's.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ ARGUMENTS_MAX = 200
 
 _DIFF = """
 -p -u --patch -s --no-patch --raw --stat --numstat --shortstat --summary --name-only --name-status
---word-diff --word-diff=plain --word-diff=porcelain --word-diff=color --color-words
---color --color=always --no-color -w -b --ignore-all-space --ignore-space-change --ignore-blank-lines
---minimal --patience --histogram --full-index --abbrev --no-renames -M -C --find-renames --find-copies
--R --function-context -z --text -a --binary --check
+--word-diff --word-diff=plain --word-diff=porcelain --no-color -w -b --ignore-all-space
+--ignore-space-change --ignore-blank-lines --minimal --patience --histogram --full-index --abbrev
+--no-renames -M -C --find-renames --find-copies -R --function-context -z --text -a --binary --check
 """
 _WALK = """
 --oneline --graph --all --reverse --topo-order --date-order --first-parent --no-merges --merges

@@ -103,6 +103,11 @@ class Origins:
             reset(self._connected())
         self._ask(lambda _: None)
 
+    def forget(self) -> None:
+        """Leave nothing behind: the history is going away."""
+        with self._lock:
+            self._remove()
+
     def close(self) -> None:
         with self._lock:
             self._disconnect()
@@ -114,9 +119,7 @@ class Origins:
             except sqlite3.OperationalError as error:
                 raise Unavailable(f"{self._file.name}", str(error)) from error
             except sqlite3.DatabaseError:  # damaged: it holds nothing that is not in the history
-                self._disconnect()
-                for suffix in ("", "-wal", "-shm"):
-                    self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
+                self._remove()
                 return self._caught_up(read)
 
     def _caught_up(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -148,6 +151,11 @@ class Origins:
             self._file.parent.mkdir(mode=0o700, exist_ok=True)
             self._connection = connected(self._file)
         return self._connection
+
+    def _remove(self) -> None:
+        self._disconnect()
+        for suffix in ("", "-wal", "-shm"):
+            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

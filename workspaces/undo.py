@@ -6,15 +6,16 @@ revision changed and nobody has touched since go back; where someone has, there 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
-from workspaces.errors import NotFound, Refused
+from workspaces.errors import Refused
 from workspaces.history import History
 from workspaces.lines import Hunk, hunks, split_lines
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 
-Current = Callable[[WorkspacePath], bytes | None]
+Files = Mapping[WorkspacePath, bytes | None]
+"""Files and their bytes; None where there is no file."""
 
 
 def touched(history: History, revision: RevisionId) -> list[WorkspacePath]:
@@ -22,15 +23,14 @@ def touched(history: History, revision: RevisionId) -> list[WorkspacePath]:
     return [WorkspacePath(file.path) for file in history.show(revision).files]
 
 
-def undone(
-    history: History, revision: RevisionId, paths: list[WorkspacePath], current: Current
-) -> dict[WorkspacePath, bytes | None]:
-    """Each file as it should be. Refused where the same lines were changed again."""
+def undone(history: History, revision: RevisionId, files: Files) -> Files:
+    """Those of the files, as they are now, that should be otherwise. Refused where the same lines
+    were changed again."""
     parents = history.commit(revision).parents
     parent = parents[0] if parents else None
     changes: dict[WorkspacePath, bytes | None] = {}
-    for path in paths:
-        left, before, now = _at(history, revision, path), _at(history, parent, path), current(path)
+    for path, now in files.items():
+        left, before = _at(history, revision, path), _at(history, parent, path)
         if now == before:
             continue  # undone already
         if now != left and (now is None or left is None or before is None):
@@ -95,7 +95,3 @@ def _changed_again(path: WorkspacePath, revision: RevisionId) -> Refused:
         f"was changed again since {revision[:10]} where that changed it",
         remedy=f"edit it by hand, or restore the whole file: harness restore W {path} --revision R",
     )
-
-
-def no_such_file(path: WorkspacePath) -> NotFound:
-    return NotFound("file", path, remedy="neither now nor in that revision: `harness log` knows")
