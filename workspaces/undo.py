@@ -35,7 +35,9 @@ def undone(history: History, revision: RevisionId, files: Files) -> Files:
             continue  # undone already
         if now != left and (now is None or left is None or before is None):
             raise _changed_again(path, revision)
-        changes[path] = before if now == left else _without(path, revision, left, before, now)
+        should = before if now == left else _without(path, revision, left, before, now)
+        if should != now:
+            changes[path] = should
     return changes
 
 
@@ -46,6 +48,8 @@ def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     result: list[bytes] = []
     at = 0
     for hunk in hunks(old, other):
+        if any(_is_same(hunk, other, my_hunk, mine) for my_hunk in my_hunks):
+            continue  # both sides did it
         if any(_touch(hunk, my_hunk) for my_hunk in my_hunks):
             return None
         start = hunk.old_start + _shift(my_hunks, hunk.old_start)
@@ -72,6 +76,12 @@ def _without(
 def _touch(one: Hunk, other: Hunk) -> bool:
     """Adjacent counts: between two neighbouring changes no line says which comes first."""
     return one.old_start <= other.old_end and other.old_start <= one.old_end
+
+
+def _is_same(one: Hunk, one_lines: list[bytes], other: Hunk, other_lines: list[bytes]) -> bool:
+    return (one.old_start, one.old_end) == (other.old_start, other.old_end) and (
+        one_lines[one.new_start : one.new_end] == other_lines[other.new_start : other.new_end]
+    )
 
 
 def _shift(mine: list[Hunk], position: int) -> int:
