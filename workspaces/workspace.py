@@ -95,7 +95,7 @@ class Workspace:
         self._history = history
         self._lock = lock
         self._person = person
-        self._scan = TreeScan(blobs, clock)
+        self._scan = TreeScan(blobs, clock, lambda: history.tree(history.tip()))
 
     def read(self, path: str, *, view: View = HEAD) -> File:
         """One file, as it is now or as a revision has it."""
