@@ -24,4 +24,4 @@ def compare(
 def report(claim: str, ours: float, peer: float, *, at_most: float) -> None:
     ratio = ours / peer
     verdict = "ok" if ratio <= at_most else "MISSED"
-    print(f"{claim:<64} {ratio:6.2f} ×  (goal ≤ {at_most:g})  {verdict}", flush=True)
+    print(f"{claim:<76} {ratio:6.2f} ×  (goal ≤ {at_most:g})  {verdict}", flush=True)

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from harness.sandbox import SandboxRecord
+from workspaces.account import Principal
 from workspaces.catalog import Catalog, Family
 from workspaces.clock import Clock
 from workspaces.configuration import Name
 from workspaces.errors import NotFound, Refused
-from workspaces.ids import AccountId, AgentId, Namespace, SandboxId, WorkspaceId
+from workspaces.ids import AgentId, Namespace, SandboxId, WorkspaceId
 from workspaces.parse import Shape
 from workspaces.records import RecordStore
 from workspaces.stamp import Stamp
 from workspaces.workspace import Workspace
-from workspaces.workspaces import Workspaces
+from workspaces.workspaces import (
+    Workspaces,
+    is_private_to,
+    private_to_agent,
+    private_to_both,
+    private_to_user,
+)
 
 SYSTEM_CHARACTERS_MAX = 50_000
 MOUNTS_MAX = 20
@@ -45,6 +52,8 @@ class AgentConfig(Shape):
     system: Annotated[str, Field(max_length=SYSTEM_CHARACTERS_MAX)] | None = None
     sandbox: SandboxId | None = None
     workspaces: list[MountConfig] = Field(default=[], max_length=MOUNTS_MAX)
+    private: Literal["ro", "rw", "off"] = "ro"
+    """How the private workspaces of the agent and of the user it talks to are mounted."""
     limits: Limits = Limits()
 
 
@@ -66,6 +75,8 @@ class Mount:
     name: str
     workspace: Workspace
     is_writable: bool
+    is_private: bool = False
+    """Then it is never the default."""
 
     @property
     def namespace(self) -> Namespace:
@@ -75,16 +86,17 @@ class Mount:
 class Agents:
     def __init__(
         self,
-        account_id: AccountId,
+        principal: Principal,
         records: RecordStore,
         clock: Clock,
         *,
         workspaces: Workspaces,
         sandboxes: Catalog[SandboxRecord],
     ) -> None:
+        self._user_id = principal.user_id
         self._workspaces = workspaces
         self._sandboxes = sandboxes
-        self._catalog = Catalog(AGENTS, account_id, records, clock, check=self._check)
+        self._catalog = Catalog(AGENTS, principal.account_id, records, clock, check=self._check)
 
     def create(
         self,
@@ -117,7 +129,20 @@ class Agents:
         return self._catalog.patch(reference, patch)
 
     def delete(self, reference: str) -> AgentRecord:
-        return self._catalog.delete(reference)
+        """The record, and what was private to the agent; the workspaces it mounted stay."""
+        record = self._catalog.delete(reference)
+        for workspace in self._workspaces.list(private=True):
+            if is_private_to(workspace.id, record.id):
+                self._workspaces.delete(workspace.id)
+        return record
+
+    def mounting(self, workspace_id: WorkspaceId) -> list[AgentRecord]:
+        """The agents that mount this workspace."""
+        return [
+            agent
+            for agent in self.list()
+            if any(mount.workspace_id == workspace_id for mount in agent.config.workspaces)
+        ]
 
     def mounts(self, workspaces: Sequence[Workspace | str]) -> list[dict[str, str]]:
         """The configuration that mounts these workspaces under their own names."""
@@ -128,16 +153,39 @@ class Agents:
         ]
 
     def bindings(self, agent: AgentRecord) -> list[Mount]:
-        """What the agent's mounts are right now; the first is its default workspace."""
+        """What the agent's mounts are right now; the first is its default workspace, private ones
+        come last. A mount whose workspace was deleted is left out."""
         mounts: list[Mount] = []
         for config in agent.config.workspaces:
-            workspace = self._workspaces.get(config.workspace_id)
+            try:
+                workspace = self._workspaces.get(config.workspace_id)
+            except NotFound:
+                continue
             mounts.append(Mount(config.name, workspace, self._is_writable(agent.config, config)))
+        return mounts + self._private(agent)
+
+    def _private(self, agent: AgentRecord) -> list[Mount]:
+        """Private workspaces are made when they are mounted writable; nothing is shown of one that
+        nobody ever wrote to."""
+        if agent.config.private == "off":
+            return []
+        is_writable = agent.config.private == "rw" and self._allows_writing(agent.config.sandbox)
+        mounts: list[Mount] = []
+        for name, workspace_id in (
+            ("_agent", private_to_agent(agent.id)),
+            ("_user", private_to_user(self._user_id)),
+            ("_user-agent", private_to_both(self._user_id, agent.id)),
+        ):
+            workspace = self._workspaces.private(workspace_id, create=is_writable)
+            if workspace is not None:
+                mounts.append(Mount(name, workspace, is_writable, is_private=True))
         return mounts
 
     def _is_writable(self, agent: AgentConfig, mount: MountConfig) -> bool:
         stated = "sandbox" in mount.model_fields_set
-        sandbox = mount.sandbox if stated else agent.sandbox
+        return self._allows_writing(mount.sandbox if stated else agent.sandbox)
+
+    def _allows_writing(self, sandbox: SandboxId | None) -> bool:
         return sandbox is not None and self._sandboxes.get(sandbox).config.mode == "rw"
 
     def _check(self, record: AgentRecord) -> None:

@@ -20,7 +20,9 @@ MEMORY = "MEMORY.md"
 def brief(instructions: str | None, mounts: Sequence[Mount]) -> list[Part]:
     """The parts of the system prompt, as of now."""
     found = [memory for mount in mounts if (memory := _memory(mount)) is not None]
-    return system_parts(instructions, [_view(mount) for mount in mounts], found, render)
+    default = next((mount for mount in mounts if not mount.is_private), None)
+    views = [_view(mount, is_default=mount is default) for mount in mounts]
+    return system_parts(instructions, views, found, render)
 
 
 def _memory(mount: Mount) -> MemoryFile | None:
@@ -36,8 +38,12 @@ def _memory(mount: Mount) -> MemoryFile | None:
         return MemoryFile(mount.name, "", unavailable=str(failure))
 
 
-def _view(mount: Mount) -> MountView:
+def _view(mount: Mount, *, is_default: bool) -> MountView:
     record = mount.workspace.record
     return MountView(
-        mount.name, mount.is_writable, record.description or "", record.config.harness.enabled
+        mount.name,
+        mount.is_writable,
+        record.description or "",
+        record.config.harness.enabled,
+        is_default,
     )

@@ -32,6 +32,8 @@ class Event:
             raise Refused("conversationKey", self.conversation_key, "begins with a reserved word")
         if not self.content.strip():
             raise Refused("content", self.content, "is empty")
+        if not _is_unicode(self.content):
+            raise Refused("content", self.content, "is not Unicode text")
         if len(self.content) > CONTENT_CHARACTERS_MAX:
             raise Refused("content", self.content, f"is over {CONTENT_CHARACTERS_MAX:,} characters")
 
@@ -44,3 +46,12 @@ class Event:
 def full_key(account_id: AccountId, agent_id: AgentId, conversation_key: str) -> str:
     """The conversation's own key: what its lease is named after."""
     return f"acct:{account_id}:agent:{agent_id}:api:{conversation_key}"
+
+
+def _is_unicode(text: str) -> bool:
+    """Without halves of surrogate pairs, which is what bytes that are no UTF-8 become in Python."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

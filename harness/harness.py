@@ -21,6 +21,7 @@ from harness.settings import Settings, read_settings
 from harness.turn import Outcome
 from harness.wiring import Rooms, wire
 from workspaces.clock import Clock
+from workspaces.errors import Refused
 from workspaces.ids import new_id
 from workspaces.workspaces import Workspaces
 
@@ -70,13 +71,28 @@ class Harness:
 
         Without `agent` the home's default one; without `conversation` a new one.
         """
-        event = Event(event_id or new_id("evt"), conversation or new_id("c"), text)
+        event = Event(
+            new_id("evt") if event_id is None else event_id,
+            new_id("c") if conversation is None else conversation,
+            text,
+        )
         return self._loop.run(self.rooms.inbox.deliver(self._agent(agent), event, emit))
 
     def prompt(self, agent: AgentRecord | str | None = None) -> list[Part]:
         """The parts of the system prompt that the agent's next turn would be given."""
         record = self._agent(agent)
         return brief(record.config.system, self.agents.bindings(record))
+
+    def delete_workspace(self, reference: str, *, force: bool = False) -> Path:
+        """Delete a workspace; Refused while agents mount it, unless forced. Its files and history
+        stay in the trash of the home, at the path that is returned."""
+        record = self.workspaces.get(reference).record
+        agents = [agent.name for agent in self.agents.mounting(record.id)]
+        if agents and not force:
+            rule = f"is mounted by {', '.join(agents)}"
+            remedy = "unmount it there first, or force the deletion"
+            raise Refused("workspace", record.name, rule, remedy=remedy)
+        return self.workspaces.delete(record.id)
 
     def close(self) -> None:
         self._loop.close()
@@ -96,4 +112,4 @@ class Harness:
     def _agent(self, agent: AgentRecord | str | None) -> AgentRecord:
         if isinstance(agent, AgentRecord):
             return agent
-        return self.agents.get(agent or self.settings.default_agent)
+        return self.agents.get(self.settings.default_agent if agent is None else agent)

@@ -91,7 +91,8 @@ class Inbox:
             len(entries) + 1,
             agent.config.limits,
         )
-        desk = Desk(mounts, _authorship(agent, conversation, turn_id, event, model))
+        seen = {key: version for entry in entries for key, version in entry.seen.items()}
+        desk = Desk(mounts, _authorship(agent, conversation, turn_id, event, model), seen=seen)
         return _Begun(await turn.append(user(event.content)), model, self.tools, desk)
 
     @asynccontextmanager

@@ -7,6 +7,7 @@ ignored is worse than none.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,8 +56,7 @@ def read_settings(
     """Of the named home, else HARNESS_HOME's, else the default one, which is made when missing."""
     environment = os.environ if environment is None else environment
     stated = environment.get("HARNESS_HOME")
-    root = home or (Path(stated) if stated else default_root())
-    place = Home(root.expanduser().absolute())
+    place = Home(_root(home or (Path(stated) if stated else None)))
     place.prepare()
     values = _file(place)
     for key, variable in _VARIABLES.items():
@@ -68,6 +68,14 @@ def read_settings(
         anthropic_base_url=environment.get("ANTHROPIC_BASE_URL") or None,
         **values,
     )
+
+
+def _root(stated: Path | None) -> Path:
+    try:
+        return (stated or default_root()).expanduser().absolute()
+    except (OSError, RuntimeError) as error:  # a user who is not known, a directory that is gone
+        remedy = "name a directory that you can write with --home or HARNESS_HOME"
+        raise Unavailable(f"home {stated or '~'}", str(error), remedy=remedy) from error
 
 
 def _file(home: Home) -> dict[str, Any]:
@@ -83,13 +91,13 @@ def _file(home: Home) -> dict[str, Any]:
     for key, value in values.items():
         if key not in _VARIABLES:
             raise unknown_name(str(home.settings), key, [*_VARIABLES, "format"])
-        if not isinstance(value, str) or not value:
-            raise Refused(f"{home.settings}: {key}", value, "must be a text")
+        if not isinstance(value, str) or not value or not value.isprintable():
+            raise Refused(f"{home.settings}: {key}", value, "must be a text of one line")
     return values
 
 
 def _check_format(home: Home, stated: object) -> None:
-    if not (isinstance(stated, str) and stated.isascii() and stated.isdigit()):
+    if not (isinstance(stated, str) and re.fullmatch("[0-9]{1,9}", stated)):
         raise Refused(f"{home.settings}: format", stated, "must be a number")
     if int(stated) > FORMAT:
         raise Refused(

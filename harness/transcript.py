@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 
 from harness.message import Message, message_of
+from harness.tools.desk import Seen
 from workspaces.blobs import BlobStore
 from workspaces.errors import Conflict, LeaseLost
 from workspaces.expect import ABSENT, ANY
@@ -35,6 +36,11 @@ class Entry:
     number: int
     turn_id: TurnId
     message: Message
+    seen: Seen
+    """The versions of files that the conversation has come to know by this entry."""
+
+
+NOTHING_SEEN: Seen = {}
 
 
 class Transcript:
@@ -51,15 +57,22 @@ class Transcript:
     def load(self) -> list[Entry]:
         return [self._entry(item) for item in with_prefix(self._records, self._partition, "")]
 
-    def append(self, number: int, turn_id: TurnId, message: Message, lease: Lease) -> Entry:
+    def append(
+        self,
+        number: int,
+        turn_id: TurnId,
+        message: Message,
+        lease: Lease,
+        seen: Seen = NOTHING_SEEN,
+    ) -> Entry:
         """Entry `number`, which must be the next. LeaseLost when the conversation is another's now."""
-        value = {"turn": turn_id, "message": message.as_json()}
+        value = {"turn": turn_id, "message": message.as_json(), **({"seen": seen} if seen else {})}
         put = Put(self._key(number), self._within_limit(number, value), expect=ABSENT)
         try:
             self._records.write(lease.guard, put)
         except Conflict as error:
             raise LeaseLost(lease.key) from error
-        return Entry(number, turn_id, message)
+        return Entry(number, turn_id, message, seen)
 
     def _within_limit(self, number: int, value: JsonObject) -> JsonObject:
         data = json.dumps(value, ensure_ascii=False).encode(errors="replace")
@@ -73,7 +86,12 @@ class Transcript:
         value = item.value
         if "large" in value:
             value = json.loads(self._large.read(value["large"]).data)
-        return Entry(int(item.key.sort), TurnId(value["turn"]), message_of(value["message"]))
+        return Entry(
+            int(item.key.sort),
+            TurnId(value["turn"]),
+            message_of(value["message"]),
+            value.get("seen", NOTHING_SEEN),
+        )
 
     def _key(self, number: int) -> Key:
         return Key(self._partition, f"{number:0{_NUMBER_DIGITS}}")

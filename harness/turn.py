@@ -12,9 +12,9 @@ from harness.message import Message
 from harness.models.port import Model
 from harness.progress import Emit
 from harness.request import NO_USAGE, ModelFailure, Request, Usage
-from harness.tools.desk import Change
+from harness.tools.desk import Change, Seen
 from harness.tools.port import Toolset
-from harness.transcript import Transcript
+from harness.transcript import NOTHING_SEEN, Transcript
 from workspaces.ids import ConversationId, TurnId
 from workspaces.lease import Lease
 from workspaces.records import JsonObject
@@ -76,9 +76,13 @@ class Turn:
     limits: Limits
     usage: Usage = NO_USAGE
 
-    async def append(self, message: Message, usage: Usage = NO_USAGE) -> Turn:
+    async def append(
+        self, message: Message, *, usage: Usage = NO_USAGE, seen: Seen = NOTHING_SEEN
+    ) -> Turn:
         """Stored under the lease's guard: after a return, nobody else has taken over meanwhile."""
-        await in_thread(self.transcript.append, self.next_number, self.id, message, self.lease)
+        await in_thread(
+            self.transcript.append, self.next_number, self.id, message, self.lease, seen
+        )
         return replace(
             self,
             messages=(*self.messages, message),
@@ -103,10 +107,11 @@ async def run_turn(turn: Turn, *, model: Model, toolset: Toolset, emit: Emit) ->
         reply = await model.reply(request, output_tokens_max=tokens_max, emit=emit)
         if isinstance(reply, ModelFailure):
             return turn.ended("failed", failure=reply)
-        turn = await turn.append(reply.message, reply.usage)
+        turn = await turn.append(reply.message, usage=reply.usage)
         if not reply.is_complete:
             return turn.ended("cut", reply.message.text)
         if not reply.message.tool_calls:
             return turn.ended("done", reply.message.text)
-        turn = await turn.append(await toolset.run(reply.message.tool_calls, emit))
+        results = await toolset.run(reply.message.tool_calls, emit)
+        turn = await turn.append(results, seen=toolset.desk.take_news())
     return turn.ended("out_of_steps")

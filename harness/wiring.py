@@ -4,7 +4,6 @@ in `locations`, and nowhere else."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
@@ -23,11 +22,10 @@ from workspaces.account import Principal, default_owner
 from workspaces.catalog import Catalog
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
-from workspaces.errors import Refused
 from workspaces.lease import Leases
+from workspaces.locations import records_at
 from workspaces.records import RecordStore
 from workspaces.stores.files import FileBlobs
-from workspaces.stores.sqlite import SqliteRecords
 from workspaces.workspaces import Workspaces
 
 TOOLS = (READ, WRITE, EDIT)
@@ -52,12 +50,12 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
     """`model` answers for every agent, whatever model it names: for tests and for trying out."""
     clock = clock or SystemClock()
     home = settings.home
-    records = _records(settings, clock)
+    records = records_at(settings.records, base=home.root, clock=clock)
     principal = default_owner(records, clock)
     account_id = principal.account_id
     workspaces = Workspaces(principal, home, records, clock, workspace_files)
     sandboxes = Catalog(SANDBOXES, account_id, records, clock)
-    agents = Agents(account_id, records, clock, workspaces=workspaces, sandboxes=sandboxes)
+    agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
     conversations = Conversations(principal, records, clock)
     return Rooms(
         settings,
@@ -80,13 +78,6 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
             lambda agent: model or _model(settings, agent),
         ),
     )
-
-
-def _records(settings: Settings, clock: Clock) -> RecordStore:
-    scheme, _, place = settings.records.partition(":")
-    if scheme != "sqlite" or not place:
-        raise Refused("records", settings.records, "must look like sqlite:state.db")
-    return SqliteRecords(settings.home.root / Path(place), clock=clock)
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:

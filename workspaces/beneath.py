@@ -53,12 +53,19 @@ class Beneath:
     def close(self) -> None:
         os.close(self._fd)
 
+    def is_at(self, path: Path) -> bool:
+        """Whether `path` still names this directory: it may have been moved away, or replaced."""
+        try:
+            found = path.lstat()
+        except OSError:
+            return False
+        mine = os.fstat(self._fd)
+        return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+
     @contextmanager
     def directory(self, path: str, *, create: bool = False) -> Generator[int]:
         """A descriptor of the directory `path` (`""` is the root), made on the way if asked for."""
-        if create:
-            self._make_directories(path)
-        fd = self._open(path, _DIRECTORY) if path else os.dup(self._fd)
+        fd = self._opened_or_made(path) if create else self._opened_directory(path)
         try:
             yield fd
         finally:
@@ -82,6 +89,16 @@ class Beneath:
             raise as_failure(error, path) from error
         finally:
             os.close(fd)
+
+    def _opened_or_made(self, path: str) -> int:
+        try:
+            return self._opened_directory(path)
+        except FileNotFoundError:
+            self._make_directories(path)
+            return self._opened_directory(path)
+
+    def _opened_directory(self, path: str) -> int:
+        return self._open(path, _DIRECTORY) if path else os.dup(self._fd)
 
     def _make_directories(self, path: str) -> None:
         """Each missing directory on the way, durable before anything is put into it."""

@@ -10,15 +10,22 @@ A conditional write is not repeated blindly: it may have happened, and the repet
 against its own effect. `Conflict` after a lost answer therefore says what is there, and the caller
 compares it with what it wrote.
 
+A writer may say something about a blob: `meta`, a few short words such as the version and revision a file
+came from. It is for those who look at a bucket without us, and a store may leave it out (a directory has
+no place for it): whatever must be known later stands in the bytes. It is no part of the token.
+
 The contract is executed by tests/conformance/blob_store.py against every adapter and wrapper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NewType, Protocol
 
+from workspaces.errors import OverLimit, Refused
 from workspaces.expect import Wildcard
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath
@@ -31,8 +38,15 @@ Token = NewType("Token", str)
 BLOB_BYTES_MAX = 64 * 2**20
 """What a store takes in one piece: the largest quota a single file can be given."""
 
-
 Expect = Token | Wildcard
+
+Meta = Mapping[str, str]
+"""Lower-case words to printable ASCII: what an HTTP header carries unchanged through any server."""
+
+NO_META: Meta = MappingProxyType({})
+
+META_BYTES_MAX = 1024
+"""S3 takes 2 048, with the names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,8 @@ class Blob:
     name: BlobName
     data: bytes
     token: Token
+    meta: Meta = field(default_factory=dict[str, str], hash=False)
+    """What its writer said about it, where the store keeps that; else empty."""
 
     @property
     def version(self) -> Version:
@@ -65,7 +81,7 @@ class BlobStore(Protocol):
         """NotFound."""
         ...
 
-    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         """Conflict when `expect` does not hold; then nothing was written. Durable on return."""
         ...
 
@@ -81,3 +97,23 @@ class BlobStore(Protocol):
 def check_name(name: BlobName) -> BlobName:
     """A name that every store can hold: what `paths` asks of a file, minus what only prompts need."""
     return WorkspacePath(name)
+
+
+def check_meta(meta: Meta) -> Meta:
+    for word, said in meta.items():
+        if not is_meta_word(word):
+            raise Refused("meta", word, "is not a word of lower-case letters")
+        if not _META_TEXT.fullmatch(said):
+            raise Refused(f"meta.{word}", said, "is not printable ASCII without spaces around it")
+    size = sum(len(word) + len(said) for word, said in meta.items())
+    if size > META_BYTES_MAX:
+        raise OverLimit("size of meta", maximum=META_BYTES_MAX, actual=size, unit="bytes")
+    return meta
+
+
+def is_meta_word(word: str) -> bool:
+    return _META_WORD.fullmatch(word) is not None
+
+
+_META_WORD = re.compile(r"[a-z]{1,32}")
+_META_TEXT = re.compile(r"[!-~]([ -~]*[!-~])?")

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from workspaces.clock import Clock
 from workspaces.errors import AlreadyExists, Conflict, NotFound, Refused
 from workspaces.expect import ABSENT
-from workspaces.ids import AccountId, new_id
+from workspaces.ids import AccountId, looks_like_id, new_id
 from workspaces.parse import Shape, parse
 from workspaces.records import Change, Delete, Item, Key, Put, RecordStore, with_prefix
 from workspaces.stamp import Stamp, next_stamp, stamp_of
@@ -143,6 +143,9 @@ class Catalog(Generic[R]):
 
     def _parsed(self, fields: Mapping[str, Any]) -> R:
         record = parse(self._family.shape, fields)
+        if looks_like_id(_name(record)) and _name(record) != _id(record):
+            rule = "looks like an id: a record is found by either, so they must differ"
+            raise Refused("name", _name(record), rule)
         self._check(record)
         return record
 

@@ -24,7 +24,7 @@ class NotFound(Failure):
     code = "not_found"
 
     def __init__(self, what: str, name: str, *, remedy: str | None = None) -> None:
-        super().__init__(f"there is no {what} {name!r}", remedy=remedy)
+        super().__init__(f"there is no {what} {_shown(name)}", remedy=remedy)
         self.what = what
         self.name = name
 

@@ -123,17 +123,13 @@ class History:
 
     def find(self, revision: RevisionId | None, path: WorkspacePath) -> ObjectId | None:
         """One file of a revision, looked up along its path alone."""
-        if revision is None:
-            return None
-        here = self._commit(revision).tree
-        *directories, leaf = path.split("/")
-        for directory in directories:
-            entry = self._objects.entries(here).get(directory)
-            if entry is None or entry.mode != TREE_MODE:
-                return None
-            here = entry.id
-        found = self._objects.entries(here).get(leaf)
+        directory, _, leaf = path.rpartition("/")
+        found = self._directory_at(revision, directory).get(leaf)
         return None if found is None or found.mode == TREE_MODE else found.id
+
+    def names(self, revision: RevisionId | None, directory: str) -> list[str]:
+        """What lies directly in a directory (`""` is the root); nothing where there is none."""
+        return list(self._directory_at(revision, directory))
 
     def read(self, object_id: ObjectId) -> bytes:
         return self._objects.read(object_id)
@@ -173,6 +169,17 @@ class History:
             *([path] if path else []),
         )
         return [_revision(text) for text in out.decode(errors="replace").split(_RECORD)[1:]]
+
+    def _directory_at(self, revision: RevisionId | None, directory: str) -> Entries:
+        if revision is None:
+            return {}
+        entries = self._objects.entries(self._commit(revision).tree)
+        for part in directory.split("/") if directory else ():
+            entry = entries.get(part)
+            if entry is None or entry.mode != TREE_MODE:
+                return {}
+            entries = self._objects.entries(entry.id)
+        return entries
 
     def _before(self, tip: RevisionId | None, path: WorkspacePath) -> bytes | None:
         found = self.find(tip, path)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from workspaces.errors import Unavailable
 from workspaces.ids import Namespace
+from workspaces.stamp import Stamp
 
 _CLOSED = 0o700
 _PASSABLE_AS_ROOT = 0o711
@@ -38,6 +39,10 @@ class Home:
     def lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}.lock"
 
+    def trash(self, namespace: Namespace, stamp: Stamp) -> Path:
+        """Where a deleted workspace lies, files and history, until somebody empties the trash."""
+        return self.root / "trash" / f"{stamp.replace(':', '')}-{namespace}"
+
     @property
     def state(self) -> Path:
         return self.root / "state.db"
@@ -58,7 +63,7 @@ class Home:
             self.root.mkdir(mode=passable, parents=True, exist_ok=True)
             for name in ("workspaces", "staging"):
                 (self.root / name).mkdir(mode=passable, exist_ok=True)
-            for name in ("history", "locks", "entries", "staging/entries"):
+            for name in ("history", "locks", "entries", "staging/entries", "trash"):
                 (self.root / name).mkdir(mode=_CLOSED, exist_ok=True)
         except OSError as error:
             raise Unavailable(

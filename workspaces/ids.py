@@ -5,6 +5,7 @@ Ids are opaque on input: nothing is ever read out of one.
 
 from __future__ import annotations
 
+import re
 import secrets
 from hashlib import sha256
 from typing import NewType
@@ -29,6 +30,8 @@ ID_HEX_DIGITS = 24
 
 HASH_HEX_DIGITS = 40
 
+_ID = re.compile(rf"[a-z]+_[0-9a-f]{{{ID_HEX_DIGITS}}}|(agent|user):.*", re.DOTALL)
+
 
 def namespace(account_id: str, workspace_id: str) -> Namespace:
     return Namespace("fs-" + _keyed_hash("filesystem-namespace", f"{account_id}:{workspace_id}"))
@@ -45,6 +48,11 @@ def version_of(data: bytes) -> Version:
 def new_id(prefix: str) -> str:
     """A fresh id such as `ws_` and 24 hex digits; `prefix` comes without the underscore."""
     return f"{prefix}_{secrets.token_hex(ID_HEX_DIGITS // 2)}"
+
+
+def looks_like_id(text: str) -> bool:
+    """Whether a name would be taken for an id, ours or of something private: no name may."""
+    return _ID.fullmatch(text) is not None
 
 
 def _keyed_hash(purpose: str, text: str) -> str:

@@ -59,21 +59,10 @@ class WorkspacePath(str):
     def name(self) -> str:
         return self.rpartition("/")[2]
 
-    @property
-    def folded(self) -> str:
-        """Equal for all paths that a case-insensitive file system would take for one."""
-        return unicodedata.normalize("NFC", unicodedata.normalize("NFD", self).casefold())
 
-    def is_twin_of(self, other: WorkspacePath) -> bool:
-        """Whether the two cannot both exist where case makes no difference: they, or directories
-        on their way, differ in nothing else."""
-        pairs = zip(
-            *(path.split("/") for path in (self, other, self.folded, other.folded)), strict=False
-        )
-        for mine, theirs, mine_folded, theirs_folded in pairs:
-            if mine != theirs:
-                return mine_folded == theirs_folded
-        return False
+def folded(name: str) -> str:
+    """Equal for all names that a case-insensitive file system would take for one."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
 
 
 def broken_rule(text: str) -> str | None:

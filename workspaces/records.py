@@ -16,6 +16,11 @@ that changes nothing. DynamoDB's transactions have exactly this shape; SQLite's 
 every condition, whether or not the store has swept it yet; counters begin anew with a new item, so
 what guards must neither expire nor be deleted.
 
+An answer can get lost after the change was made. `Conflict` always means that nothing of the batch was
+written; where a store or wrapper cannot find out whether its batch happened, it says `Unavailable`, and
+the caller reads before it goes on. Reads, scans and batches that expect nothing (ANY throughout) may be
+repeated; a repeated `Put` then moves the counter twice.
+
 The contract is executed by tests/conformance/record_store.py against every adapter and wrapper.
 """
 
@@ -40,6 +45,9 @@ BATCH_CHANGES_MAX = 100
 
 KEY_BYTES_MAX = 1024
 """DynamoDB's limit of a sort key; partitions may have 2 048 there."""
+
+BATCH_BYTES_MAX = 3 * 2**20
+"""The values of one batch together; DynamoDB takes 4 MB in one transaction, keys and names included."""
 
 SCAN_ITEMS_MAX = 1000
 
@@ -139,6 +147,15 @@ def encoded(put: Put) -> str:
     if size > VALUE_BYTES_MAX:
         raise OverLimit(f"record {put.key}", maximum=VALUE_BYTES_MAX, actual=size, unit="bytes")
     return text
+
+
+def encoded_batch(changes: Sequence[Change]) -> list[str]:
+    """The text of every `Put`, in order, with "" for the others."""
+    texts = [encoded(change) if isinstance(change, Put) else "" for change in changes]
+    size = sum(len(text.encode()) for text in texts)
+    if size > BATCH_BYTES_MAX:
+        raise OverLimit("values in a batch", maximum=BATCH_BYTES_MAX, actual=size, unit="bytes")
+    return texts
 
 
 def check_batch(changes: Sequence[Change]) -> None:

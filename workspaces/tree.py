@@ -13,14 +13,15 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from workspaces.clock import Clock
-from workspaces.errors import Failure, NotFound
+from workspaces.configuration import Quota
+from workspaces.errors import Failure, NotFound, OverLimit
 from workspaces.ids import Version, version_of
 from workspaces.objects import ObjectId, blob_id
-from workspaces.paths import WorkspacePath, broken_rule
+from workspaces.paths import WorkspacePath, broken_rule, folded
 from workspaces.problem import Problem
 from workspaces.stores.files import FileBlobs
 
@@ -35,10 +36,12 @@ class FileState:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tree:
     files: dict[WorkspacePath, FileState] = field(default_factory=dict[WorkspacePath, FileState])
     problems: list[Problem] = field(default_factory=list[Problem])
+    bytes: int = 0
+    """Of all files that are kept."""
 
 
 _Signature = tuple[int, int, int, int]
@@ -50,55 +53,68 @@ class TreeScan:
     def __init__(
         self,
         blobs: FileBlobs,
+        quota: Quota,
         clock: Clock,
-        recorded: Callable[[], Collection[str]] = lambda: (),
+        recorded: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
         """`recorded`: the names in the history; asked for only when there are twins."""
         self._blobs = blobs
         self._recorded = recorded
+        self._quota = quota
         self._clock = clock
         self._known: dict[str, tuple[_Signature, FileState]] = {}
         self._lock = threading.Lock()
 
     def scan(self) -> Tree:
-        tree = Tree()
-        seen: dict[str, tuple[_Signature, FileState]] = {}
         with self._lock:
-            walked = list(self._blobs.walk())
-            twins = self._twins(walked)
-            for name, status in walked:
-                problem = _problem(name, status) or twins.get(name)
-                if problem is not None:
-                    tree.problems.append(problem)
-                    continue
-                try:
-                    state = self._state(name, status)
-                except NotFound:
-                    continue  # gone since it was listed
-                except Failure as error:
-                    tree.problems.append(Problem(name, "unreadable", str(error)))
-                    continue
-                tree.files[WorkspacePath(name)] = state
-                if self._clock.now().timestamp() - max(status.st_mtime, status.st_ctime) > YOUNG_S:
-                    seen[name] = (_signature(status), state)
-            self._known = seen
+            walked = dict(self._blobs.walk())
+            tree = self._look_at(walked, {})
+            if any(problem.kind == "twin" for problem in tree.problems):
+                kept = [name for name in self._recorded() if name in walked]
+                firsts = {folded(prefix): prefix for name in kept for prefix in _prefixes(name)}
+                tree = self._look_at(walked, firsts)
         return tree
 
-    def _twins(self, walked: list[tuple[str, os.stat_result]]) -> dict[str, Problem]:
-        """Those that are not kept, by name."""
-        alike: dict[str, list[str]] = {}
-        for name, status in walked:
-            if _problem(name, status) is None:
-                alike.setdefault(WorkspacePath(name).folded, []).append(name)
-        several = [names for names in alike.values() if len(names) > 1]
-        recorded = self._recorded() if several else ()
-        problems: dict[str, Problem] = {}
-        for names in several:
-            kept = next((name for name in names if name in recorded), names[0])
-            for name in names:
-                if name != kept:
-                    problems[name] = Problem(name, "twin", f"differs from {kept!r} only in case")
-        return problems
+    def _look_at(self, walked: Mapping[str, os.stat_result], twins: dict[str, str]) -> Tree:
+        """`twins`: of names that are alike, the one that is kept."""
+        tree = Tree()
+        seen: dict[str, tuple[_Signature, FileState]] = {}
+        for name, status in walked.items():
+            found = self._look(name, status, tree, twins)
+            if isinstance(found, Problem):
+                tree.problems.append(found)
+            elif found is not None:
+                tree.files[WorkspacePath(name)] = found
+                tree.bytes += found.size
+                age = self._clock.now().timestamp() - max(status.st_mtime, status.st_ctime)
+                if age > YOUNG_S:
+                    seen[name] = (_signature(status), found)
+        self._known = seen
+        return tree
+
+    def _look(
+        self, name: str, status: os.stat_result, tree: Tree, twins: dict[str, str]
+    ) -> FileState | Problem | None:
+        """What to make of one entry of the directory; None when it is gone since it was listed."""
+        problem = _problem(name, status, twins)
+        if problem is not None:
+            return problem
+        if len(tree.files) >= self._quota.files:
+            return Problem(
+                name, "over_quota", f"is beyond the quota of {self._quota.files:,} files"
+            )
+        if tree.bytes + status.st_size > self._quota.bytes:
+            return Problem(
+                name, "over_quota", f"is beyond the quota of {self._quota.bytes:,} bytes"
+            )
+        try:
+            return self._state(name, status)
+        except NotFound:
+            return None
+        except OverLimit as error:
+            return Problem(name, "over_quota", str(error))
+        except Failure as error:
+            return Problem(name, "unreadable", str(error))
 
     def _state(self, name: str, status: os.stat_result) -> FileState:
         known = self._known.get(name)
@@ -112,8 +128,8 @@ def _signature(status: os.stat_result) -> _Signature:
     return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
-def _problem(name: str, status: os.stat_result) -> Problem | None:
-    """Why a file cannot be kept, whatever lies beside it."""
+def _problem(name: str, status: os.stat_result, twins: dict[str, str]) -> Problem | None:
+    """Why a file cannot be kept; what can is entered into `twins`, for its twins to be found."""
     rule = broken_rule(name)
     if rule is not None:
         return Problem(name, "bad_name", rule)
@@ -121,4 +137,14 @@ def _problem(name: str, status: os.stat_result) -> Problem | None:
         return Problem(name, "not_a_file", "is not a regular file")
     if status.st_nlink > 1:
         return Problem(name, "not_a_file", "has a second link, which may be another file's name")
+    for prefix in _prefixes(name):
+        first = twins.setdefault(folded(prefix), prefix)
+        if first != prefix:
+            return Problem(name, "twin", f"differs from {first!r} only in case")
     return None
+
+
+def _prefixes(name: str) -> list[str]:
+    """The path and every directory on its way."""
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]

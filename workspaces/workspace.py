@@ -29,11 +29,18 @@ from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.history import HEAD, History, View
 from workspaces.ids import Namespace, Version, version_of
 from workspaces.objects import blob_id
-from workspaces.paths import WorkspacePath
+from workspaces.paths import WorkspacePath, folded
 from workspaces.revision import Author, Revision, RevisionId
 from workspaces.stores.files import FileBlobs
 from workspaces.tree import Tree, TreeScan
 from workspaces.writer import Held, Intent, WriterLock
+
+VERSIONS_SEARCHED_MAX = 200
+"""A version that a conversation still knows after so many later ones is better read anew."""
+
+COUNT_AGAIN_S = 60.0
+"""How long a count of files and bytes is trusted, with our own writes added: a quota keeps a workspace
+from growing without bound and need not be exact to the byte."""
 
 RACES_MAX = 20
 """How often an unconditional write is begun anew when someone past the lock was faster."""
@@ -95,7 +102,11 @@ class Workspace:
         self._history = history
         self._lock = lock
         self._person = person
-        self._scan = TreeScan(blobs, clock, lambda: history.tree(history.tip()))
+        self._clock = clock
+        self._files, self._bytes, self._counted_at = 0, 0, -COUNT_AGAIN_S - 1
+        self._scan = TreeScan(
+            blobs, record.config.quota, clock, lambda: history.tree(history.tip())
+        )
 
     def read(self, path: str, *, view: View = HEAD) -> File:
         """One file, as it is now or as a revision has it."""
@@ -107,6 +118,16 @@ class Workspace:
             raise NotFound("file", path)
         return File(path, self._history.read(found))
 
+    def find_version(self, path: str, version: Version) -> bytes | None:
+        """The bytes that a version of a file had, as far back as its history is searched."""
+        path = WorkspacePath(path)
+        for revision in self._history.log(path=path, limit=VERSIONS_SEARCHED_MAX):
+            found = self._history.find(revision.id, path)
+            data = self._history.read(found) if found else None
+            if data is not None and version_of(data) == version:
+                return data
+        return None
+
     def files(self, *, view: View = HEAD) -> list[WorkspacePath]:
         if view == HEAD:
             return list(self.scan().files)
@@ -114,7 +135,10 @@ class Workspace:
 
     def scan(self) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
-        return self._scan.scan()
+        tree = self._scan.scan()
+        self._files, self._bytes = len(tree.files), tree.bytes
+        self._counted_at = self._clock.monotonic()
+        return tree
 
     def tip(self) -> RevisionId | None:
         return self._history.tip()
@@ -127,7 +151,7 @@ class Workspace:
     ) -> Written:
         """Set a file. `expect` is the version the writer has seen, ABSENT, or ANY."""
         path = WorkspacePath(path)
-        data = _encoded(data) if isinstance(data, str) else data
+        data = as_bytes(data) if isinstance(data, str) else data
         self._check_size(path, data)
         with self._writing(by) as held:
             for _ in range(RACES_MAX):
@@ -136,6 +160,7 @@ class Workspace:
                     return Written(path, current.version, None)
                 if current is None:
                     self._refuse_twin(path)
+                self._check_room(data, current)
                 try:
                     with held.changing(by, [path]):
                         self._blobs.write(path, data, expect=current.token if current else ABSENT)
@@ -206,6 +231,8 @@ class Workspace:
     @contextmanager
     def _writing(self, by: Author) -> Generator[Held]:
         with self._lock.hold(by.name) as held:
+            if not self._blobs.is_at(self.root):
+                raise NotFound("workspace", self.record.name, remedy="it has been deleted")
             if held.left_behind is not None:
                 self._record_dirty(held.left_behind)
                 held.fulfilled()
@@ -247,7 +274,7 @@ class Workspace:
     ) -> tuple[list[WorkspacePath], frozenset[WorkspacePath]]:
         """What is new or different in the tree, and what has gone from it."""
         recorded = self._history.tree(tip)
-        found = self._scan.scan()
+        found = self.scan()
         problems = {problem.path for problem in found.problems}  # there, though they cannot be kept
         changed = [
             path for path, state in found.files.items() if recorded.get(path) != state.object_id
@@ -266,14 +293,34 @@ class Workspace:
         if len(data) > maximum:
             raise OverLimit(f"size of {path!r}", maximum=maximum, actual=len(data), unit="bytes")
 
+    def _check_room(self, data: bytes, current: Blob | None) -> None:
+        """Whether the quota of the whole workspace leaves room for a file to become `data`."""
+        quota = self.record.config.quota
+        if self._clock.monotonic() - self._counted_at > COUNT_AGAIN_S:
+            self.scan()
+        files = self._files + (1 if current is None else 0)
+        size = self._bytes + len(data) - (len(current.data) if current else 0)
+        if files > quota.files:
+            raise OverLimit(
+                "files of the workspace", maximum=quota.files, actual=files, unit="files"
+            )
+        if size > quota.bytes:
+            raise OverLimit("size of the workspace", maximum=quota.bytes, actual=size, unit="bytes")
+        self._files, self._bytes = files, size
+
     def _refuse_twin(self, path: WorkspacePath) -> None:
         """A name that differs from an existing one only in case is one file on half of all disks."""
-        for other in self._history.tree(self._history.tip()):
-            if path.is_twin_of(other):
-                raise AlreadyExists("file", other)
+        tip = self._history.tip()
+        parts = path.split("/")
+        for depth, part in enumerate(parts):
+            directory = "/".join(parts[:depth])
+            for name in self._history.names(tip, directory):
+                if name != part and folded(name) == folded(part):
+                    raise AlreadyExists("file", f"{directory}/{name}" if directory else name)
 
 
-def _encoded(text: str) -> bytes:
+def as_bytes(text: str) -> bytes:
+    """What a text is in a file. Refused for one that no file can hold."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

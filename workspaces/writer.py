@@ -82,8 +82,11 @@ class Held:
     def _note(self, intent: Intent | None) -> None:
         note = {"who": self._who, "pid": os.getpid(), "intent": asdict(intent) if intent else None}
         data = json.dumps(note).encode()
-        os.pwrite(self._fd, data, 0)
-        os.ftruncate(self._fd, len(data))
+        try:
+            os.pwrite(self._fd, data, 0)
+            os.ftruncate(self._fd, len(data))
+        except OSError as error:
+            raise as_failure(error, "the writer lock") from error
 
 
 class WriterLock:

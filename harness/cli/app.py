@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from harness.cli import agents, doctor, files, history, prompt, turns, workspaces
-from harness.cli.face import Shown, show_failure
+from harness.cli import admin, agents, doctor, files, history, prompt, turns, workspaces
+from harness.cli.face import Shown, print_json, show_failure
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
 
@@ -36,6 +37,7 @@ prompt.register(app)
 doctor.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
+app.add_typer(admin.app, name="admin")
 
 
 def _version(asked: bool) -> None:
@@ -59,8 +61,27 @@ def _global(  # pyright: ignore[reportUnusedFunction]
     Shown.home = home
 
 
+_STORAGE_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+"""Of a disk or of what standard output leads to: never a bug."""
+
+
 def main() -> None:
-    sys.exit(_run())
+    _open_closed_streams()
+    out: Any = sys.stdout
+    if out.errors == "strict":
+        out.reconfigure(errors="backslashreplace")  # a name that is no text is shown anyway
+    sys.exit(_flushed(_run()))
+
+
+def _flushed(code: int) -> int:
+    """What is left for the exit to write cannot be caught there."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+    except OSError as error:
+        return _failed(error)
+    return code
 
 
 def _run() -> int:
@@ -72,7 +93,7 @@ def _run() -> int:
         return _misused(error)
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # the second is what typer and rich make of the first
         return _reader_has_gone()
     except Exception as error:  # noqa: BLE001 - the table of this face
         return _failed(error)
@@ -80,6 +101,8 @@ def _run() -> int:
 
 
 def _misused(error: typer.TyperException) -> int:
+    if "--json" in sys.argv:
+        print_json({"error": {"code": "usage", "message": str(error), "remedy": None}})
     show = getattr(error, "show", None)  # only the kinds that know their command have it
     if callable(show):
         show()
@@ -94,8 +117,15 @@ def _failed(error: Exception) -> int:
     if isinstance(error, Failure):
         show_failure(error)
         return 1
+    if isinstance(error, OSError) and error.errno in _STORAGE_FAILS:
+        _discard_output()
+        reason = error.strerror or str(error)
+        sys.stderr.write(f"error (unavailable): cannot write: {reason}\n  → free some space\n")
+        return 1
     if os.environ.get("HARNESS_TRACEBACK"):
         raise error
+    if Shown.as_json:
+        print_json({"error": {"code": "bug", "message": str(error), "remedy": None}})
     sys.stderr.write(
         f"error (bug): {type(error).__name__}: {error}\n"
         "  → this should not happen; HARNESS_TRACEBACK=1 shows where it did\n"
@@ -105,8 +135,26 @@ def _failed(error: Exception) -> int:
 
 def _reader_has_gone() -> int:
     """`harness log | head`: not an error, and nothing more to say to anyone."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _discard_output()
     return 0
+
+
+def _discard_output() -> None:
+    """What is still in the buffer has nowhere to go, and must not be tried again at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _open_closed_streams() -> None:
+    """A stream that the caller closed (`<&-`) is missing here, and its number would be given to the
+    next file that is opened: the record store. Input stays missing: closed is not empty."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, os.O_RDWR)
+            if fd != number:
+                os.dup2(fd, number)
+                os.close(fd)
+            if number:
+                setattr(sys, name, os.fdopen(number, "w", closefd=False))
 
 
 if __name__ == "__main__":

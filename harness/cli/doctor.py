@@ -15,6 +15,7 @@ def doctor(home: HomeOption = None, as_json: JsonOption = False) -> int:
     """Look at this machine and this home. Exit code 1 when something does not work."""
     from harness.doctor import examine
 
+    Shown.as_json = as_json
     findings = examine(home or Shown.home)
     if as_json:
         print_json(

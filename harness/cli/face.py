@@ -24,6 +24,10 @@ HomeOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
+INPUT_BYTES_MAX = 65 * 2**20
+"""More than any file or message may have: endless input is refused, not swallowed."""
+
+
 class Shown:
     """What the running command was asked for, so that an error can be shown in the same way."""
 
@@ -55,8 +59,28 @@ def notes() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def read_input() -> bytes:
+    """Standard input, to its end."""
+    from workspaces.errors import Refused
+
+    if not sys.stdin:
+        raise Refused("standard input", None, "is closed")
+    return sys.stdin.buffer.read(INPUT_BYTES_MAX)
+
+
+def as_text(data: bytes) -> str:
+    from workspaces.errors import Refused
+
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Refused("standard input", data[:40], "is not UTF-8 text") from error
+
+
 def print_json(document: object) -> None:
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+    """One document. What is no text in it, as a file name can be, is escaped."""
+    text = json.dumps(document, ensure_ascii=not _takes_unicode(), indent=2)
+    sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")
 
 
 def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
@@ -95,3 +119,7 @@ def show_failure(failure: Failure) -> None:
     sys.stderr.write(f"error ({failure.code}): {failure}\n")
     if failure.remedy:
         sys.stderr.write(f"  → {failure.remedy}\n")
+
+
+def _takes_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().startswith("utf")

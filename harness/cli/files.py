@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, opened, print_json, print_table
+from harness.cli.face import (
+    HomeOption,
+    JsonOption,
+    opened,
+    print_json,
+    print_table,
+    read_input,
+)
 
 Reference = Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")]
 PathArgument = Annotated[str, typer.Argument(help="A file, as seen from the workspace's root.")]
@@ -27,13 +34,18 @@ def path(
     workspace: Reference,
     file: Annotated[str | None, typer.Argument(help="A file in it.")] = None,
     home: HomeOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Print where a workspace, or a file in it, lies on this machine."""
     from workspaces.paths import WorkspacePath
 
-    with opened(home) as harness:
+    with opened(home, as_json=as_json) as harness:
         root = harness.workspaces.get(workspace).root
-    typer.echo(str(root / WorkspacePath(file) if file else root))
+        place = root if file is None else root / WorkspacePath(file)
+    if as_json:
+        print_json({"path": str(place)})
+    else:
+        typer.echo(str(place))
 
 
 def ls(
@@ -99,7 +111,7 @@ def write(
     from workspaces.expect import ABSENT, ANY
     from workspaces.ids import Version
 
-    data = sys.stdin.buffer.read()
+    data = read_input()
     expect = ANY if if_version is None else ABSENT if if_version == "none" else Version(if_version)
     with opened(home, as_json=as_json) as harness:
         author = harness.rooms.principal.author("api")

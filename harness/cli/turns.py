@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json
+from harness.cli.face import (
+    INPUT_BYTES_MAX,
+    HomeOption,
+    JsonOption,
+    as_text,
+    notes,
+    opened,
+    print_json,
+    read_input,
+    show_failure,
+)
 
 if TYPE_CHECKING:
     from harness import Harness
@@ -35,11 +45,12 @@ def chat(
     home: HomeOption = None,
 ) -> int:
     """Talk to an agent. End with Ctrl-D or /exit; Ctrl-C stops a running turn."""
+    from workspaces.errors import Failure
     from workspaces.ids import new_id
 
     with opened(home) as harness:
-        record = harness.agents.get(agent or harness.settings.default_agent)
-        key = conversation or new_id("c")
+        record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
+        key = new_id("c") if conversation is None else conversation
         _greet(harness, record.name, key)
         while (text := _ask()) is not None:
             if text in _ENDS:
@@ -50,6 +61,9 @@ def chat(
                 outcome = harness.run(text, agent=record, conversation=key, emit=_show)
             except KeyboardInterrupt:
                 notes().print("\n[dim](stopped)[/]")
+                continue
+            except Failure as failure:  # this was not said; what comes next may be
+                show_failure(failure)
                 continue
             _close(outcome)
     return 0
@@ -67,8 +81,8 @@ def run(
     """Say one thing to an agent and print what it answers."""
     from harness.progress import silent
 
-    said = sys.stdin.read() if text == "-" else text
     with opened(home, as_json=as_json) as harness:
+        said = as_text(read_input()) if text == "-" else text
         emit = silent if as_json or not sys.stdout.isatty() else _show
         outcome = harness.run(said, agent=agent, conversation=conversation, emit=emit)
     if as_json:
@@ -98,8 +112,10 @@ def _greet(harness: Harness, agent: str, conversation: str) -> None:
 
 def _ask() -> str | None:
     """The next line; None at the end. Prompted only where a person types."""
+    if not sys.stdin:
+        return None
     if not sys.stdin.isatty():
-        line = sys.stdin.readline()
+        line = as_text(sys.stdin.buffer.readline(INPUT_BYTES_MAX))
         return line.rstrip("\n") if line else None
     import readline  # noqa: F401 - gives `input` history and editing  # pyright: ignore[reportUnusedImport]
 

@@ -80,6 +80,23 @@ def set_(
         print_record(_shown(harness.workspaces.open(record)), as_json=as_json)
 
 
+@app.command()
+def rm(
+    workspace: Reference,
+    force: Annotated[bool, typer.Option("--force", help="Also when agents mount it.")] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a workspace. Its files and history are moved to the trash of the home."""
+    with opened(home, as_json=as_json) as harness:
+        record = harness.workspaces.get(workspace).record
+        place = harness.delete_workspace(record.id, force=force)
+    if as_json:
+        print_json({"deleted": True, "id": record.id, "trash": str(place)})
+    else:
+        typer.echo(f"deleted: {record.name}; its files and history lie in {place}")
+
+
 def _shown(workspace: Workspace) -> dict[str, Any]:
     """The record, and where its files lie on this machine."""
     record = workspace.record.as_json()

@@ -27,6 +27,8 @@ class MountView:
     description: str
     is_guided: bool
     """The workspace's own setting `harness.enabled`."""
+    is_default: bool = False
+    """Meant when a tool call names no workspace."""
 
 
 @dataclass(frozen=True, slots=True)

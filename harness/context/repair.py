@@ -2,12 +2,13 @@
 
 A crash, a cancelled turn or an import can leave a tool call without its result, a result without its
 call, two messages of one role in a row. What providers ask for: the first message is a user's, roles
-alternate, the results of an assistant's calls come first in the very next message, no text is empty.
+alternate, the results of an assistant's calls come first in the very next message, no text is empty,
+no message ends in thinking (an answer that was cut does).
 """
 
 from __future__ import annotations
 
-from harness.message import Message, Part, Text, ToolCall, ToolResult
+from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult
 
 INTERRUPTED = "interrupted: it is not known whether this tool ran, or how far"
 
@@ -32,17 +33,36 @@ def repair(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _joined(messages: tuple[Message, ...]) -> list[Message]:
-    """Without empty texts and empty messages; neighbours of one role as one message."""
+    """Without empty texts, trailing thinking and empty messages; neighbours of one role as one message."""
     joined: list[Message] = []
     for message in messages:
-        parts = tuple(part for part in message.parts if not _is_empty(part))
+        parts = _replayable(message)
         if not parts:
             continue
         if joined and joined[-1].role == message.role:
-            joined[-1] = Message(message.role, joined[-1].parts + parts)
+            joined[-1] = Message(message.role, _each_call_once(joined[-1].parts + parts))
         else:
             joined.append(Message(message.role, parts))
     return joined
+
+
+def _replayable(message: Message) -> tuple[Part, ...]:
+    parts = [part for part in message.parts if not _is_empty(part)]
+    while parts and isinstance(parts[-1], Thinking):
+        parts.pop()
+    return tuple(parts)
+
+
+def _each_call_once(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    seen: set[str] = set()
+    kept: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolCall):
+            if part.id in seen:
+                continue
+            seen.add(part.id)
+        kept.append(part)
+    return tuple(kept)
 
 
 def _answered(parts: tuple[Part, ...], calls: tuple[ToolCall, ...]) -> tuple[Part, ...]:

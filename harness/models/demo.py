@@ -28,6 +28,8 @@ _COMMON = frozenset(
         "can could would should have has had about from tell know remember please not but"
     )
 )
+_NO_FACT = re.compile(r"(?:that|this|it|\W)*", re.IGNORECASE)
+_MORE = re.compile(r"^\(\d+ more lines: read on with offset (\d+)\)\Z", re.MULTILINE)
 _LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
 
 _HELLO = (
@@ -51,11 +53,15 @@ class DemoModel:
 def _answer(request: Request) -> Part:
     newest = request.messages[-1]
     results = [part for part in newest.parts if isinstance(part, ToolResult)]
+    if newest.text:  # something new was said: results beside it are of a turn that was interrupted
+        results = []
     asked = _newest_question(request)
     wish = _REMEMBER.search(asked)
     if wish is None or asked.rstrip().endswith("?"):
         return Text(_from_memory(asked, request))
     fact = " ".join(wish[1].split()).rstrip(".!")
+    if _NO_FACT.fullmatch(fact):
+        return Text("Tell me what to remember: “remember that …”.")
     offered = {tool.name for tool in request.tools}
     if not {"read", "edit", "write"} <= offered:
         return Text("I would like to remember that, but no workspace is mounted writable here.")
@@ -72,11 +78,13 @@ def _next_step(fact: str, result: ToolResult, request: Request) -> Part:
         if result.is_error:
             return Text(f"I could not write that down. {result.text}")
         return Text(f"I have written to MEMORY.md: {fact}.")
-    if result.is_error or result.text.endswith("is empty."):
-        return _call("write", path="MEMORY.md", content=f"# Memory\n\n{line}\n")
     text = _LINE_NUMBER.sub("", result.text)
     if line in text.splitlines():
         return Text(f"I know that already: {fact}.")
+    if more := _MORE.search(result.text):
+        return _call("read", path="MEMORY.md", offset=int(more[1]))
+    if result.is_error or not text.strip() or result.text.endswith("is empty."):
+        return _call("write", path="MEMORY.md", content=f"# Memory\n\n{line}\n")
     ending = _unique_ending(text)
     return _call("edit", path="MEMORY.md", old=ending, new=f"{ending}\n{line}")
 
@@ -115,5 +123,5 @@ def _newest_question(request: Request) -> str:
     return next((text for text in texts if text), "")
 
 
-def _call(name: str, **arguments: str) -> ToolCall:
+def _call(name: str, **arguments: str | int) -> ToolCall:
     return ToolCall(new_id("toolu"), name, dict(arguments))

@@ -1,21 +1,23 @@
 """What the tools of one turn work on: the mounts, whose name the writing is in, and what was seen.
 
 A tool writes only over what this conversation has seen. The desk remembers the version of every file
-that was read or written, and a write carries it as its condition: nobody's change is ever replaced
-unread.
+that was read or written in it, and a write carries it as its condition: nobody's change is ever
+replaced unread. What was newly seen is stored with the results of the tools, so that the next turn,
+in another process or on another day, begins where this one ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.agent import Mount
 from workspaces.errors import Refused
-from workspaces.ids import Namespace, Version
+from workspaces.ids import Version
 from workspaces.parse import unknown_name
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
+from workspaces.workspace import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +28,31 @@ class Change:
     revision: RevisionId
 
 
+Seen = Mapping[str, Version]
+"""`<namespace>/<path>` → the version that the conversation knows."""
+
+
 class Desk:
-    def __init__(self, mounts: Sequence[Mount], author: Callable[[str], Author]) -> None:
+    def __init__(
+        self, mounts: Sequence[Mount], author: Callable[[str], Author], *, seen: Seen | None = None
+    ) -> None:
         """`author` names the one who writes, given the id of the tool call."""
         self.mounts = tuple(mounts)
         self.author = author
         self.changes: list[Change] = []
-        self._seen: dict[tuple[Namespace, WorkspacePath], Version] = {}
+        self._seen: dict[str, Version] = dict(seen or {})
+        self._news: dict[str, Version] = {}
 
     def mount(self, name: str | None) -> Mount:
-        """The named mount, the first one for None."""
-        if not self.mounts:
-            raise Refused("workspace", name, "cannot be had: no workspace is mounted")
+        """The named mount; for None the default, which is the first that is not private."""
         for mount in self.mounts:
-            if name is None or mount.name == name:
+            if mount.name == name or (name is None and not mount.is_private):
                 return mount
-        raise unknown_name("workspace", name or "", [mount.name for mount in self.mounts])
+        names = [mount.name for mount in self.mounts]
+        if name is None:
+            rule = "must be named: there is no default workspace"
+            raise Refused("workspace", name, rule, remedy=f"there are: {', '.join(names)}")
+        raise unknown_name("workspace", name, names)
 
     def writable(self, name: str | None) -> Mount:
         mount = self.mount(name)
@@ -50,14 +61,27 @@ class Desk:
             raise Refused("workspace", mount.name, rule)
         return mount
 
-    def see(self, mount: Mount, path: WorkspacePath, version: Version | None) -> None:
-        if version is None:
-            self._seen.pop((mount.namespace, path), None)
-        else:
-            self._seen[mount.namespace, path] = version
+    def see(self, mount: Mount, path: WorkspacePath, version: Version) -> None:
+        self._seen[_key(mount, path)] = self._news[_key(mount, path)] = version
 
     def seen(self, mount: Mount, path: WorkspacePath) -> Version | None:
-        return self._seen.get((mount.namespace, path))
+        """The file as this conversation knows it; None when it was never read here."""
+        return self._seen.get(_key(mount, path))
+
+    def wrote(self, mount: Mount, written: Written) -> None:
+        if written.version is not None:
+            self.see(mount, written.path, written.version)
+        if written.revision is not None:
+            self.changes.append(Change(mount.name, written.revision))
+
+    def take_news(self) -> Seen:
+        """What was seen since this was asked before."""
+        news, self._news = self._news, {}
+        return news
+
+
+def _key(mount: Mount, path: WorkspacePath) -> str:
+    return f"{mount.namespace}/{path}"
 
 
 def path_of(text: str) -> WorkspacePath:

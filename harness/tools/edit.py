@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.tools.desk import Change, Desk, path_of
+from harness.tools.desk import Desk, path_of
 from harness.tools.port import Tool
 from workspaces.errors import Conflict, Refused
 from workspaces.parse import Shape
@@ -41,10 +41,9 @@ def _edit(given: EditInput, desk: Desk, call_id: str) -> str:
             )
         except Conflict:
             continue
-        desk.see(mount, path, written.version)
+        desk.wrote(mount, written)
         if written.revision is None:
             return f"{path} is as it was: `old` and `new` are the same."
-        desk.changes.append(Change(mount.name, written.revision))
         return f"Edited: {path}, {count} {'place' if count == 1 else 'places'}."
     raise Refused("path", path, "changes faster than it can be edited", remedy="try again")
 

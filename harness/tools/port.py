@@ -41,10 +41,10 @@ class Toolset:
         writable = any(mount.is_writable for mount in desk.mounts)
         offered = [tool for tool in tools if writable or not tool.is_writing]
         self._tools = {tool.name: tool for tool in offered if desk.mounts}
-        self._desk = desk
+        self.desk = desk
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(tool.spec(self._desk.mounts) for tool in self._tools.values())
+        return tuple(tool.spec(self.desk.mounts) for tool in self._tools.values())
 
     async def run(self, calls: Sequence[ToolCall], emit: Emit) -> Message:
         """One result a call, in their order; a failure is a result too."""
@@ -62,7 +62,7 @@ class Toolset:
             hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(self._tools)}"
             return ToolResult(call.id, f"There is no tool {call.name!r}; {hint}", is_error=True)
         try:
-            return ToolResult(call.id, tool.answer(call, self._desk))
+            return ToolResult(call.id, tool.answer(call, self.desk))
         except Failure as failure:
             return ToolResult(call.id, as_text(failure), is_error=True)
 

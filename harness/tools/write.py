@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from harness.tools.desk import Change, Desk, path_of
+from collections import Counter
+
+from harness.tools.desk import Desk, path_of
 from harness.tools.port import Tool
 from workspaces.errors import AlreadyExists, Conflict, Refused
 from workspaces.expect import ABSENT
+from workspaces.merge import merge
 from workspaces.parse import Shape
+from workspaces.paths import WorkspacePath
+from workspaces.workspace import as_bytes
+
+TRIES_MAX = 5
+SHOWN_LINES_MAX = 40
+"""Of what others wrote, in a refusal: enough to see what it is about; `read` shows the rest."""
 
 
 class WriteInput(Shape):
@@ -18,27 +27,57 @@ class WriteInput(Shape):
 def _write(given: WriteInput, desk: Desk, call_id: str) -> str:
     mount = desk.writable(given.workspace)
     path = path_of(given.path)
+    data = stated = as_bytes(given.content)
     seen = desk.seen(mount, path)
-    try:
-        written = mount.workspace.write(
-            path, given.content, by=desk.author(call_id), expect=seen or ABSENT
-        )
-    except AlreadyExists as error:
-        if error.name != path:
-            raise
-        raise _unread(path, "exists and was not read in this conversation") from error
-    except Conflict as error:
-        raise _unread(path, "was changed by someone else since you read it") from error
-    desk.see(mount, path, written.version)
-    if written.revision is None:
+    expect = ABSENT if seen is None else seen
+    told = ""
+    for _ in range(TRIES_MAX):
+        try:
+            written = mount.workspace.write(path, data, by=desk.author(call_id), expect=expect)
+        except AlreadyExists as error:
+            if error.name != path:
+                raise
+            rule = "exists and was not read in this conversation"
+            remedy = "read it, then write what should be there now"
+            raise Refused("path", path, rule, remedy=remedy) from error
+        except Conflict as error:
+            if seen is None or error.actual is None:
+                raise _changed(path, []) from error
+            current = mount.workspace.read(path)
+            base = mount.workspace.find_version(path, seen)
+            data = _merged(path, base, current.data, stated)
+            expect = current.version
+            told = " It was merged with what others had changed since you read it: read it again."
+            continue
+        desk.wrote(mount, written)
+        return _answer(path, data, is_new=written.revision is not None) + told
+    raise Refused("path", path, "changes faster than it can be written", remedy="try again")
+
+
+def _answer(path: WorkspacePath, data: bytes, *, is_new: bool) -> str:
+    if not is_new:
         return f"{path} holds exactly that already."
-    desk.changes.append(Change(mount.name, written.revision))
-    lines = len(given.content.splitlines())
+    lines = len(data.decode().splitlines())
     return f"Written: {path}, {lines} {'line' if lines == 1 else 'lines'}."
 
 
-def _unread(path: str, rule: str) -> Refused:
-    return Refused("path", path, rule, remedy="read it, then write what should be there now")
+def _merged(path: WorkspacePath, base: bytes | None, current: bytes, given: bytes) -> bytes:
+    """Both changes in one text; refused, showing what is new, where they touch the same lines."""
+    found = merge(path, base, current, given) if base is not None else None
+    if found is None or not found.is_clean:
+        before = Counter((base or b"").decode(errors="replace").splitlines())
+        lines = current.decode(errors="replace").splitlines()
+        raise _changed(path, [line for line in lines if before[line] == 0])
+    return found.data
+
+
+def _changed(path: WorkspacePath, new_lines: list[str]) -> Refused:
+    rule = "was changed by someone else since you read it"
+    if new_lines:
+        shown = "\n".join(f"+ {line}" for line in new_lines[:SHOWN_LINES_MAX])
+        rule += f", at the lines that you change too. New there:\n{shown}\n"
+    remedy = "read it, then write what should be there now"
+    return Refused("path", path, rule, remedy=remedy)
 
 
 WRITE = Tool("write", WriteInput, _write, is_writing=True)

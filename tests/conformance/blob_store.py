@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance.race import race
 from workspaces.blobs import BlobStore, Token
-from workspaces.errors import Conflict, NotFound, Refused
+from workspaces.errors import Conflict, NotFound, OverLimit, Refused
 from workspaces.expect import ABSENT, ANY
 from workspaces.ids import version_of
 
@@ -128,6 +128,37 @@ class BlobStoreConformance:
     def test_equal_tokens_mean_equal_bytes(self, store: BlobStore) -> None:
         tokens = {store.write("a.md", data, expect=ANY): data for data in (b"1", b"2", b"1", b"3")}
         assert set(tokens.values()) == {b"1", b"2", b"3"}
+
+    def test_what_a_writer_says_about_a_blob_is_kept_whole_or_not_at_all(
+        self, store: BlobStore
+    ) -> None:
+        meta = {"version": version_of(b"1"), "stamp": "2026-01-01T00:00:00.000001Z", "by": "a b"}
+        token = store.write("a.md", b"1", expect=ABSENT, meta=meta)
+        assert store.read("a.md").meta in (meta, {})
+        store.write("a.md", b"2", expect=token)
+        assert store.read("a.md").meta == {}
+
+    @pytest.mark.parametrize(
+        "meta",
+        [
+            {"": "x"},
+            {"Upper": "x"},
+            {"content-type": "x"},
+            {"a": ""},
+            {"a": "é"},
+            {"a": "x\r\ny: z"},
+        ],
+    )
+    def test_what_no_header_can_carry_is_refused(
+        self, store: BlobStore, meta: dict[str, str]
+    ) -> None:
+        with pytest.raises(Refused):
+            store.write("a.md", b"x", expect=ANY, meta=meta)
+        assert list(store.scan()) == []
+
+    def test_a_long_speech_about_a_blob_is_over_the_limit(self, store: BlobStore) -> None:
+        with pytest.raises(OverLimit):
+            store.write("a.md", b"x", expect=ANY, meta={"a": "x" * 2000})
 
     def test_a_scan_is_ascending_and_complete(self, store: BlobStore) -> None:
         names = [

@@ -9,6 +9,7 @@ from workspaces.clock import ManualClock
 from workspaces.errors import Conflict, OverLimit, Refused
 from workspaces.expect import ABSENT, ANY
 from workspaces.records import (
+    BATCH_BYTES_MAX,
     BATCH_CHANGES_MAX,
     SCAN_ITEMS_MAX,
     VALUE_BYTES_MAX,
@@ -176,8 +177,8 @@ class RecordStoreConformance:
         assert _sorts(store.scan("n", limit=2)) == ["1", "3"]
 
     def test_a_scan_never_returns_more_than_its_cap(self, store: RecordStore) -> None:
-        for first in range(0, SCAN_ITEMS_MAX + 40, 40):
-            store.write(*(Put(Key("n", f"{first + n:05}"), {}) for n in range(40)))
+        for n in range(SCAN_ITEMS_MAX + 40):
+            store.write(Put(Key("n", f"{n:05}"), {}, expect=ABSENT))
         assert len(store.scan("n", limit=10**6)) == SCAN_ITEMS_MAX
         assert len(with_prefix(store, "n", "0")) == SCAN_ITEMS_MAX + 40
         assert len(with_prefix(store, "n", "0000")) == 10
@@ -191,6 +192,14 @@ class RecordStoreConformance:
         with pytest.raises(OverLimit):
             store.write(Put(A, {"t": text + "x"}))
         assert _value(store, A) == {"t": text}
+
+    def test_the_values_of_a_batch_have_a_limit_together(self, store: RecordStore) -> None:
+        large = {"t": "x" * (BATCH_BYTES_MAX // 50)}
+        puts = [Put(Key("p", str(n)), large, expect=ABSENT) for n in range(50)]
+        with pytest.raises(OverLimit):
+            store.write(*puts)
+        assert store.scan("p") == []
+        assert len(store.write(*puts[:49])) == 49
 
     @pytest.mark.parametrize("value", [{"n": float("nan")}, {"x": object()}, {"s": "\ud800"}])
     def test_what_is_not_json_is_refused(
@@ -206,6 +215,9 @@ class RecordStoreConformance:
     def test_a_bad_key_is_refused(self, store: RecordStore, key: Key) -> None:
         with pytest.raises(Refused):
             store.write(Put(key, {}))
+
+    def test_nothing_is_under_a_key_that_is_no_text(self, store: RecordStore) -> None:
+        assert store.get(Key("p", "\ud800")) is None
 
     def test_a_batch_has_a_limit_and_names_nothing_twice(self, store: RecordStore) -> None:
         many = [Put(Key("m", str(n)), {}) for n in range(BATCH_CHANGES_MAX + 1)]

@@ -69,7 +69,7 @@ def test_the_budget_is_shared_by_all_mounts() -> None:
 
 def mounts(*writable: bool, guided: bool = True) -> list[MountView]:
     return [
-        MountView(f"m{number}", is_writable, "what it is for", guided)
+        MountView(f"m{number}", is_writable, "what it is for", guided, is_default=number == 0)
         for number, is_writable in enumerate(writable)
     ]
 

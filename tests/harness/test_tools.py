@@ -111,13 +111,34 @@ def test_write_over_an_unread_file_is_refused(call: Call, notes: Workspace) -> N
     assert not call("write", path="MEMORY.md", content="mine again").is_error
 
 
-def test_write_over_someones_change_is_refused(call: Call, notes: Workspace) -> None:
-    call("read", path="MEMORY.md")
-    notes.write("MEMORY.md", "by a person", by=PERSON)
-    result = call("write", path="MEMORY.md", content="mine")
+def test_write_over_someones_change_of_the_same_lines_is_refused_and_shows_them(
+    call: Call, notes: Workspace
+) -> None:
+    notes.write("a.md", "one\ntwo\n", by=PERSON)
+    call("read", path="a.md")
+    notes.write("a.md", "one\ntwo by a person\n", by=PERSON)
+    result = call("write", path="a.md", content="one\ntwo by the agent\n")
     assert result.is_error
-    assert "changed by someone else" in result.text
-    assert notes.read("MEMORY.md").text == "by a person"
+    assert "+ two by a person" in result.text
+    assert notes.read("a.md").text == "one\ntwo by a person\n"
+
+
+def test_write_beside_someones_change_is_merged_and_says_so(call: Call, notes: Workspace) -> None:
+    notes.write("a.md", "one\ntwo\nthree\n", by=PERSON)
+    call("read", path="a.md")
+    notes.write("a.md", "one by a person\ntwo\nthree\n", by=PERSON)
+    result = call("write", path="a.md", content="one\ntwo\nthree\nfour\n")
+    assert not result.is_error
+    assert "merged" in result.text
+    assert notes.read("a.md").text == "one by a person\ntwo\nthree\nfour\n"
+    assert [revision.author for revision in notes.log("a.md")] == ["helper", "ann", "ann"]
+
+
+def test_write_to_what_someone_deleted_is_refused(call: Call, notes: Workspace) -> None:
+    notes.write("a.md", "one\n", by=PERSON)
+    call("read", path="a.md")
+    notes.delete("a.md", by=PERSON)
+    assert call("write", path="a.md", content="two\n").is_error
 
 
 def test_edit_keeps_what_others_wrote_elsewhere_in_the_file(call: Call, notes: Workspace) -> None:

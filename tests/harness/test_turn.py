@@ -184,3 +184,24 @@ def test_a_message_larger_than_a_record_is_kept_whole(scripted: Scripted) -> Non
     harness.run(long, conversation="c1")
     harness.run("and?", conversation="c1")
     assert model.requests[1].messages[0].text == long
+
+
+def test_what_an_earlier_turn_has_read_may_be_written_in_a_later_one(scripted: Scripted) -> None:
+    read = ToolCall("t1", "read", {"path": "TASKS.md"})
+    write = ToolCall("t2", "write", {"path": "TASKS.md", "content": "# Tasks\n\n- [ ] one\n"})
+    harness, _ = scripted([read], "read", [write], "written")
+    harness.run("read it", conversation="c1")
+    harness.run("write it", conversation="c1")
+    assert harness.workspaces.get("notes").read("TASKS.md").text.endswith("- [ ] one\n")
+
+
+def test_a_write_is_merged_with_what_changed_since_an_earlier_turn(scripted: Scripted) -> None:
+    read = ToolCall("t1", "read", {"path": "a.md"})
+    write = ToolCall("t2", "write", {"path": "a.md", "content": "one\ntwo\nby the agent\n"})
+    harness, _ = scripted([read], "read", [write], "written")
+    notes = harness.workspaces.get("notes")
+    (notes.root / "a.md").write_text("one\ntwo\n")
+    harness.run("read it", conversation="c1")
+    (notes.root / "a.md").write_text("by hand\none\ntwo\n")
+    harness.run("write it", conversation="c1")
+    assert notes.read("a.md").text == "by hand\none\ntwo\nby the agent\n"

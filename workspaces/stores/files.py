@@ -6,6 +6,13 @@ every open goes `beneath` the root, and a replacement is one rename:
     temporary file in `staging/` → write → fsync → [lock: compare, rename] → fsync of the directory
 
 A reader sees the old bytes or the new ones, and after a crash finds one of the two, never a mixture.
+What fails before the rename leaves the old bytes; if only the last fsync fails, the new ones are in place,
+whole, and `Unavailable` says that the disk has not confirmed them.
+
+A writer that was killed leaves its temporary file behind. Opening a store removes those older than an
+hour: no write takes that long, and age can be told where processes cannot (several containers may share
+a home). Should a clock jump make a live one look old, its write fails and says so.
+
 The lock is a file in `staging/`: it orders the conditional writes of all threads and processes that
 come through this store. Those who do not come through it are the business of the writer lock (and of
 the verified swap of sync), not of this file.
@@ -20,18 +27,35 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from workspaces.beneath import Beneath, as_failure, rename_new
-from workspaces.blobs import BLOB_BYTES_MAX, Blob, BlobName, Expect, Stat, Token, check_name
-from workspaces.errors import Conflict, NotFound, OverLimit
+from workspaces.blobs import (
+    BLOB_BYTES_MAX,
+    NO_META,
+    Blob,
+    BlobName,
+    Expect,
+    Meta,
+    Stat,
+    Token,
+    check_meta,
+    check_name,
+)
+from workspaces.errors import Conflict, NotFound, OverLimit, Unavailable
 from workspaces.expect import ABSENT, ANY, is_met
 from workspaces.ids import version_of
 from workspaces.paths import broken_rule
 
 LOCK_NAME = ".lock"
+TEMPORARY_PREFIX = "new-"
+LEFTOVER_AGE_S = 3600
+REMOVED_DIRECTORY_TRIES_MAX = 100
+"""An `rmdir` may fall between making a directory and using it; this many in a row are no accident."""
+
 TREE_DEPTH_MAX = 64
 """Deeper than any valid path: a scan does not follow a bash loop of `mkdir a; cd a` into the abyss."""
 
@@ -53,6 +77,7 @@ class FileBlobs:
             self._staging = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise as_failure(error, str(root)) from error
+        self._sweep()
 
     def close(self) -> None:
         self._tree.close()
@@ -62,39 +87,33 @@ class FileBlobs:
         data, _ = self._tree.read(check_name(name), bytes_max=self._bytes_max)
         return Blob(name, data, Token(version_of(data)))
 
-    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
+        """`meta` is checked and left out: a plain file has no place for it."""
         check_name(name)
+        check_meta(meta)
         if len(data) > self._bytes_max:
             raise OverLimit(
                 f"size of {name!r}", maximum=self._bytes_max, actual=len(data), unit="bytes"
             )
-        directory, _, leaf = name.rpartition("/")
         try:
             temporary = self._stage(data)
             try:
-                with self._locked(), self._tree.directory(directory, create=True) as target:
+                with self._locked():
                     self._check(name, expect)
-                    self._swap_in(temporary, target, leaf, expect)
-                    os.fsync(target)
+                    self._put(temporary, name, expect)
             except BaseException:
-                _unlink(temporary, self._staging)
+                self._discard(temporary)
                 raise
         except OSError as error:
             raise as_failure(error, name) from error
         return Token(version_of(data))
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
-        directory, _, leaf = check_name(name).rpartition("/")
+        check_name(name)
         try:
             with self._locked():
                 self._check(name, expect)
-                with self._tree.directory(directory) as parent:
-                    os.unlink(leaf, dir_fd=parent)
-                    os.fsync(parent)
-                self._remove_empty(directory)
-        except FileNotFoundError:
-            if expect is not ANY and expect is not ABSENT:
-                raise Conflict("file", name, expected=expect, actual=None) from None
+                self._remove(name, expect)
         except OSError as error:
             raise as_failure(error, name) from error
 
@@ -102,6 +121,10 @@ class FileBlobs:
         for name, status in self.walk():
             if name.startswith(prefix) and _is_storable(name, status):
                 yield Stat(name, status.st_size, None)
+
+    def is_at(self, root: Path) -> bool:
+        """Whether the directory that this store writes to is still the one found under `root`."""
+        return self._tree.is_at(root)
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """Everything but directories, ascending by name, good or not: `tree` says what is what."""
@@ -112,7 +135,7 @@ class FileBlobs:
             return
         try:
             with self._tree.directory(directory) as fd, os.scandir(fd) as entries:
-                found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+                found = [(entry.name, status) for entry in entries if (status := _status(entry))]
         except OSError as error:
             if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
                 return  # gone, or swapped for something else, since its parent was listed
@@ -136,20 +159,61 @@ class FileBlobs:
             raise Conflict("file", name, expected=expect, actual=current)
 
     def _stage(self, data: bytes) -> str:
-        name = f"new-{secrets.token_hex(8)}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        fd = os.open(name, flags, 0o600, dir_fd=self._staging)
+        name = TEMPORARY_PREFIX + secrets.token_hex(8)
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(fd, left) :]
-            os.fsync(fd)
+            with self._opened_to_stage(name) as fd:
+                left = memoryview(data)
+                while left:
+                    left = left[os.write(fd, left) :]
+                os.fsync(fd)
         except BaseException:
-            _unlink(name, self._staging)
+            self._discard(name)
             raise
+        return name
+
+    @contextmanager
+    def _opened_to_stage(self, name: str) -> Generator[int]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        fd = self._open_in_staging(name, flags)
+        try:
+            yield fd
         finally:
             os.close(fd)
-        return name
+
+    def _open_in_staging(self, name: str, flags: int) -> int:
+        try:
+            return os.open(name, flags, 0o600, dir_fd=self._staging)
+        except FileNotFoundError as error:  # only if the directory itself was removed
+            raise Unavailable(
+                "staging", "the directory is gone", remedy="restart what was using this home"
+            ) from error
+
+    def _put(self, temporary: str, name: BlobName, expect: Expect) -> None:
+        directory, _, leaf = name.rpartition("/")
+        for _ in range(REMOVED_DIRECTORY_TRIES_MAX):
+            with (
+                suppress(FileNotFoundError),
+                self._tree.directory(directory, create=True) as target,
+            ):
+                self._swap_in(temporary, target, leaf, expect)
+                _flush(target, name)
+                return
+        raise Unavailable(
+            repr(name),
+            "its directory vanishes as often as it is made",
+            remedy="end what removes it, then try again",
+        )
+
+    def _remove(self, name: BlobName, expect: Expect) -> None:
+        directory, _, leaf = name.rpartition("/")
+        try:
+            with self._tree.directory(directory) as parent:
+                os.unlink(leaf, dir_fd=parent)
+                _flush(parent, name)
+            self._remove_empty(directory)
+        except FileNotFoundError:
+            if expect is not ANY and expect is not ABSENT:
+                raise Conflict("file", name, expected=expect, actual=None) from None
 
     def _swap_in(self, temporary: str, target: int, leaf: str, expect: Expect) -> None:
         """One rename. What must be new never replaces a file that came in past the lock."""
@@ -164,27 +228,56 @@ class FileBlobs:
     def _remove_empty(self, directory: str) -> None:
         while directory:
             directory, _, leaf = directory.rpartition("/")
-            with self._tree.directory(directory) as parent:
-                try:
+            try:
+                with self._tree.directory(directory) as parent:
                     os.rmdir(leaf, dir_fd=parent)
-                except OSError:  # not empty, or already gone: either is fine
-                    return
+            except OSError:  # not empty, or already gone: either is fine
+                return
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        fd = os.open(LOCK_NAME, flags, 0o600, dir_fd=self._staging)
+        fd = self._open_in_staging(LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
         finally:
+            with suppress(OSError):  # closing releases it too, unless a forked child has a copy
+                fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
+
+    def _sweep(self) -> None:
+        old = time.time() - LEFTOVER_AGE_S
+        # What cannot be swept today is no reason not to open.
+        with suppress(OSError), os.scandir(self._staging) as entries:
+            for entry in entries:
+                status = _status(entry) if entry.name.startswith(TEMPORARY_PREFIX) else None
+                if status and status.st_mtime < old:
+                    self._discard(entry.name)
+
+    def _discard(self, temporary: str) -> None:
+        with suppress(OSError):  # what went wrong before is what matters; the sweep will find it
+            os.unlink(temporary, dir_fd=self._staging)
 
 
 def _is_storable(name: str, status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and broken_rule(name) is None
 
 
-def _unlink(name: str, directory: int) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=directory)
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """None for what was removed since it was listed; its neighbours are still there."""
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _flush(directory: int, name: BlobName) -> None:
+    """The change has been made; only now it is durable."""
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        raise Unavailable(
+            repr(name),
+            f"it has been changed, but the disk does not confirm it ({error.strerror})",
+            remedy="check the disk, and read the file again before going on",
+        ) from error

@@ -7,7 +7,17 @@ import json
 import threading
 from collections.abc import Iterator
 
-from workspaces.blobs import Blob, BlobName, Expect, Stat, Token, check_name
+from workspaces.blobs import (
+    NO_META,
+    Blob,
+    BlobName,
+    Expect,
+    Meta,
+    Stat,
+    Token,
+    check_meta,
+    check_name,
+)
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Conflict, NotFound
 from workspaces.expect import is_met
@@ -20,7 +30,7 @@ from workspaces.records import (
     Key,
     Put,
     check_batch,
-    encoded,
+    encoded_batch,
 )
 
 
@@ -36,11 +46,12 @@ class MemoryBlobs:
         except KeyError:
             raise NotFound("file", name) from None
 
-    def write(self, name: BlobName, data: bytes, *, expect: Expect) -> Token:
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
+        said = dict(check_meta(meta))
         with self._lock:
             self._check(check_name(name), expect)
             token = Token(f"t{next(self._tokens)}")
-            self._blobs[name] = Blob(name, bytes(data), token)
+            self._blobs[name] = Blob(name, bytes(data), token, said)
             return token
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
@@ -78,7 +89,7 @@ class MemoryRecords:
 
     def write(self, *changes: Change) -> tuple[Counter, ...]:
         check_batch(changes)
-        texts = {change.key: encoded(change) for change in changes if isinstance(change, Put)}
+        texts = encoded_batch(changes)
         with self._lock:
             counters: list[Counter] = []
             for change in changes:
@@ -91,9 +102,9 @@ class MemoryRecords:
                 if isinstance(change, Put):
                     counters.append((counter or 0) + 1)
             fresh = iter(counters)
-            for change in changes:
+            for change, text in zip(changes, texts, strict=True):
                 if isinstance(change, Put):
-                    self._items[change.key] = (texts[change.key], next(fresh), change.expires_at)
+                    self._items[change.key] = (text, next(fresh), change.expires_at)
                 elif isinstance(change, Delete):
                     self._items.pop(change.key, None)
         return tuple(counters)

@@ -5,14 +5,20 @@ writes; synchronous FULL makes a returned write survive a power cut, at the cost
 the log. Every batch begins with BEGIN IMMEDIATE: a transaction that only turns into a writer later
 fails at once with SQLITE_BUSY_SNAPSHOT, whatever the busy timeout says (241 of 400 did, measured).
 
-Connections are one per thread and stay open.
+Connections are lent to one thread at a time and kept for the next one. They belong to the process that
+opened them: after a fork the child finds none and opens its own. What it inherited it must never touch,
+not even to close, so a forked child that does not exec has to leave through `os._exit`, as
+multiprocessing's do.
+
+What has expired is invisible at once and removed a minute later, along with whatever is written then.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +35,7 @@ from workspaces.records import (
     Key,
     Put,
     check_batch,
-    encoded,
+    encoded_batch,
 )
 
 FORMAT = 1
@@ -38,8 +44,22 @@ FORMAT = 1
 WAIT_FOR_LOCK_S = 10.0
 """A batch takes well under a millisecond: whoever waits this long waits for something stuck."""
 
+CONNECTIONS_KEPT_MAX = 16
+"""What more threads than this have opened at once is closed again when they are done."""
+
+SWEEP_EVERY_S = 60.0
+SWEEP_ITEMS_MAX = 500
+"""A batch that sweeps stays under a few milliseconds; the rest goes with the next ones."""
+
+_OPENING_PAUSE_S = 0.005
+
+WAL_PAGES = 256
+"""A log that still grows costs a commit 250 µs instead of 115, because the file system allocates along;
+once this long it is written over. SQLite's own 1 000 pages made the first four hundred appends slow."""
+
 _PRAGMAS = (
     "journal_mode=WAL",
+    f"wal_autocheckpoint={WAL_PAGES}",
     "synchronous=FULL",
     "temp_store=MEMORY",
     "trusted_schema=OFF",
@@ -63,27 +83,39 @@ _WRITE = (
     "insert or replace into item (partition, sort, counter, value, expires_at) values (?,?,?,?,?)"
 )
 _DELETE = "delete from item where partition = ? and sort = ?"
-_SWEEP = "delete from item where expires_at <= ?"
+_SWEEP = (
+    "delete from item where (partition, sort) in"
+    " (select partition, sort from item where expires_at <= ? order by expires_at limit ?)"
+)
 
 
 class SqliteRecords:
-    def __init__(self, file: Path, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, file: Path, *, clock: Clock | None = None, wait_s: float = WAIT_FOR_LOCK_S
+    ) -> None:
         self._file = file
         self._clock = clock or SystemClock()
-        self._threads = threading.local()
-        self._open: list[sqlite3.Connection] = []
-        self._open_lock = threading.Lock()
-        with self._translated():
-            self._prepare()
+        self._wait_s = wait_s
+        self._kept: dict[int, list[sqlite3.Connection]] = {}
+        self._is_closed = False
+        self._sweep_at = 0.0
+        try:
+            with self._translated():
+                self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
     def get(self, key: Key) -> Item | None:
-        with self._translated():
-            row = self._connection().execute(_READ, key).fetchone()
-        return self._item(key, row)
+        try:
+            with self._translated(), self._lent() as connection:
+                return self._item(key, connection.execute(_READ, key).fetchone())
+        except UnicodeEncodeError:  # half of a surrogate pair: `write` lets no such key in
+            return None
 
     def write(self, *changes: Change) -> tuple[Counter, ...]:
         check_batch(changes)
-        texts = [encoded(change) if isinstance(change, Put) else "" for change in changes]
+        texts = encoded_batch(changes)
         with self._translated(), self._transaction() as connection:
             counters: list[Counter] = []
             for change, text in zip(changes, texts, strict=True):
@@ -99,6 +131,7 @@ class SqliteRecords:
                     connection.execute(_WRITE, row)
                 elif isinstance(change, Delete):
                     connection.execute(_DELETE, change.key)
+            self._sweep_now_and_then(connection)
             return tuple(counters)
 
     def scan(
@@ -118,29 +151,21 @@ class SqliteRecords:
             + " limit ?"
         )
         bounds = (partition, start) if end is None else (partition, start, end)
-        arguments = (*bounds, self._now(), min(limit, SCAN_ITEMS_MAX))
-        with self._translated():
-            rows = self._connection().execute(query, arguments).fetchall()
-        return [
-            Item(Key(partition, sort), json.loads(value), counter, expires_at)
-            for sort, counter, value, expires_at in rows
-        ]
-
-    def sweep(self) -> int:
-        """Remove what has expired; nobody can see it any more. Returns how many items went."""
-        with self._translated(), self._transaction() as connection:
-            return connection.execute(_SWEEP, (self._now(),)).rowcount
+        arguments = (*bounds, self._now(), max(0, min(limit, SCAN_ITEMS_MAX)))
+        with self._translated(), self._lent() as connection:
+            return [
+                Item(Key(partition, sort), json.loads(value), counter, expires_at)
+                for sort, counter, value, expires_at in connection.execute(query, arguments)
+            ]
 
     def close(self) -> None:
-        with self._open_lock:
-            for connection in self._open:
-                connection.close()
-            self._open.clear()
-        self._threads = threading.local()
+        """From any thread. A call that is under way ends as it would have; later ones are refused."""
+        self._is_closed = True
+        self._close_kept()
 
     def _prepare(self) -> None:
-        connection = self._connection()
-        found = connection.execute("pragma user_version").fetchone()[0]
+        with self._lent() as connection:
+            found = connection.execute("pragma user_version").fetchone()[0]
         if found > FORMAT:
             raise Refused(
                 str(self._file),
@@ -154,6 +179,13 @@ class SqliteRecords:
                 transaction.execute(_EXPIRY)
                 transaction.execute(f"pragma user_version = {FORMAT}")
 
+    def _sweep_now_and_then(self, connection: sqlite3.Connection) -> None:
+        now = self._now()
+        if now < self._sweep_at <= now + SWEEP_EVERY_S:  # further ahead: the clock was set back
+            return
+        swept = connection.execute(_SWEEP, (now, SWEEP_ITEMS_MAX)).rowcount
+        self._sweep_at = now if swept == SWEEP_ITEMS_MAX else now + SWEEP_EVERY_S
+
     def _item(self, key: Key, row: tuple[Counter, str, float | None] | None) -> Item | None:
         if row is None:
             return None
@@ -165,30 +197,72 @@ class SqliteRecords:
     def _now(self) -> float:
         return self._clock.now().timestamp()
 
-    def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._threads, "connection", None)
-        if connection is None:
-            connection = sqlite3.connect(
-                self._file, isolation_level=None, timeout=WAIT_FOR_LOCK_S, check_same_thread=False
-            )
-            with self._open_lock:
-                self._open.append(connection)
-            for pragma in _PRAGMAS:
-                connection.execute(f"pragma {pragma}")
-            self._threads.connection = connection
+    @contextmanager
+    def _lent(self) -> Generator[sqlite3.Connection]:
+        """A connection that no other thread has meanwhile.
+
+        No lock: taking from and adding to a list are atomic, and a lock could be held by another thread
+        of the parent at the moment of a fork, forever.
+        """
+        kept = self._kept.setdefault(os.getpid(), [])
+        try:
+            connection = kept.pop()
+        except IndexError:
+            connection = self._opened()
+        try:
+            yield connection
+        finally:
+            kept.append(connection)
+            if self._is_closed or len(kept) > CONNECTIONS_KEPT_MAX:
+                self._close_kept(0 if self._is_closed else CONNECTIONS_KEPT_MAX)
+
+    def _close_kept(self, keep: int = 0) -> None:
+        kept = self._kept.get(os.getpid(), [])
+        while len(kept) > keep:
+            try:
+                connection = kept.pop()
+            except IndexError:  # another thread took the last one; it will come back here
+                return
+            connection.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._is_closed:
+            raise Unavailable(f"record store {self._file}", "it has been closed")
+        connection = sqlite3.connect(
+            self._file, isolation_level=None, timeout=self._wait_s, check_same_thread=False
+        )
+        try:
+            self._make_ready(connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def _make_ready(self, connection: sqlite3.Connection) -> None:
+        """The step to WAL fails at once when others take it too, whatever the busy timeout says: 65 of 900
+        openings of new files did, six processes at a time."""
+        give_up_at = time.monotonic() + self._wait_s
+        while True:
+            try:
+                for pragma in _PRAGMAS:
+                    connection.execute(f"pragma {pragma}")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(_OPENING_PAUSE_S)
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
-        connection = self._connection()
-        connection.execute("begin immediate")
-        try:
-            yield connection
-            connection.execute("commit")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("rollback")
-            raise
+        with self._lent() as connection:
+            connection.execute("begin immediate")
+            try:
+                yield connection
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
 
     @contextmanager
     def _translated(self) -> Generator[None]:
@@ -197,19 +271,37 @@ class SqliteRecords:
         except sqlite3.Error as error:
             reason, remedy = _explained(error)
             raise Unavailable(f"record store {self._file}", reason, remedy=remedy) from error
+        except json.JSONDecodeError as error:
+            raise Unavailable(
+                f"record store {self._file}", _DAMAGED[0], remedy=_DAMAGED[1]
+            ) from error
+
+
+_DAMAGED = (
+    "the file is damaged",
+    "restore it from a copy; the workspaces themselves are not in it",
+)
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return _name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _explained(error: sqlite3.Error) -> tuple[str, str]:
-    name = getattr(error, "sqlite_errorname", "")
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+    name = _name(error)
+    if _is_busy(error):
         return "it is locked by another process", "end the process that holds it, then try again"
     if name.startswith("SQLITE_FULL"):
         return "the disk is full", "free some space and try again; nothing was half-written"
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return "it cannot be written", "check that the home exists and belongs to you"
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return (
-            "the file is damaged",
-            "restore it from a copy; the workspaces themselves are not in it",
-        )
+        return _DAMAGED
+    if name.startswith("SQLITE_IOERR"):
+        # also a disk too full for what WAL keeps beside the file
+        return f"the disk fails ({name})", "check that the disk has space and works, then try again"
     return str(error), "try again; if it stays so, run `harness doctor`"
+
+
+def _name(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", "")

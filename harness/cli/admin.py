@@ -1,0 +1,25 @@
+"""`harness admin`: what is done once for an installation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Set up what an installation needs.", no_args_is_help=True)
+
+
+@app.command("init-dynamodb")
+def init_dynamodb(
+    table: Annotated[
+        str, typer.Argument(help="The table's name, as in HARNESS_RECORDS=dynamodb:NAME.")
+    ],
+) -> None:
+    """Make the DynamoDB table that keeps records; one that is there and fits is left as it is.
+
+    Region, profile, endpoint and credentials come from the standard AWS variables and files.
+    """
+    from workspaces.locations import make_record_table
+
+    make_record_table(table)
+    typer.echo(f"ready: HARNESS_RECORDS=dynamodb:{table}")

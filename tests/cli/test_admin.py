@@ -1,0 +1,38 @@
+"""A home whose records lie in DynamoDB, from the making of the table on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness import Harness
+from harness.cli.app import app
+from harness.models.demo import DemoModel
+from tests.dynamodb_server import dynamodb, dynamodb_url
+from workspaces.errors import Refused, Unavailable
+
+__all__ = ["dynamodb", "dynamodb_url"]
+
+
+@pytest.mark.usefixtures("dynamodb")
+def test_a_table_is_made_once_and_a_home_lives_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_RECORDS", "dynamodb:harness-records")
+    with pytest.raises(Unavailable) as caught:
+        Harness.open(tmp_path / "home")
+    assert "init-dynamodb" in (caught.value.remedy or "")
+    for _ in range(2):
+        result = CliRunner().invoke(app, ["admin", "init-dynamodb", "harness-records"])
+        assert result.exit_code == 0, result.output
+    for said, heard in (("Remember that tea is green.", "tea is green"), ("tea?", "tea is green")):
+        with Harness.open(tmp_path / "home", model=DemoModel()) as harness:
+            assert heard in harness.run(said).reply
+    assert not (tmp_path / "home" / "state.db").exists()
+
+
+def test_a_bad_table_name_is_refused() -> None:
+    result = CliRunner().invoke(app, ["admin", "init-dynamodb", "a/b"])
+    assert isinstance(result.exception, Refused)

@@ -1,0 +1,387 @@
+"""The provider's streaming Messages endpoint on this machine: scripted in what it answers, strict in
+what it takes.
+
+Every request is held against the rules that the provider documents. One that breaks a rule is answered
+as the provider would, 400 and the rule, and is kept in `broken_rules`: the fixture fails the test for
+it, so that no test passes by accident on a request which the provider would refuse. Thinking must come
+back exactly as it was sent out, with its signature.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+KEY = "sk-test-key"
+BREAKPOINTS_MAX = 4
+START_S_MAX = 30.0
+HOLD_S_MAX = 120.0
+
+Block = dict[str, Any]
+Body = dict[str, Any]
+Event = bytes
+
+
+class Drop:
+    """Break the connection here, within the stream."""
+
+
+class Hold:
+    """Stay silent here until the client goes, and know that it went."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.left = threading.Event()
+
+
+@dataclass(frozen=True)
+class Streamed:
+    events: Sequence[Event | Drop | Hold]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """No stream: a status, and an error of the provider's kind or a body of somebody else's."""
+
+    status: int
+    kind: str = "api_error"
+    message: str = "no"
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+
+Line = Streamed | Refusal
+
+
+def text(*pieces: str) -> list[Event]:
+    return _block({"type": "text", "text": ""}, ({"text": piece} for piece in pieces), "text_delta")
+
+
+def thinking(*pieces: str, signature: str = "SIGNATURE==") -> list[Event]:
+    """`signature` empty: the stream ends before the provider has signed."""
+    start = {"type": "thinking", "thinking": "", "signature": ""}
+    events = _block(start, ({"thinking": piece} for piece in pieces), "thinking_delta")
+    if signature:
+        delta = {"type": "signature_delta", "signature": signature}
+        events.insert(-1, _event("content_block_delta", {"index": 0, "delta": delta}))
+    return events
+
+
+def tool_use(call_id: str, name: str, *pieces: str) -> list[Event]:
+    """The input as JSON text, in whatever pieces."""
+    start = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+    return _block(start, ({"partial_json": piece} for piece in pieces), "input_json_delta")
+
+
+def says(*blocks: list[Event], stop: str | None = None, output: int = 7) -> Streamed:
+    """A whole answer. Its stop reason is the one that fits its blocks unless another is given."""
+    events = [_started()]
+    for index, block in enumerate(blocks):
+        events += [_renumbered(event, index) for event in block]
+    fitting = "tool_use" if any(b'"tool_use"' in event for event in events) else "end_turn"
+    delta = {"stop_reason": stop or fitting, "stop_sequence": None}
+    events.append(_event("message_delta", {"delta": delta, "usage": {"output_tokens": output}}))
+    events.append(_event("message_stop", {}))
+    return Streamed(events)
+
+
+def breaks_off(*blocks: list[Event], ending: Sequence[Event | Drop | Hold] = ()) -> Streamed:
+    """An answer that ends within: simply, or with what `ending` says."""
+    whole = says(*blocks).events
+    return Streamed([*whole[: len(whole) - 2], *ending])
+
+
+def error_event(kind: str, message: str = "no") -> Event:
+    return _event("error", {"error": {"type": kind, "message": message}})
+
+
+class MessagesServer:
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[Body] = []
+        """The bodies of all requests that kept the rules, in their order."""
+        self.broken_rules: list[str] = []
+        self._lines: list[Line] = []
+        self._issued: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """Begin as if nothing had been said or asked."""
+        self.requests, self.broken_rules, self._lines, self._issued = [], [], [], {}
+
+    def answers(self, *lines: Line) -> None:
+        """What to say to the next requests. A request after the last line is a broken rule."""
+        self._lines += lines
+        for line in lines:
+            if isinstance(line, Streamed):
+                self._issued |= _signed_thinking(line.events)
+
+    @property
+    def left_unsaid(self) -> int:
+        return len(self._lines)
+
+    async def endpoint(self, request: Request) -> Response:
+        if not _is_known(request):
+            return _error(401, "authentication_error", "invalid x-api-key")
+        body = json.loads(await request.body())
+        rule = broken_rule(body, self._issued)
+        if rule is None and not self._lines:
+            rule = "the script is over"
+        if rule is not None:
+            self.broken_rules.append(rule)
+            return _error(400, "invalid_request_error", rule)
+        self.requests.append(body)
+        line = self._lines.pop(0)
+        if isinstance(line, Streamed):
+            return StreamingResponse(_stream(line.events), media_type="text/event-stream")
+        if line.body is not None:
+            return Response(line.body, line.status, line.headers)
+        return _error(line.status, line.kind, line.message, line.headers)
+
+
+@contextmanager
+def serving() -> Generator[MessagesServer]:
+    """A server on a free port of 127.0.0.1, in a thread, gone at the end."""
+    scripted = MessagesServer()
+    app = Starlette(routes=[Route("/v1/messages", scripted.endpoint, methods=["POST"])])
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, http="h11", ws="none", lifespan="off", log_config=None
+    )
+    config.timeout_graceful_shutdown = 2
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, name="messages-server")
+    thread.start()
+    try:
+        deadline = time.monotonic() + START_S_MAX
+        while not server.started:
+            assert thread.is_alive() and time.monotonic() < deadline, "the server does not start"
+            thread.join(0.005)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        scripted.url = f"http://127.0.0.1:{port}"
+        yield scripted
+    finally:
+        server.should_exit = True
+        thread.join(START_S_MAX)
+    assert not thread.is_alive()
+
+
+def broken_rule(body: Body, issued: dict[str, str]) -> str | None:
+    """The first documented rule that a request breaks. `issued`: thinking by its signature."""
+    known = {"model", "max_tokens", "messages", "system", "tools", "stream"}
+    if unknown := sorted(set(body) - known):
+        return f"{unknown[0]}: Extra inputs are not permitted"
+    if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
+        return "max_tokens: Field required"
+    if not body.get("model"):
+        return "model: Field required"
+    if body.get("stream") is not True:
+        return "stream: this server only streams"
+    return (
+        _broken_by_system(body.get("system", []))
+        or _broken_by_tools(body.get("tools", []))
+        or _broken_by_messages(body.get("messages", []), issued)
+        or _broken_by_breakpoints(body)
+    )
+
+
+def _broken_by_system(system: list[Block]) -> str | None:
+    if any(block["type"] != "text" or not block["text"].strip() for block in system):
+        return "system: text content blocks must be non-empty"
+    return None
+
+
+def _broken_by_tools(tools: list[Block]) -> str | None:
+    names = [tool["name"] for tool in tools]
+    for tool in tools:
+        if not _NAME.fullmatch(tool["name"]):
+            return f"tools: {tool['name']!r} does not match the pattern of names"
+        if not tool["description"].strip() or tool["input_schema"].get("type") != "object":
+            return f"tools: {tool['name']} lacks a description or a schema of type object"
+    return "tools: Tool names must be unique" if len(set(names)) < len(names) else None
+
+
+def _broken_by_messages(messages: list[Body], issued: dict[str, str]) -> str | None:
+    if not messages:
+        return "messages: at least one message is required"
+    if messages[0]["role"] != "user":
+        return "messages: first message must use the user role"
+    if messages[-1]["role"] != "user":
+        return "messages: the conversation must end with a user message"
+    seen: set[str] = set()
+    open_calls: list[str] = []
+    for number, message in enumerate(messages):
+        where = f"messages.{number}"
+        if number and message["role"] == messages[number - 1]["role"]:
+            return f"{where}: roles must alternate"
+        if not message["content"]:
+            return f"{where}: content must not be empty"
+        rule = _broken_by_blocks(message, issued) or _broken_by_results(message, open_calls)
+        if rule is not None:
+            return f"{where}: {rule}"
+        open_calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
+        if seen & set(open_calls) or len(set(open_calls)) < len(open_calls):
+            return f"{where}: `tool_use` ids must be unique"
+        seen |= set(open_calls)
+    return None
+
+
+def _broken_by_blocks(message: Body, issued: dict[str, str]) -> str | None:
+    blocks: list[Block] = message["content"]
+    for block in blocks:
+        kind = block["type"]
+        if kind not in _KINDS[message["role"]]:
+            return f"a {kind} block may not stand in a message of role {message['role']}"
+        if unknown := sorted(set(block) - _FIELDS[kind]):
+            return f"{kind}.{unknown[0]}: Extra inputs are not permitted"
+        rule = _broken_by_block(block, issued)
+        if rule is not None:
+            return rule
+    if blocks[-1]["type"] == "thinking":
+        return "the final block in an assistant message cannot be `thinking`"
+    return None
+
+
+def _broken_by_block(block: Block, issued: dict[str, str]) -> str | None:
+    match block["type"]:
+        case "text" if not block["text"].strip():
+            return "text content blocks must contain non-whitespace text"
+        case "thinking" if not block.get("signature"):
+            return "thinking.signature: Field required"
+        case "thinking" if issued.get(block["signature"]) != block["thinking"]:
+            return "Invalid `signature` in `thinking` block"
+        case "tool_use" if not _NAME.fullmatch(block["name"]):
+            return f"tool_use.name: {block['name']!r} does not match the pattern of names"
+        case "tool_use" if not isinstance(block["input"], dict):
+            return "tool_use.input: Input should be a valid dictionary"
+        case _:
+            return None
+
+
+def _broken_by_results(message: Body, open_calls: list[str]) -> str | None:
+    """The results of the previous message's calls come first, one each, and no others."""
+    kinds = [block["type"] for block in message["content"]]
+    answered = [b["tool_use_id"] for b in message["content"] if b["type"] == "tool_result"]
+    if set(kinds[: len(answered)]) - {"tool_result"}:
+        return "tool_result blocks must come first"
+    if missing := [call for call in open_calls if call not in answered]:
+        return f"`tool_use` ids were found without `tool_result` blocks: {missing[0]}"
+    if unknown := [call for call in answered if call not in open_calls]:
+        return f"unexpected `tool_use_id` found in `tool_result` blocks: {unknown[0]}"
+    return "each tool_use must have a single result" if len(answered) > len(open_calls) else None
+
+
+def _broken_by_breakpoints(body: Body) -> str | None:
+    blocks: list[Block] = [*body.get("system", []), *body.get("tools", [])]
+    blocks += [block for message in body["messages"] for block in message["content"]]
+    if sum("cache_control" in block for block in blocks) > BREAKPOINTS_MAX:
+        return f"A maximum of {BREAKPOINTS_MAX} blocks with cache_control may be provided"
+    return None
+
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_KINDS = {
+    "user": {"text", "tool_result"},
+    "assistant": {"text", "tool_use", "thinking", "redacted_thinking"},
+}
+_FIELDS = {
+    "text": {"type", "text", "cache_control"},
+    "tool_use": {"type", "id", "name", "input", "cache_control"},
+    "tool_result": {"type", "tool_use_id", "content", "is_error", "cache_control"},
+    "thinking": {"type", "thinking", "signature"},
+    "redacted_thinking": {"type", "data"},
+}
+
+
+def _is_known(request: Request) -> bool:
+    stated = request.headers.get("authorization"), request.headers.get("x-api-key")
+    return stated[0] == f"Bearer {KEY}" or stated[1] == KEY
+
+
+def _error(
+    status: int, kind: str, message: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    body = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
+    return JSONResponse(body, status, headers)
+
+
+async def _stream(events: Sequence[Event | Drop | Hold]) -> AsyncGenerator[Event]:
+    for event in events:
+        if isinstance(event, Drop):
+            raise ConnectionResetError("dropped, as the script says")
+        if isinstance(event, Hold):
+            event.reached.set()
+            try:
+                await asyncio.sleep(HOLD_S_MAX)
+            finally:
+                event.left.set()
+        else:
+            yield event
+
+
+def _event(name: str, data: Body) -> Event:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
+
+
+def _started() -> Event:
+    usage = {
+        "input_tokens": 11,
+        "output_tokens": 1,
+        "cache_read_input_tokens": 200,
+        "cache_creation_input_tokens": 100,
+    }
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "scripted",
+        "content": [],
+        "usage": usage,
+    }
+    return _event("message_start", {"message": message})
+
+
+def _block(start: Block, deltas: Iterable[Body], kind: str) -> list[Event]:
+    return [
+        _event("content_block_start", {"index": 0, "content_block": start}),
+        *(
+            _event("content_block_delta", {"index": 0, "delta": {"type": kind, **delta}})
+            for delta in deltas
+        ),
+        _event("content_block_stop", {"index": 0}),
+    ]
+
+
+def _renumbered(event: Event, index: int) -> Event:
+    data = _data(event)
+    return _event(data["type"], {**data, "index": index})
+
+
+def _data(event: Event) -> Body:
+    return json.loads(event.decode().partition("data: ")[2])
+
+
+def _signed_thinking(events: Sequence[Event | Drop | Hold]) -> dict[str, str]:
+    signed: dict[str, str] = {}
+    so_far = ""
+    for event in events:
+        is_ours = isinstance(event, bytes) and event.startswith(b"event: content_block")
+        data = _data(event) if is_ours else {}
+        if data.get("type") == "content_block_start":
+            so_far = ""
+        delta = data.get("delta", {})
+        so_far += delta.get("thinking", "")
+        if "signature" in delta:
+            signed[delta["signature"]] = so_far
+    return signed

@@ -1,0 +1,105 @@
+"""The probe finds out which stores keep their word, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faulty_proxy import Lost, faulty_proxy
+from tests.servers import BUCKET, S3Server
+from workspaces.blobs import BlobName, Expect
+from workspaces.errors import Conflict, Unavailable
+from workspaces.expect import ANY
+from workspaces.honesty import Honesty, probe
+from workspaces.locations import blobs_at
+from workspaces.stores.memory import MemoryBlobs
+from workspaces.stores.s3 import S3Blobs
+
+HONEST = Honesty(conditional_put=True, conditional_delete=True)
+
+
+@pytest.fixture
+def open_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[S3Server], S3Blobs]]:
+    stores: list[S3Blobs] = []
+
+    def open_on(server: S3Server, url: str | None = None) -> S3Blobs:
+        for name, value in server.environment(url=url).items():
+            monkeypatch.setenv(name, value)
+        stores.append(S3Blobs(BUCKET, f"test-{secrets.token_hex(6)}", sleep=lambda _: None))
+        return stores[-1]
+
+    yield open_on
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.parametrize("server", ["seaweedfs", "moto_s3"])
+def test_a_server_that_honours_conditions_is_recognised(
+    server: str, request: pytest.FixtureRequest, open_on: Callable[[S3Server], S3Blobs]
+) -> None:
+    store = open_on(request.getfixturevalue(server))
+    assert probe(store) == HONEST
+    assert list(store.walk()) == []
+
+
+def test_rclone_is_recognised_as_ignoring_conditions(
+    rclone_s3: S3Server, open_on: Callable[[S3Server], S3Blobs]
+) -> None:
+    store = open_on(rclone_s3)
+    assert probe(store) == Honesty(conditional_put=False, conditional_delete=False)
+    assert list(store.walk()) == []
+
+
+def test_memory_and_directories_are_honest(tmp_path: Path) -> None:
+    for store in (MemoryBlobs(), blobs_at(f"file:{tmp_path}")):
+        assert probe(store) == HONEST
+        assert list(store.scan()) == []
+
+
+class _DeletesBlindly(MemoryBlobs):
+    def delete(self, name: BlobName, *, expect: Expect) -> None:
+        super().delete(name, expect=ANY)
+
+
+class _KnowsOnlyAbsent(MemoryBlobs):
+    """Takes a token for ANY, as servers do that came before `If-Match`."""
+
+    def _check(self, name: BlobName, expect: Expect) -> None:
+        if not isinstance(expect, str):
+            super()._check(name, expect)
+
+
+class _RefusesEveryToken(MemoryBlobs):
+    def _check(self, name: BlobName, expect: Expect) -> None:
+        if isinstance(expect, str):
+            raise Conflict("file", name, expected=expect, actual="?")
+        super()._check(name, expect)
+
+
+@pytest.mark.parametrize(
+    ("store", "honesty"),
+    [
+        (_DeletesBlindly(), Honesty(conditional_put=True, conditional_delete=False)),
+        (_KnowsOnlyAbsent(), Honesty(conditional_put=False, conditional_delete=False)),
+        (_RefusesEveryToken(), Honesty(conditional_put=False, conditional_delete=False)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_half_a_word_is_not_taken_for_a_whole_one(store: MemoryBlobs, honesty: Honesty) -> None:
+    assert probe(store) == honesty
+    assert list(store.scan()) == []
+
+
+def test_a_store_that_cannot_be_asked_is_unavailable_and_not_dishonest(
+    seaweedfs: S3Server, open_on: Callable[..., S3Blobs]
+) -> None:
+    with faulty_proxy(seaweedfs.url) as proxy:
+        store = open_on(seaweedfs, proxy.url)
+        assert list(store.walk()) == []
+        proxy.next_faults = [Lost()]
+        with pytest.raises(Unavailable):
+            probe(store)
+        assert list(store.walk()) == []

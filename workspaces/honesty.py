@@ -1,0 +1,82 @@
+"""Does a store keep its word? Tried, not asked: some servers accept conditions and ignore them.
+
+A store that overwrites in spite of a condition loses what somebody else has just written, and says that
+all went well. So whoever relies on conditions probes first: with one scratch blob under a name of its own,
+which is written, written again and deleted under conditions that hold and that do not.
+
+The name lies in `.probe/`. A probe that is killed leaves a few bytes there, so the store to probe is the
+one that holds the namespaces, not one of them: there nobody takes it for a file.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from workspaces.blobs import BlobName, BlobStore, Expect, Token
+from workspaces.errors import Conflict
+from workspaces.expect import ABSENT, ANY
+from workspaces.ids import new_id
+
+PROBE_PREFIX = ".probe/"
+
+
+@dataclass(frozen=True, slots=True)
+class Honesty:
+    conditional_put: bool
+    """Without it two writers overwrite each other: no two-way sync."""
+    conditional_delete: bool
+    """Without it a delete may take along what somebody has just written."""
+
+
+def probe(store: BlobStore) -> Honesty:
+    """Unavailable when the store cannot be asked at all."""
+    name = PROBE_PREFIX + new_id("probe")
+    try:
+        return Honesty(
+            conditional_put=_honours_put(store, name),
+            conditional_delete=_honours_delete(store, name),
+        )
+    finally:
+        store.delete(name, expect=ANY)
+
+
+def _honours_put(store: BlobStore, name: BlobName) -> bool:
+    """Both sides of both conditions: a server that refuses everything is of no use either."""
+    first = store.write(name, b"first", expect=ABSENT)
+    if not _conflicts(store, name, b"second", ABSENT):
+        return False
+    with suppress(Conflict):
+        second = store.write(name, b"third", expect=first)
+        return _conflicts(store, name, b"fourth", first) and store.read(name).token == second
+    return False
+
+
+def _conflicts(store: BlobStore, name: BlobName, data: bytes, expect: Expect) -> bool:
+    try:
+        store.write(name, data, expect=expect)
+    except Conflict:
+        return True
+    return False
+
+
+def _honours_delete(store: BlobStore, name: BlobName) -> bool:
+    stale = store.write(name, b"old", expect=ANY)
+    current = store.write(name, b"new", expect=ANY)
+    return _keeps(store, name, stale) and _lets_go(store, name, current)
+
+
+def _keeps(store: BlobStore, name: BlobName, stale: Token) -> bool:
+    try:
+        store.delete(name, expect=stale)
+    except Conflict:
+        return True
+    return False
+
+
+def _lets_go(store: BlobStore, name: BlobName, current: Token) -> bool:
+    try:
+        store.delete(name, expect=current)
+    except Conflict:
+        return False
+    return True
