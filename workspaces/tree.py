@@ -3,6 +3,9 @@
 A file whose size, times and inode are those of the last scan is taken for unchanged, unless it is so
 young that a second write within the clock's grain could hide behind the same stamp: clocks and mtimes
 decide nothing here, they only save hashing.
+
+Of twins, names that differ only in case, one is kept: the one that the history has, so that nobody
+hides a file from it by making another beside it; else the first.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from workspaces.clock import Clock
@@ -46,28 +50,46 @@ _Signature = tuple[int, int, int, int]
 class TreeScan:
     """Scans one directory again and again, hashing only what may have changed."""
 
-    def __init__(self, blobs: FileBlobs, quota: Quota, clock: Clock) -> None:
+    def __init__(
+        self,
+        blobs: FileBlobs,
+        quota: Quota,
+        clock: Clock,
+        recorded: Callable[[], Iterable[str]] = lambda: (),
+    ) -> None:
+        """`recorded`: the names in the history; asked for only when there are twins."""
         self._blobs = blobs
+        self._recorded = recorded
         self._quota = quota
         self._clock = clock
         self._known: dict[str, tuple[_Signature, FileState]] = {}
         self._lock = threading.Lock()
 
     def scan(self) -> Tree:
+        with self._lock:
+            walked = dict(self._blobs.walk())
+            tree = self._look_at(walked, {})
+            if any(problem.kind == "twin" for problem in tree.problems):
+                kept = [name for name in self._recorded() if name in walked]
+                firsts = {folded(prefix): prefix for name in kept for prefix in _prefixes(name)}
+                tree = self._look_at(walked, firsts)
+        return tree
+
+    def _look_at(self, walked: Mapping[str, os.stat_result], twins: dict[str, str]) -> Tree:
+        """`twins`: of names that are alike, the one that is kept."""
         tree = Tree()
         seen: dict[str, tuple[_Signature, FileState]] = {}
-        twins: dict[str, str] = {}
-        with self._lock:
-            for name, status in self._blobs.walk():
-                found = self._look(name, status, tree, twins)
-                if isinstance(found, Problem):
-                    tree.problems.append(found)
-                elif found is not None:
-                    tree.files[WorkspacePath(name)] = found
-                    tree.bytes += found.size
-                    if self._clock.now().timestamp() - status.st_mtime > YOUNG_S:
-                        seen[name] = (_signature(status), found)
-            self._known = seen
+        for name, status in walked.items():
+            found = self._look(name, status, tree, twins)
+            if isinstance(found, Problem):
+                tree.problems.append(found)
+            elif found is not None:
+                tree.files[WorkspacePath(name)] = found
+                tree.bytes += found.size
+                age = self._clock.now().timestamp() - max(status.st_mtime, status.st_ctime)
+                if age > YOUNG_S:
+                    seen[name] = (_signature(status), found)
+        self._known = seen
         return tree
 
     def _look(

@@ -113,7 +113,9 @@ class Workspace:
         self._person = person
         self._clock = clock
         self._files, self._bytes, self._counted_at = 0, 0, -COUNT_AGAIN_S - 1
-        self._scan = TreeScan(blobs, record.config.quota, clock)
+        self._scan = TreeScan(
+            blobs, record.config.quota, clock, lambda: history.tree(history.tip())
+        )
 
     def read(self, path: str, *, view: View = HEAD) -> File:
         """One file, as it is now or as a revision has it."""

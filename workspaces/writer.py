@@ -7,7 +7,12 @@ the file: who it is and which paths it is about to change. Letting go empties th
 the lock and finds an intent knows that the former holder died inside, and attributes what is dirty
 there to it; an intent therefore stays in the file until it was dealt with, however often we die.
 
-The lock is not reentrant and not fair; it is held for milliseconds, by a command for its duration.
+Whoever wants the lock first takes a second one, the queue, and lets go of it once it has the first:
+so one alone looks out for the lock, and a writer that comes again at once does not overtake those who
+wait. Without it, of sixteen busy writers some waited for longer than WAIT_S while nobody held the lock
+for longer than milliseconds.
+
+The lock is not reentrant; it is held for milliseconds, by a command for its duration.
 """
 
 from __future__ import annotations
@@ -31,7 +36,9 @@ from workspaces.revision import Author
 WAIT_S = 10.0
 """Longer than any API write by three orders of magnitude: what waits so long waits for a command."""
 
-_PAUSE_S_MAX = 0.02
+_QUEUE_PAUSE_S_MAX = 0.02
+_PAUSE_S_MAX = 0.002
+"""Shorter, because only the first of the queue waits so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,34 +92,51 @@ class Held:
 class WriterLock:
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._queue = file.with_suffix(".queue")
 
     @contextmanager
     def hold(self, who: str, *, wait_s: float = WAIT_S) -> Generator[Held]:
         """Wait for the lock; WorkspaceBusy, naming the holder, after `wait_s`."""
-        try:
-            fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise as_failure(error, self._file.name) from error
-        try:
-            self._acquire(fd, wait_s)
+        with _opened(self._file) as fd:
+            self._acquire(fd, time.monotonic() + wait_s)
             yield Held(fd, who)
             os.ftruncate(fd, 0)  # not when an exception leaves: its intent may be unfulfilled
-        finally:
-            os.close(fd)
 
-    def _acquire(self, fd: int, wait_s: float) -> None:
-        deadline = time.monotonic() + wait_s
-        pause = 0.0005
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise WorkspaceBusy("the workspace", holder=_holder(fd)) from None
-                time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the waiters
-                pause = min(pause * 2, _PAUSE_S_MAX)
-                continue
-            return
+    def _acquire(self, fd: int, deadline: float) -> None:
+        with _opened(self._queue) as queue:
+            is_ours = _locked(queue, deadline, _QUEUE_PAUSE_S_MAX) and _locked(
+                fd, deadline, _PAUSE_S_MAX
+            )
+        if not is_ours:
+            raise WorkspaceBusy("the workspace", holder=_holder(fd))
+
+
+@contextmanager
+def _opened(file: Path) -> Generator[int]:
+    """A lock file; closing it lets go of its lock."""
+    try:
+        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise as_failure(error, file.name) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int, deadline: float, pause_s_max: float) -> bool:
+    """Whether it could be locked in time."""
+    pause = 0.0005
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the waiters
+            pause = min(pause * 2, pause_s_max)
+            continue
+        return True
 
 
 def _read(fd: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ import pytest
 
 from tests.workspaces.actors import opened_at, run, start
 from workspaces.beneath import Beneath
+from workspaces.clock import SystemClock
 from workspaces.errors import Failure
 from workspaces.home import Home
 from workspaces.revision import Author
@@ -141,7 +142,8 @@ def work(home: str, door: str, operations: int, seed: int) -> None:
         open_tree=DOORS[door],
     )
     workspace._blobs = blobs
-    workspace._scan = TreeScan(blobs, workspace.record.config.quota, workspace._scan._clock)
+    recorded = workspace._scan._recorded
+    workspace._scan = TreeScan(blobs, workspace.record.config.quota, SystemClock(), recorded)
     randomly = random.Random(seed)
     kinds = {read: 800, scan: 150, write: 20, delete: 8, settle: 15, command: 2, plant: 5}
     met: Counter[str] = Counter()
