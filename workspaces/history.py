@@ -37,7 +37,7 @@ from workspaces.pack import LOOSE_OBJECTS_MAX, count_loose, pack
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, FileChange, Revision, RevisionId, message
 from workspaces.stamp import next_stamp
-from workspaces.step import RAW_OPTIONS, STEP_FORMAT, Step, parse_raw, parse_steps
+from workspaces.step import RAW_OPTIONS, Step, parse_raw, parse_steps
 
 HEAD: Final = "head"
 """The view of what is there now. Any other view is a revision's id."""
@@ -208,7 +208,7 @@ class History:
     def steps(self, known: RevisionId | None, tip: RevisionId) -> list[Step] | None:
         """From a revision that is known to `tip`, ascending; None when it is no ancestor."""
         wanted = ["--end-of-options", tip, *([f"^{known}"] if known else []), "--"]
-        walk = ("--first-parent", "--reverse", "--diff-merges=first-parent", STEP_FORMAT)
+        walk = ("--first-parent", "--reverse", "--diff-merges=first-parent", log.FORMAT)
         try:
             found = parse_steps(self._git("log", *walk, *RAW_OPTIONS, *wanted))
             if not found or found[0].before == known:

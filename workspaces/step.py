@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workspaces.commit import EARLIEST
+from workspaces.log import entries, revision_of
 from workspaces.objects import ObjectId
-from workspaces.revision import RevisionId, trailers_of
+from workspaces.revision import RevisionId
 from workspaces.stamp import Stamp
 
 RAW_OPTIONS = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
-
-_RECORD, _FIELD = "\x1e", "\x1f"
-STEP_FORMAT = "--format=" + _RECORD + _FIELD.join(("%H", "%P", "%B", ""))
 
 _NOTHING = "0" * 40
 _FILE_MODES = ("100", "120")
@@ -38,20 +35,14 @@ class Step:
 
 
 def parse_steps(out: bytes) -> list[Step]:
-    """`git log` with STEP_FORMAT and RAW_OPTIONS."""
+    """`git log` with FORMAT and RAW_OPTIONS."""
     found: list[Step] = []
-    for text in out.decode(errors="surrogateescape").split(_RECORD)[1:]:
-        revision, parents, body, raw = text.split(_FIELD, 3)
-        before = [RevisionId(parent) for parent in parents.split()]
-        found.append(
-            Step(
-                before[0] if before else None,
-                RevisionId(revision),
-                Stamp(trailers_of(body).get("At", EARLIEST)),
-                len(before) <= 1,
-                tuple(parse_raw(raw)),
-            )
-        )
+    for header, raw in entries(out, nul=True):
+        revision = revision_of(header, ())
+        before = revision.parents[0] if revision.parents else None
+        is_plain = len(revision.parents) <= 1
+        changes = tuple(parse_raw(raw))
+        found.append(Step(before, revision.id, revision.at, is_plain, changes))
     return found
 
 
