@@ -8,7 +8,10 @@ opens one component after the other with O_NOFOLLOW. Both give the same answers;
 
 What comes out is opened non-blocking and then looked at through its own descriptor: a regular file
 with exactly one link, or it is not read. (A second link would be another name for a file that may lie
-elsewhere; a FIFO would make the host wait for the agent.)
+elsewhere; a FIFO would make the host wait for the agent.) One link is not enough: if the name in the
+tree was taken away between the open and the look, the one that is left is the other one. So the name
+is looked up again, and must lead to the same file, unchanged since: making or removing a link changes
+a file's ctime.
 
 Deliberately absent: any function that takes a root as a string and joins a relative string to it.
 """
@@ -29,12 +32,13 @@ _OPENAT2 = 437
 """The number of openat2 on every architecture that Linux has had since 5.6."""
 
 _BENEATH_NO_SYMLINKS = 0x08 | 0x04 | 0x02  # beneath, no symlinks, no magic links
-_RENAME_NOREPLACE = 1
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_NOT_SUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _ALWAYS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _AS_LINK_OR_NOT_A_DIRECTORY = {errno.ELOOP, errno.ENOTDIR, errno.EXDEV}
 _TRIES_MAX = 100
-"""openat2 answers EAGAIN when a rename elsewhere raced with it; a hundred in a row is an attack."""
+"""Something may change between two system calls; a hundred times in a row is an attack."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -74,19 +78,33 @@ class Beneath:
     def read(self, path: str, *, bytes_max: int) -> tuple[bytes, os.stat_result]:
         """A regular file's bytes and what its descriptor says of it. NotFound, Refused, OverLimit."""
         try:
-            fd = self._open(path, os.O_RDONLY)
+            for _ in range(_TRIES_MAX):
+                with self._opened_to_read(path) as fd:
+                    status = os.fstat(fd)
+                    check_regular(status, path)
+                    if not self._is_still(status, path):
+                        continue  # somebody replaced it, or wrote to it, between open and look
+                    if status.st_size > bytes_max:
+                        raise OverLimit(
+                            f"size of {path!r}",
+                            maximum=bytes_max,
+                            actual=status.st_size,
+                            unit="bytes",
+                        )
+                    return read_all(fd, status.st_size, bytes_max), status
         except OSError as error:
             raise as_failure(error, path) from error
+        raise Refused("path", path, "changes faster than it can be opened", remedy="try again")
+
+    def _is_still(self, status: os.stat_result, path: str) -> bool:
+        with self._opened_to_read(path) as fd:
+            return _links(os.fstat(fd)) == _links(status)
+
+    @contextmanager
+    def _opened_to_read(self, path: str) -> Generator[int]:
+        fd = self._open(path, os.O_RDONLY)
         try:
-            status = os.fstat(fd)
-            check_regular(status, path)
-            if status.st_size > bytes_max:
-                raise OverLimit(
-                    f"size of {path!r}", maximum=bytes_max, actual=status.st_size, unit="bytes"
-                )
-            return _read_all(fd, status.st_size, bytes_max), status
-        except OSError as error:
-            raise as_failure(error, path) from error
+            yield fd
         finally:
             os.close(fd)
 
@@ -124,12 +142,37 @@ def check_regular(status: os.stat_result, path: str) -> None:
         raise Refused("path", path, "has a second link, which may be another file's name")
 
 
+def _links(status: os.stat_result) -> tuple[int, int, int, int]:
+    return (status.st_dev, status.st_ino, status.st_nlink, status.st_ctime_ns)
+
+
 def rename_new(source_fd: int, source: str, target_fd: int, target: str) -> None:
     """Rename, failing with FileExistsError instead of replacing anything."""
-    result = _libc.renameat2(
-        source_fd, os.fsencode(source), target_fd, os.fsencode(target), _RENAME_NOREPLACE
-    )
-    if result != 0:
+    try:
+        _renameat2(source_fd, source, target_fd, target, _RENAME_NOREPLACE)
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
+        os.link(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd)
+        os.unlink(source, dir_fd=source_fd)
+
+
+def exchange(one_fd: int, one: str, other_fd: int, other: str) -> bool:
+    """Let two names change places in one step; False where the file system cannot."""
+    try:
+        _renameat2(one_fd, one, other_fd, other, _RENAME_EXCHANGE)
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
+        return False
+    return True
+
+
+def _renameat2(source_fd: int, source: str, target_fd: int, target: str, flags: int) -> None:
+    call = getattr(_libc, "renameat2", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), target)
+    if call(source_fd, os.fsencode(source), target_fd, os.fsencode(target), flags) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), target)
 
@@ -153,7 +196,7 @@ def as_failure(error: OSError, path: str) -> Failure:
     return Unavailable(repr(path), error.strerror or str(error))
 
 
-def _read_all(fd: int, size: int, bytes_max: int) -> bytes:
+def read_all(fd: int, size: int, bytes_max: int) -> bytes:
     """Everything up to the end, which may have moved since `size` was asked for."""
     chunks: list[bytes] = []
     left = bytes_max + 1

@@ -30,7 +30,6 @@ class Raced(FileBlobs):
                 temporary.rename(Path(f"/proc/self/fd/{root}") / name)
 
 
-@pytest.mark.xfail(strict=False, reason="the swap of FileBlobs.write is not verified")
 def test_what_an_editor_saves_between_look_and_rename_is_not_lost(
     workspace: Workspace, home: Home
 ) -> None:
@@ -46,9 +45,6 @@ def test_what_an_editor_saves_between_look_and_rename_is_not_lost(
     assert "by hand\n" in texts
 
 
-@pytest.mark.xfail(
-    strict=False, reason="a name that goes while a directory is listed ends the list"
-)
 def test_a_temporary_file_that_goes_during_a_scan_takes_nothing_along(
     workspace: Workspace, root: Path
 ) -> None:

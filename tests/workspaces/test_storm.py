@@ -106,10 +106,6 @@ def test_the_author_of_every_line_is_who_wrote_it(storm: Storm) -> None:
             assert author.startswith("shell"), line
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="a save between the look and the rename of a conditional write is replaced unread",
-)
 def test_every_line_that_the_editor_saved_is_in_some_revision(storm: Storm) -> None:
     assert set(storm.saved) - set(storm.first) == set()
 

@@ -1,12 +1,16 @@
 """Blobs as plain files below one directory: the live tree of a workspace.
 
 Others write here too, without asking: an editor, an agent's bash. So nothing read is trusted to stay,
-every open goes `beneath` the root, and a replacement is one rename:
+every open goes `beneath` the root, and a conditional replacement is a **verified swap**:
 
-    temporary file in `staging/` → write → fsync → [lock: compare, rename] → fsync of the directory
+    temporary file in `staging/` → write → fsync
+    → [lock: compare → exchange the two files → look at what came out] → fsync of the directory
+
+What came out is what the writer had seen, or somebody saved between the look and the exchange: then it
+goes back, and the writer is told. A delete takes the file out, looks, and puts it back likewise.
 
 A reader sees the old bytes or the new ones, and after a crash finds one of the two, never a mixture.
-What fails before the rename leaves the old bytes; if only the last fsync fails, the new ones are in place,
+What fails before the swap leaves the old bytes; if only the last fsync fails, the new ones are in place,
 whole, and `Unavailable` says that the disk has not confirmed them.
 
 A writer that was killed leaves its temporary file behind. Opening a store removes those older than an
@@ -14,8 +18,7 @@ hour: no write takes that long, and age can be told where processes cannot (seve
 a home). Should a clock jump make a live one look old, its write fails and says so.
 
 The lock is a file in `staging/`: it orders the conditional writes of all threads and processes that
-come through this store. Those who do not come through it are the business of the writer lock (and of
-the verified swap of sync), not of this file.
+come through this store. Those who do not come through it, an editor say, are met by the swap.
 
 Tokens are content hashes. Directories exist by having files: a deleted file takes its empty ones along.
 """
@@ -32,7 +35,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from workspaces.beneath import Beneath, as_failure, rename_new
+from workspaces.beneath import Beneath, as_failure, exchange, read_all, rename_new
 from workspaces.blobs import (
     BLOB_BYTES_MAX,
     NO_META,
@@ -46,7 +49,7 @@ from workspaces.blobs import (
     check_name,
 )
 from workspaces.errors import Conflict, NotFound, OverLimit, Unavailable
-from workspaces.expect import ABSENT, ANY, is_met
+from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.ids import version_of
 from workspaces.paths import broken_rule
 
@@ -55,6 +58,9 @@ TEMPORARY_PREFIX = "new-"
 LEFTOVER_AGE_S = 3600
 REMOVED_DIRECTORY_TRIES_MAX = 100
 """An `rmdir` may fall between making a directory and using it; this many in a row are no accident."""
+
+EXCHANGES_MAX = 20
+"""Somebody who saves faster than files change places, twenty times, is no editor."""
 
 TREE_DEPTH_MAX = 64
 """Deeper than any valid path: a scan does not follow a bash loop of `mkdir a; cd a` into the abyss."""
@@ -95,18 +101,18 @@ class FileBlobs:
             raise OverLimit(
                 f"size of {name!r}", maximum=self._bytes_max, actual=len(data), unit="bytes"
             )
+        token = Token(version_of(data))
         try:
             temporary = self._stage(data)
             try:
                 with self._locked():
                     self._check(name, expect)
-                    self._put(temporary, name, expect)
-            except BaseException:
-                self._discard(temporary)
-                raise
+                    self._put(temporary, name, expect, token)
+            finally:
+                self._discard(temporary)  # by now what was replaced, or what was not wanted
         except OSError as error:
             raise as_failure(error, name) from error
-        return Token(version_of(data))
+        return token
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
         check_name(name)
@@ -188,14 +194,14 @@ class FileBlobs:
                 "staging", "the directory is gone", remedy="restart what was using this home"
             ) from error
 
-    def _put(self, temporary: str, name: BlobName, expect: Expect) -> None:
+    def _put(self, temporary: str, name: BlobName, expect: Expect, ours: Token) -> None:
         directory, _, leaf = name.rpartition("/")
         for _ in range(REMOVED_DIRECTORY_TRIES_MAX):
             with (
                 suppress(FileNotFoundError),
                 self._tree.directory(directory, create=True) as target,
             ):
-                self._swap_in(temporary, target, leaf, expect)
+                self._swap_in(temporary, target, leaf, expect, ours)
                 _flush(target, name)
                 return
         raise Unavailable(
@@ -208,22 +214,94 @@ class FileBlobs:
         directory, _, leaf = name.rpartition("/")
         try:
             with self._tree.directory(directory) as parent:
-                os.unlink(leaf, dir_fd=parent)
+                self._take_out(parent, leaf, expect)
                 _flush(parent, name)
             self._remove_empty(directory)
         except FileNotFoundError:
             if expect is not ANY and expect is not ABSENT:
                 raise Conflict("file", name, expected=expect, actual=None) from None
 
-    def _swap_in(self, temporary: str, target: int, leaf: str, expect: Expect) -> None:
-        """One rename. What must be new never replaces a file that came in past the lock."""
-        if expect is not ABSENT:
+    def _take_out(self, parent: int, leaf: str, expect: Expect) -> None:
+        """Out of the tree first, then looked at: what is not what was meant goes back."""
+        if isinstance(expect, Wildcard):
+            os.unlink(leaf, dir_fd=parent)
+            return
+        temporary = TEMPORARY_PREFIX + secrets.token_hex(8)
+        rename_new(parent, leaf, self._staging, temporary)
+        try:
+            found = self._staged(temporary)
+            if found != expect:
+                raise Conflict("file", leaf, expected=expect, actual=found)
+        except BaseException:
+            with suppress(FileExistsError):  # saved again meanwhile: the newer one stays
+                rename_new(self._staging, temporary, parent, leaf)
+            raise
+        finally:
+            self._discard(temporary)
+
+    def _swap_in(self, temporary: str, target: int, leaf: str, expect: Expect, ours: Token) -> None:
+        """What must be new never replaces a file that came in past the lock, and what replaces is
+        looked at once more when it has come out."""
+        match expect:
+            case Wildcard.ANY:
+                os.rename(temporary, leaf, src_dir_fd=self._staging, dst_dir_fd=target)
+            case Wildcard.ABSENT:
+                try:
+                    rename_new(self._staging, temporary, target, leaf)
+                except FileExistsError:
+                    raise Conflict("file", leaf, expected=None, actual="a file") from None
+            case token:
+                self._exchange(temporary, target, leaf, token, ours)
+
+    def _exchange(self, temporary: str, target: int, leaf: str, expect: Token, ours: Token) -> None:
+        """The verified swap: ours goes in, what was there comes out and is what the writer had seen.
+
+        Else somebody saved after the lock-holder had looked. It is put back, and what comes out then
+        must be what was put in the time before; if it is not, somebody saved over that, and this is
+        the newest. Each round the newest save goes in, until nobody was in between.
+        """
+        placed: Token | None = ours
+        if not self._exchanged(temporary, target, leaf, expect):
             os.rename(temporary, leaf, src_dir_fd=self._staging, dst_dir_fd=target)
             return
         try:
-            rename_new(self._staging, temporary, target, leaf)
-        except FileExistsError:
-            raise Conflict("file", leaf, expected=None, actual="a file") from None
+            out = self._staged(temporary)
+        except OSError:
+            self._exchanged(temporary, target, leaf, expect)
+            raise
+        if out == expect:
+            return
+        for _ in range(EXCHANGES_MAX):
+            self._exchanged(temporary, target, leaf, expect)
+            placed, out, before = out, self._staged(temporary), placed
+            if out == before:
+                break
+        raise Conflict("file", leaf, expected=expect, actual=placed)
+
+    def _exchanged(self, temporary: str, target: int, leaf: str, expect: Token) -> bool:
+        try:
+            return exchange(self._staging, temporary, target, leaf)
+        except FileNotFoundError:
+            raise Conflict("file", leaf, expected=expect, actual=None) from None
+
+    def _staged(self, temporary: str) -> Token | None:
+        """What lies in staging under a name; None for what is no file of ours to read."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            fd = os.open(temporary, flags, dir_fd=self._staging)
+        except OSError as error:
+            if error.errno in {errno.ELOOP, errno.ENXIO}:  # a link or a socket was put there
+                return None
+            raise
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            return Token(version_of(read_all(fd, status.st_size, self._bytes_max)))
+        except OverLimit:
+            return None
+        finally:
+            os.close(fd)
 
     def _remove_empty(self, directory: str) -> None:
         while directory:
