@@ -142,7 +142,7 @@ class Origins:
         if ahead is None:
             reset(database)
             return
-        read_lines = lru_cache(BLOBS_KEPT)(lambda blob: split_lines(self._history.read(blob)))
+        read_lines = lru_cache(BLOBS_KEPT)(self._read_lines)
         for start in range(0, len(ahead), STEPS_MAX):
             steps = ahead[start : start + STEPS_MAX]
             with transaction(database):
@@ -151,6 +151,9 @@ class Origins:
                 for step in steps:
                     _take(database, self._history, step, read_lines)
                 move_tip(database, steps[-1].revision)
+
+    def _read_lines(self, blob: ObjectId) -> list[bytes]:
+        return split_lines(self._history.read(blob))
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
