@@ -43,7 +43,11 @@ def revisions(place: Path) -> None:
         filled(place / f"{files}-{per_directory}.git", files, per_directory)
         for files, per_directory in ((50, 100), (10_000, 100), (10_000, 10_000))
     )
+    ours, peer = compare(one_change(many), one_change(few), rounds=50)
+    report("  a revision just after 10 000 files were made / 50 (no goal)", ours, peer, at_most=1e9)
     floor = Floor(place / "floor.git")
+    for _ in range(50):  # as many as ours has behind it: both have made their directories
+        floor.commit()
     ours, peer = compare(one_change(few), floor.commit, rounds=100)
     report("a revision of one file / the same objects and fsyncs by hand", ours, peer, at_most=1.5)
     ours, peer = compare(one_change(many), one_change(few), rounds=100)

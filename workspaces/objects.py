@@ -18,6 +18,7 @@ import secrets
 import threading
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha1
 from pathlib import Path
 from typing import Any, NamedTuple, NewType
@@ -35,6 +36,10 @@ TREE_MODE = "40000"
 
 LOOKS_MAX = 4
 """How often a missing object is looked for: each packing in between explains one miss."""
+
+TREES_KEPT = 8
+"""The directories on the way to a file: a revision asks for each several times. What has a name
+never changes, so there is nothing to invalidate."""
 
 _ID_BYTES = 20
 _TEMPORARY = "tmp_obj_"  # what `git prune` clears away
@@ -60,6 +65,7 @@ class Objects:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._packs = _Packs(directory / "pack")
+        self._trees = lru_cache(TREES_KEPT)(self._read_tree)
 
     def read(self, object_id: str) -> bytes:
         for look in range(LOOKS_MAX):
@@ -71,6 +77,12 @@ class Objects:
         raise _damaged(self._directory, f"its object {object_id} is missing")
 
     def entries(self, tree: ObjectId) -> Entries:
+        return dict(self._trees(tree))
+
+    def batch(self) -> Batch:
+        return Batch(self._directory)
+
+    def _read_tree(self, tree: ObjectId) -> Entries:
         data = self.read(tree)
         found: Entries = {}
         position = 0
@@ -80,9 +92,6 @@ class Objects:
             position = nul + 1 + _ID_BYTES
             found[name.decode()] = Entry(mode.decode(), ObjectId(data[nul + 1 : position].hex()))
         return found
-
-    def batch(self) -> Batch:
-        return Batch(self._directory)
 
     def _read_loose(self, object_id: str) -> bytes | None:
         try:

@@ -110,7 +110,7 @@ def encoded(lines: Lines) -> bytes:
     """Pairs of (revision's number, how many lines), 32 bits each, least byte first."""
     runs = array("I")
     for number, group in groupby(lines):
-        runs.extend((number, sum(1 for _ in group)))
+        runs.extend((number, len(list(group))))
     return _little(runs).tobytes()
 
 

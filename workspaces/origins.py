@@ -18,6 +18,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -47,7 +48,11 @@ from workspaces.step import BlobChange, Step
 STEPS_MAX = 500
 """Revisions in one transaction: others come in between, and a crash loses no more than these."""
 
+BLOBS_KEPT = 16
+"""What one revision wrote is what the next one changed."""
+
 _T = TypeVar("_T")
+_ReadLines = Callable[[ObjectId], list[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +142,18 @@ class Origins:
         if ahead is None:
             reset(database)
             return
+        read_lines = lru_cache(BLOBS_KEPT)(self._read_lines)
         for start in range(0, len(ahead), STEPS_MAX):
             steps = ahead[start : start + STEPS_MAX]
             with transaction(database):
                 if tip_of(database) != steps[0].before:
                     return  # another process was faster
                 for step in steps:
-                    _take(database, self._history, step)
+                    _take(database, self._history, step, read_lines)
                 move_tip(database, steps[-1].revision)
+
+    def _read_lines(self, blob: ObjectId) -> list[bytes]:
+        return split_lines(self._history.read(blob))
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -163,7 +172,9 @@ class Origins:
             self._connection = None
 
 
-def _take(database: sqlite3.Connection, history: History, step: Step) -> None:
+def _take(
+    database: sqlite3.Connection, history: History, step: Step, read_lines: _ReadLines
+) -> None:
     """Bring every file that the step touches to where the step leads."""
     number = number_of(database, step.revision, step.at)
     rows = {change.path: row_of(database, change.path) for change in step.changes}
@@ -181,19 +192,19 @@ def _take(database: sqlite3.Connection, history: History, step: Step) -> None:
             first, newest = _touched(database, history, change.path, number)
         elif change.after is not None:
             source = row if row and row.blob else moved.get(change.after)
-            lines = _followed(history, source, change.after, number)
+            lines = _followed(read_lines, source, change.after, number)
         database.execute(
             "INSERT OR REPLACE INTO origin_file VALUES (?, ?, ?, ?, ?)",
             (change.path, change.after, first, newest, encoded(lines)),
         )
 
 
-def _followed(history: History, source: Row | None, after: ObjectId, number: int) -> Lines:
-    new = split_lines(history.read(after))
+def _followed(read_lines: _ReadLines, source: Row | None, after: ObjectId, number: int) -> Lines:
+    new = read_lines(after)
     lines = [number] * len(new)
     if source is not None and source.blob is not None:
         origins = decoded(source.runs)
-        old = new if source.blob == after else split_lines(history.read(ObjectId(source.blob)))
+        old = read_lines(ObjectId(source.blob))
         for i, j in shared(old, new):
             lines[j] = origins[i]
     return lines

@@ -259,12 +259,14 @@ class Workspace:
                 for path, data in planned.items():
                     self._check_change(path, data, found[path])
                 held.intend(by, list(planned))
-                done = self._put_all(planned, found)
+                done, failure = self._put_all(planned, found)
                 if done:
                     revision = self._history.record(done, by)
                 held.fulfilled()
-                if len(done) == len(planned):
+                if failure is None:
                     return revision
+                if not isinstance(failure, Conflict):
+                    raise failure
         raise Unavailable(", ".join(paths), "they change faster than they can be written")
 
     @property
@@ -337,11 +339,9 @@ class Workspace:
         return changed, frozenset(gone)
 
     def _put_all(
-        self,
-        planned: Files,
-        found: Mapping[WorkspacePath, Blob | None],
-    ) -> dict[WorkspacePath, bytes | None]:
-        """What was put before someone came in past the lock: all of it, if nobody did."""
+        self, planned: Files, found: Mapping[WorkspacePath, Blob | None]
+    ) -> tuple[dict[WorkspacePath, bytes | None], Failure | None]:
+        """What was put, and what ended it early: Conflict when someone came in past the lock."""
         done: dict[WorkspacePath, bytes | None] = {}
         for path, data in planned.items():
             seen = found[path]
@@ -351,10 +351,10 @@ class Workspace:
                     self._blobs.delete(path, expect=expect)
                 else:
                     self._blobs.write(path, data, expect=expect)
-            except Conflict:
-                break
+            except Failure as failure:
+                return done, failure
             done[path] = data
-        return done
+        return done, None
 
     def _check_change(self, path: WorkspacePath, data: bytes | None, seen: Blob | None) -> None:
         if data is not None:
