@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -124,8 +124,12 @@ class Machine(RuleBasedStateMachine):
         self.tree[name] = text
 
     def hand_delete_one(self, name: str) -> None:
-        (self.root / name).unlink()
+        file = self.root / name
+        file.unlink()
         del self.tree[name]
+        for above in file.relative_to(self.root).parents[:-1]:  # no empty directory is left
+            with suppress(OSError):
+                (self.root / above).rmdir()
 
     # What people do.
 
@@ -282,7 +286,7 @@ def parents(name: str) -> list[str]:
 
 
 BOUNDED = settings(
-    max_examples=2_000 if os.environ.get("SOAK") else 40,
+    max_examples=2_000 if os.environ.get("SOAK") else 30,
     stateful_step_count=25,
     deadline=None,
     database=None,
