@@ -46,6 +46,9 @@ _CONFIGURATION = (
     "protocol.allow=never",
     "safe.directory=*",
     "log.showSignature=false",
+    "gpg.program=/bin/false",
+    "gpg.ssh.program=/bin/false",
+    "gpg.x509.program=/bin/false",
 )
 
 
@@ -72,7 +75,8 @@ def run_git(*arguments: str) -> bytes:
         if error.status == 127:
             raise _missing() from error
         reason = str(error.stderr).strip().strip("'").removeprefix("stderr: '").strip()
-        raise Unavailable(f"git {arguments[0]}", reason or f"ended with {error.status}") from error
+        command_name = next(word for word in arguments if not word.startswith("-"))
+        raise Unavailable(f"git {command_name}", reason or f"ended with {error.status}") from error
 
 
 def _missing() -> Unavailable:

@@ -36,6 +36,10 @@ class Home:
     def history(self, namespace: Namespace) -> Path:
         return self.root / "history" / f"{namespace}.git"
 
+    def search(self, namespace: Namespace) -> Path:
+        """What can be found faster than by reading: rebuilt from the files and the history."""
+        return self.root / "search" / f"{namespace}.db"
+
     def lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}.lock"
 
@@ -63,7 +67,7 @@ class Home:
             self.root.mkdir(mode=passable, parents=True, exist_ok=True)
             for name in ("workspaces", "staging"):
                 (self.root / name).mkdir(mode=passable, exist_ok=True)
-            for name in ("history", "locks", "entries", "staging/entries", "trash"):
+            for name in ("history", "locks", "search", "entries", "staging/entries", "trash"):
                 (self.root / name).mkdir(mode=_CLOSED, exist_ok=True)
         except OSError as error:
             raise Unavailable(

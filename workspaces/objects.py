@@ -1,24 +1,28 @@
-"""Git's objects as bytes: blobs, trees and commits, read through GitPython's object database and
-written durably.
+"""Git's objects as bytes: blobs, trees and commits, written durably and read wherever they lie.
 
 Objects are named by their content, so writing one needs no lock and a crash leaves at worst some that
-nothing points at. `Batch` writes any number of them and makes all durable at once, file by file and
-then directory by directory; only after `sync` may a branch name one.
+nothing points at. Each is made durable under a temporary name and only then given its own: whatever
+has an object's name is whole, even after a power cut. `Batch` writes any number of them; after its
+`sync` the names are durable too, and only then may a branch name one.
+
+New objects are loose files, read here without help. Packing (`pack`) moves them, at any moment, into
+packs, which GitPython's object database reads; what is found nowhere is therefore looked for again
+with fresh eyes before it is called missing.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import threading
+import zlib
 from collections.abc import Mapping
 from hashlib import sha1
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple, NewType
 
-from gitdb import IStream  # pyright: ignore[reportMissingTypeStubs]
-from gitdb.db import GitDB  # pyright: ignore[reportMissingTypeStubs]
+from gitdb.db.pack import PackedDB  # pyright: ignore[reportMissingTypeStubs]
 from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
 
 from workspaces.errors import Failure, Unavailable
@@ -29,7 +33,12 @@ ObjectId = NewType("ObjectId", str)
 FILE_MODE = "100644"
 TREE_MODE = "40000"
 
+LOOKS_MAX = 4
+"""How often a missing object is looked for: each packing in between explains one miss."""
+
 _ID_BYTES = 20
+_TEMPORARY = "tmp_obj_"  # what `git prune` clears away
+_LEVEL = zlib.Z_BEST_SPEED  # packing compresses again, and better
 
 
 class Entry(NamedTuple):
@@ -42,7 +51,7 @@ Entries = dict[str, Entry]
 
 
 def blob_id(data: bytes) -> ObjectId:
-    return ObjectId(sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest())
+    return _object_id(_framed(b"blob", data))
 
 
 class Objects:
@@ -50,19 +59,16 @@ class Objects:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._database: Any = GitDB(str(directory))
-        self._lock = threading.Lock()
+        self._packs = _Packs(directory / "pack")
 
     def read(self, object_id: str) -> bytes:
-        with self._lock:
-            try:
-                return self._database.stream(bytes.fromhex(object_id)).read()
-            except BadObject:
-                raise Unavailable(
-                    f"history {self._directory.parent.name}",
-                    f"its object {object_id} is missing",
-                    remedy="restore the history from S3 or from a copy of the home",
-                ) from None
+        for look in range(LOOKS_MAX):
+            data = self._read_loose(object_id)
+            if data is None:
+                data = self._packs.read(object_id, again=look > 0)
+            if data is not None:
+                return data
+        raise _damaged(self._directory, f"its object {object_id} is missing")
 
     def entries(self, tree: ObjectId) -> Entries:
         data = self.read(tree)
@@ -76,24 +82,29 @@ class Objects:
         return found
 
     def batch(self) -> Batch:
-        return Batch(self._directory, self._store)
+        return Batch(self._directory)
 
-    def _store(self, kind: bytes, data: bytes) -> ObjectId:
-        with self._lock:
-            try:
-                stored = self._database.store(IStream(kind, len(data), BytesIO(data)))
-            except OSError as error:
-                raise unwritable(error) from error
-            return ObjectId(stored.hexsha.decode())
+    def _read_loose(self, object_id: str) -> bytes | None:
+        try:
+            with open(f"{self._directory}/{object_id[:2]}/{object_id[2:]}", "rb") as stream:  # noqa: PTH123 - the hot path
+                framed = zlib.decompress(stream.read())
+        except FileNotFoundError:
+            return None
+        except (OSError, zlib.error) as error:
+            raise _damaged(
+                self._directory, f"its object {object_id} is unreadable ({error})"
+            ) from error
+        return framed[framed.index(b"\0") + 1 :]
 
 
 class Batch:
     """Objects on their way to the disk."""
 
-    def __init__(self, directory: Path, store: Any) -> None:
-        self._directory = directory
-        self._store = store
-        self._written: set[ObjectId] = set()
+    def __init__(self, directory: Path) -> None:
+        self._directory = str(directory)
+        self._written: dict[str, str] = {}
+        """Temporary name → the object's own."""
+        self._directories = {self._directory}
 
     def blob(self, data: bytes) -> ObjectId:
         return self._write(b"blob", data)
@@ -108,20 +119,50 @@ class Batch:
         return self._write(b"commit", data)
 
     def sync(self) -> None:
-        files = [self._directory / object_id[:2] / object_id[2:] for object_id in self._written]
+        """From here on all that was written can be read, and survives a power cut."""
         try:
-            for path in [*files, *{file.parent for file in files}, self._directory]:
-                sync(path)
+            for temporary in self._written:
+                sync(temporary)
+            for temporary, path in self._written.items():
+                os.rename(temporary, path)  # noqa: PTH104 - strings on the hot path
+            for directory in self._directories:
+                sync(directory)
         except OSError as error:
             raise unwritable(error) from error
 
     def _write(self, kind: bytes, data: bytes) -> ObjectId:
-        object_id = self._store(kind, data)
-        self._written.add(object_id)
+        framed = _framed(kind, data)
+        object_id = _object_id(framed)
+        directory = f"{self._directory}/{object_id[:2]}"
+        self._directories.add(directory)
+        path = f"{directory}/{object_id[2:]}"
+        if not os.path.lexists(path):  # else: the same bytes, synced before they had this name
+            try:
+                self._written[_write_temporary(directory, framed)] = path
+            except OSError as error:
+                raise unwritable(error) from error
         return object_id
 
 
-def sync(path: Path) -> None:
+class _Packs:
+    """Packs come and go under a reader; its knowledge of them is thrown away to look `again`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._database: Any = None
+
+    def read(self, object_id: str, *, again: bool) -> bytes | None:
+        with self._lock:
+            if self._database is None or again:
+                self._database = PackedDB(str(self._directory))
+            try:
+                return self._database.stream(bytes.fromhex(object_id)).read()
+            except (BadObject, OSError, ValueError):  # not there, or its pack has just gone
+                return None
+
+
+def sync(path: Path | str) -> None:
     """Make a file's bytes, or a directory's names, survive a power cut."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -135,6 +176,39 @@ def unwritable(error: OSError) -> Failure:
         return Unavailable("history", "the disk is full", remedy="free some space and try again")
     return Unavailable(
         "history", error.strerror or str(error), remedy="check that the home belongs to you"
+    )
+
+
+def _write_temporary(directory: str, framed: bytes) -> str:
+    temporary = f"{directory}/{_TEMPORARY}{secrets.token_hex(6)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        fd = os.open(temporary, flags, 0o444)
+    except FileNotFoundError:
+        os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - strings on the hot path
+        fd = os.open(temporary, flags, 0o444)
+    try:
+        left = memoryview(zlib.compress(framed, _LEVEL))
+        while left:
+            left = left[os.write(fd, left) :]
+    finally:
+        os.close(fd)
+    return temporary
+
+
+def _framed(kind: bytes, data: bytes) -> bytes:
+    return b"%s %d\0%s" % (kind, len(data), data)
+
+
+def _object_id(framed: bytes) -> ObjectId:
+    return ObjectId(sha1(framed, usedforsecurity=False).hexdigest())
+
+
+def _damaged(directory: Path, reason: str) -> Unavailable:
+    return Unavailable(
+        f"history {directory.parent.name}",
+        reason,
+        remedy="restore the history from S3 or from a copy of the home",
     )
 
 

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NewType
 
 from workspaces.paths import WorkspacePath
@@ -42,6 +42,10 @@ class Author:
     @property
     def email(self) -> str:
         return f"{self.id}@workspace-harness"
+
+    def saying(self, key: str, value: str) -> Author:
+        """The same author with one more trailer."""
+        return replace(self, trailers={**self.trailers, key: value})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ between any two of these steps leaves an intent from which the next writer finis
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +29,12 @@ from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.history import HEAD, History, View
 from workspaces.ids import Namespace, Version, version_of
 from workspaces.objects import blob_id
+from workspaces.origins import Origins
 from workspaces.paths import WorkspacePath, folded
 from workspaces.revision import Author, Revision, RevisionId
 from workspaces.stores.files import FileBlobs
 from workspaces.tree import Tree, TreeScan
+from workspaces.undo import Files, touched, undone
 from workspaces.writer import Held, Intent, WriterLock
 
 VERSIONS_SEARCHED_MAX = 200
@@ -44,6 +46,9 @@ from growing without bound and need not be exact to the byte."""
 
 RACES_MAX = 20
 """How often an unconditional write is begun anew when someone past the lock was faster."""
+
+Plan = Callable[[Files], Files]
+"""What files become, None for gone, from what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +97,16 @@ class Workspace:
         lock: WriterLock,
         person: Author,
         clock: Clock,
+        origins: Origins,
     ) -> None:
         """`person`: who is taken to have written what nobody else has declared."""
         self.record = record
         self.namespace = namespace
         self.root = root
         """Where people and their editors find the files. Nothing here opens anything by it."""
+        self.history = history
+        """For reading. Whoever writes comes through this class."""
+        self.origins = origins
         self._blobs = blobs
         self._history = history
         self._lock = lock
@@ -173,20 +182,15 @@ class Workspace:
 
     def plant(self, files: Mapping[str, bytes], *, by: Author) -> RevisionId | None:
         """Set the first files, as one revision. AlreadyExists when one of them is there already."""
-        planted = {WorkspacePath(path): data for path, data in files.items()}
-        if not planted:
-            return self.tip()
-        for path, data in planted.items():
-            self._check_size(path, data)
-        with self._writing(by) as held:
-            for path in planted:
-                self._settled(path, ABSENT)
-            held.intend(by, list(planted))
-            for path, data in planted.items():
-                self._blobs.write(path, data, expect=ABSENT)
-            revision = self._history.record(planted, by)
-            held.fulfilled()
-            return revision
+        planted: Files = {WorkspacePath(path): data for path, data in files.items()}
+
+        def plan(now: Files) -> Files:
+            for path, data in now.items():
+                if data not in {None, planted[path]}:
+                    raise AlreadyExists("file", path)
+            return planted
+
+        return self.change(list(planted), plan, by=by)
 
     def delete(self, path: str, *, by: Author, expect: Version | Wildcard = ANY) -> Written:
         """Remove a file; its last version stays in the history. NotFound when there is none."""
@@ -221,6 +225,56 @@ class Workspace:
             finally:
                 command.revision = self._record_dirty(anything)
                 held.fulfilled()
+
+    def restore(self, path: str, view: View, *, by: Author) -> Written:
+        """A file as it was at a revision, or gone if it was not there: as a new revision."""
+        path = WorkspacePath(path)
+        revision = self._history.resolve(view)
+        found = self._history.find(revision, path)
+        by = by.saying("Restored", revision or "")
+        if found is None:
+            return self.delete(path, by=by)
+        return self.write(path, self._history.read(found), by=by)
+
+    def revert(self, view: View, *, by: Author) -> RevisionId | None:
+        """Undo what a revision did, and nothing else, as a new revision; None when that is undone
+        already. Refused where the same lines were changed again since."""
+        revision = self._history.show(view).revision.id
+        paths = touched(self._history, revision)
+
+        def plan(now: Files) -> Files:
+            return undone(self._history, revision, now)
+
+        return self.change(paths, plan, by=by.saying("Reverted", revision))
+
+    def change(
+        self, paths: Sequence[WorkspacePath], plan: Plan, *, by: Author
+    ) -> RevisionId | None:
+        """Several files as one revision. `plan` is asked what they become, once they are settled."""
+        revision: RevisionId | None = None
+        with self._writing(by) as held:
+            for _ in range(RACES_MAX):
+                found = {path: self._settled(path, ANY) for path in paths}
+                planned = plan({path: blob.data if blob else None for path, blob in found.items()})
+                for path, data in planned.items():
+                    self._check_change(path, data, found[path])
+                held.intend(by, list(planned))
+                done = self._put_all(planned, found)
+                if done:
+                    revision = self._history.record(done, by)
+                held.fulfilled()
+                if len(done) == len(planned):
+                    return revision
+        raise Unavailable(", ".join(paths), "they change faster than they can be written")
+
+    @property
+    def needs_packing(self) -> bool:
+        return self._history.needs_packing
+
+    def tidy(self) -> None:
+        """Housekeeping of the history: nothing that anyone reads is different afterwards."""
+        with self._writing(self._person):
+            self._history.pack()
 
     def settle(self) -> RevisionId | None:
         """Make a revision of what a person changed by hand, if anything. Returns the newest one."""
@@ -303,6 +357,33 @@ class Workspace:
         ]
         gone = [path for path in recorded if path not in found.files and path not in problems]
         return changed, frozenset(gone)
+
+    def _put_all(
+        self,
+        planned: Files,
+        found: Mapping[WorkspacePath, Blob | None],
+    ) -> dict[WorkspacePath, bytes | None]:
+        """What was put before someone came in past the lock: all of it, if nobody did."""
+        done: dict[WorkspacePath, bytes | None] = {}
+        for path, data in planned.items():
+            seen = found[path]
+            expect = seen.token if seen else ABSENT
+            try:
+                if data is None:
+                    self._blobs.delete(path, expect=expect)
+                else:
+                    self._blobs.write(path, data, expect=expect)
+            except Conflict:
+                break
+            done[path] = data
+        return done
+
+    def _check_change(self, path: WorkspacePath, data: bytes | None, seen: Blob | None) -> None:
+        if data is not None:
+            self._check_size(path, data)
+            self._check_room(data, seen)
+            if seen is None:
+                self._refuse_twin(path)
 
     def _blob(self, path: WorkspacePath) -> Blob | None:
         try:

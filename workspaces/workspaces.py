@@ -21,6 +21,7 @@ from workspaces.errors import AlreadyExists, NotFound
 from workspaces.history import History
 from workspaces.home import Home
 from workspaces.ids import AgentId, UserId, WorkspaceId, namespace, new_id
+from workspaces.origins import Origins
 from workspaces.records import RecordStore
 from workspaces.stamp import stamp_of
 from workspaces.stores.files import FileBlobs
@@ -108,6 +109,7 @@ class Workspaces:
                 place.mkdir(mode=0o700)
                 self._home.tree(name).rename(place / "files")
                 self._home.history(name).rename(place / "history.git")
+                workspace.origins.forget()
             except OSError as error:
                 raise as_failure(error, str(place)) from error
         with self._open_lock:
@@ -130,6 +132,7 @@ class Workspaces:
 
     def _opened(self, record: WorkspaceRecord) -> Workspace:
         name = namespace(self._principal.account_id, record.id)
+        history = History(self._home.history(name), self._clock)
         return Workspace(
             record,
             name,
@@ -139,7 +142,8 @@ class Workspaces:
                 self._home.staging(name),
                 bytes_max=record.config.quota.file_bytes,
             ),
-            history=History(self._home.history(name), self._clock),
+            history=history,
+            origins=Origins(self._home.search(name), history),
             lock=WriterLock(self._home.lock(name)),
             person=self._principal.author("edit"),
             clock=self._clock,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +95,25 @@ def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         console.print(f"[bold]{name:<{width}}[/]  ", end="")
         console.print(shown, markup=False)
+
+
+def visible(text: str) -> str:
+    """With control characters spelled out: what someone wrote into a file steers no terminal."""
+    return "".join(
+        f"\\x{ord(c):02x}" if unicodedata.category(c) == "Cc" and c not in "\n\t" else c
+        for c in text
+    )
+
+
+def print_styled(parts: Iterable[tuple[str, str]]) -> None:
+    """Text and its style. Into a pipe goes the text alone, unchanged."""
+    console = out()
+    if not console.is_terminal:
+        sys.stdout.write("".join(text for text, _ in parts))
+        return
+    from rich.text import Text
+
+    console.print(Text.assemble(*((visible(text), style) for text, style in parts)), end="")
 
 
 def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:

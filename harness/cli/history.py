@@ -1,57 +1,263 @@
-"""`harness log`: what changed in a workspace, who wrote it, and from which conversation."""
+"""`harness log | diff | show | blame | restore | revert | git`: what changed in a workspace, who wrote
+it, from which conversation, and how to have it back.
+
+What was edited by hand a moment ago is made a revision first, so that it is part of every answer.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, opened, out, print_json
+from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json, print_styled
+from harness.cli.patch import (
+    file_document,
+    revision_document,
+    styled_files,
+    styled_patch,
+    styled_revision,
+)
+
+if TYPE_CHECKING:
+    from workspaces.revision import Author
+    from workspaces.workspace import Workspace
 
 Reference = Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")]
+PathArgument = Annotated[str, typer.Argument(help="A file, as seen from the workspace's root.")]
+RevisionArgument = Annotated[
+    str, typer.Argument(help="A revision's id, as `harness log` shows it; its start is enough.")
+]
+WordsOption = Annotated[
+    bool, typer.Option("--words", "-w", help="Word by word: [-what went-]{+what came+}.")
+]
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(log)
+    for command in (log, diff, show, blame, restore, revert):
+        app.command()(command)
+    app.command(
+        name="git",
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )(git)
 
 
 def log(
     workspace: Reference,
     path: Annotated[str | None, typer.Argument(help="Only what touched this file.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at the most.")] = 50,
+    patch: Annotated[bool, typer.Option("--patch", "-p", help="With what each changed.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The revisions of a workspace, newest first."""
-    from rich.text import Text
+    """The revisions of a workspace, newest first.
 
-    with opened(home, as_json=as_json) as harness:
-        revisions = harness.workspaces.get(workspace).log(path, limit=limit)
+    Each is one act of one writer: a turn of an agent (with its conversation), an edit by hand, a call
+    of the API. `harness show` tells more of one of them.
+    """
+    from workspaces.paths import WorkspacePath
+
+    with settled(workspace, home, as_json) as (place, _):
+        if patch:
+            file = WorkspacePath(path) if path else None
+            changes = place.history.changes(path=file, limit=limit)
+            shown = [(change.revision, change.files) for change in changes]
+        else:
+            shown = [(revision, ()) for revision in place.log(path, limit=limit)]
+    if as_json:
+        documents = [revision_document(revision) for revision, _ in shown]
+        if patch:
+            for document, (_, files) in zip(documents, shown, strict=True):
+                document["files"] = [file_document(file, words=False) for file in files]
+        print_json(documents)
+        return
+    for revision, files in shown:
+        told = revision.trailers.get("Conversation", revision.trailers.get("Source", ""))
+        print_styled(
+            [
+                (revision.id[:10], "yellow"),
+                (f" {revision.at[:16].replace('T', ' ')} ", ""),
+                (revision.author, "bold"),
+                (f" ({told})" if told else "", "dim"),
+                (f"\n    {revision.subject}\n", ""),
+                *styled_files(files, words=False),
+            ]
+        )
+
+
+def diff(
+    workspace: Reference,
+    path: Annotated[str | None, typer.Argument(help="Only this file.")] = None,
+    older: Annotated[
+        str | None, typer.Option("--from", help="The older revision; else the one before --to.")
+    ] = None,
+    newer: Annotated[
+        str, typer.Option("--to", help="The newer revision; else the newest.")
+    ] = "head",
+    words: WordsOption = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What differs between two revisions; without any, what was changed last.
+
+    With a PATH and no --from: what the last revision that touched this file did to it.
+    """
+    from workspaces.paths import WorkspacePath
+
+    file = WorkspacePath(path) if path else None
+    with settled(workspace, home, as_json) as (place, _):
+        if older is None:
+            changes = place.history.changes(path=file, start=newer, limit=1)
+            before = next((p for c in changes for p in c.revision.parents), None)
+            after = next((c.revision.id for c in changes), None)
+            files = changes[0].files if changes else ()
+        else:
+            found = place.history.diff(older, newer, path=file)
+            before, after, files = found.older, found.newer, found.files
+    if as_json:
+        told = [file_document(file, words=words) for file in files]
+        print_json({"from": before, "to": after, "files": told})
+    else:
+        print_styled(styled_files(files, words=words))
+
+
+def show(
+    workspace: Reference,
+    revision: RevisionArgument = "head",
+    words: WordsOption = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One revision: who made it, when, in which conversation, and what it changed."""
+    with settled(workspace, home, as_json) as (place, _):
+        change = place.history.show(revision)
+    if as_json:
+        files = [file_document(file, words=words) for file in change.files]
+        print_json({**revision_document(change.revision), "files": files})
+    else:
+        print_styled([*styled_revision(change.revision), *styled_files(change.files, words=words)])
+
+
+def blame(
+    workspace: Reference,
+    path: PathArgument,
+    revision: Annotated[
+        str, typer.Option("--revision", "-r", help="The file as it was at this revision.")
+    ] = "head",
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """For every line of a file: who wrote it, when, and from which conversation and turn."""
+    from workspaces.paths import WorkspacePath
+
+    with settled(workspace, home, as_json) as (place, _):
+        lines = place.history.blame(WorkspacePath(path), revision)
     if as_json:
         print_json(
             [
                 {
-                    "revision": revision.id,
-                    "at": revision.at,
-                    "author": revision.author,
-                    "subject": revision.subject,
-                    "trailers": dict(revision.trailers),
-                    "paths": list(revision.paths),
+                    "line_number": line.number,
+                    "text": line.text,
+                    "revision": line.revision,
+                    "at": line.at,
+                    "author": line.author,
+                    "conversation": line.conversation,
+                    "turn": line.turn,
                 }
-                for revision in revisions
+                for line in lines
             ]
         )
         return
-    console = out()
-    for revision in revisions:
-        told = revision.trailers.get("Conversation", revision.trailers.get("Source", ""))
-        when = revision.at[:16].replace("T", " ")
-        console.print(
-            Text.assemble(
-                (revision.id[:10], "yellow"),
-                f" {when} ",
-                (revision.author, "bold"),
-                (f" ({told})" if told else "", "dim"),
-                f"\n    {revision.subject}",
-            )
+    names = [f"{line.author} ({line.conversation or 'no conversation'})" for line in lines]
+    width = max(map(len, names), default=0)
+    for name, line in zip(names, lines, strict=True):
+        print_styled(
+            [
+                (line.revision[:10], "yellow"),
+                (f" {line.at[:10]} ", ""),
+                (f"{name:<{width}}", "dim"),
+                (f" {line.number:>4}  {line.text}\n", ""),
+            ]
         )
+
+
+def restore(
+    workspace: Reference,
+    path: PathArgument,
+    revision: Annotated[str, typer.Option("--revision", "-r", help="As it was at this revision.")],
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring a file back to what it was at a revision, or remove it if it was not there then.
+
+    This is a new revision: what the file is now stays in the history.
+    """
+    with settled(workspace, home, as_json) as (place, person):
+        written = place.restore(path, revision, by=person)
+    if as_json:
+        print_json({"path": written.path, "version": written.version, "revision": written.revision})
+    else:
+        told = written.revision[:10] if written.revision else "is like that already"
+        sys.stderr.write(f"{written.path}: {told}\n")
+
+
+def revert(
+    workspace: Reference,
+    revision: RevisionArgument,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Undo what one revision did, and keep everything that was done since.
+
+    Refused when the same lines were changed again since: then there is nothing to undo without a
+    decision, which is yours.
+    """
+    with settled(workspace, home, as_json) as (place, person):
+        made = place.revert(revision, by=person)
+    if as_json:
+        print_json({"reverted": revision, "revision": made})
+    else:
+        sys.stderr.write(f"{revision}: {f'undone by {made[:10]}' if made else 'undone already'}\n")
+
+
+def git(
+    workspace: Reference,
+    arguments: Annotated[
+        list[str], typer.Argument(help="A git command: log, show, diff, blame, ls-tree, …")
+    ],
+    home: HomeOption = None,
+) -> None:
+    """Ask git itself: any command and option that only reads.
+
+    harness git notes log -p --since=yesterday -- MEMORY.md
+
+    The history is an ordinary git directory and any git client can open it; here git runs without
+    your configuration, and without anything that could write or start a program.
+    """
+    with settled(workspace, home, False) as (place, _):
+        answer = place.history.ask(arguments)
+    if sys.stdout.isatty():
+        print_styled(styled_patch(answer.decode(errors="replace")))
+    else:
+        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.flush()
+
+
+@contextmanager
+def settled(
+    workspace: str, home: Path | None, as_json: bool
+) -> Generator[tuple[Workspace, Author]]:
+    """A workspace with what was edited by hand made a revision, and who is asking."""
+    from workspaces.errors import WorkspaceBusy
+
+    with opened(home, as_json=as_json) as harness:
+        place = harness.workspaces.get(workspace)
+        try:
+            place.settle()
+        except WorkspaceBusy as busy:
+            notes().print(f"not yet part of this: edits by hand ({busy})", markup=False)
+        yield place, harness.rooms.principal.author("api")

@@ -1,0 +1,86 @@
+"""Differences as text with colours: by lines, or word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workspaces.difference import FileDifference
+    from workspaces.revision import Revision
+
+Styled = Iterator[tuple[str, str]]
+
+_STYLE = {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}
+_HEADINGS = ("diff --git ", "--- ", "+++ ", "index ", "commit ")
+
+
+def styled_patch(text: str) -> Styled:
+    """Any patch, as git prints it."""
+    for line in _lines(text):
+        heading = line.startswith(_HEADINGS)
+        yield line, "bold" if heading else _STYLE.get(line[:1], "")
+
+
+def styled_files(files: Iterable[FileDifference], *, words: bool) -> Styled:
+    for file in files:
+        old = "/dev/null" if file.kind == "added" else f"a/{file.path}"
+        new = "/dev/null" if file.kind == "deleted" else f"b/{file.path}"
+        yield f"diff --git a/{file.path} b/{file.path}\n", "bold"
+        if file.binary:
+            yield f"Binary files {old} and {new} differ\n", ""
+        elif file.patch:
+            yield f"--- {old}\n+++ {new}\n", "bold"
+            yield from _styled_words(file) if words else styled_patch(file.patch)
+
+
+def styled_revision(revision: Revision) -> Styled:
+    yield revision.id, "yellow"
+    yield f" {revision.at[:16].replace('T', ' ')} ", ""
+    yield revision.author, "bold"
+    yield f"\n    {revision.subject}\n", ""
+    for name, value in revision.trailers.items():
+        yield f"    {name}: {value}\n", "dim"
+    yield "\n", ""
+
+
+def file_document(file: FileDifference, *, words: bool) -> dict[str, Any]:
+    from workspaces.difference import words as words_of
+
+    document: dict[str, Any] = {
+        "path": file.path,
+        "kind": file.kind,
+        "binary": file.binary,
+        "added": file.added,
+        "removed": file.removed,
+        "patch": file.patch,
+    }
+    return {**document, "words": words_of(file.patch)} if words else document
+
+
+def revision_document(revision: Revision) -> dict[str, Any]:
+    return {
+        "revision": revision.id,
+        "at": revision.at,
+        "author": revision.author,
+        "subject": revision.subject,
+        "trailers": dict(revision.trailers),
+        "paths": list(revision.paths),
+    }
+
+
+def _styled_words(file: FileDifference) -> Styled:
+    """With `[-…-]` and `{+…+}`, as git marks words: readable without colours too."""
+    from workspaces.difference import words
+
+    for mark, text in words(file.patch):
+        if mark == " ":
+            yield text, "cyan" if text.startswith("@@ ") else ""
+        elif text:
+            yield (f"[-{text}-]", "red") if mark == "-" else (f"{{+{text}+}}", "green")
+
+
+def _lines(text: str) -> list[str]:
+    """By newlines alone: a carriage return belongs to its line."""
+    *lines, last = text.split("\n")
+    return [f"{line}\n" for line in lines] + ([last] if last else [])

@@ -1,0 +1,123 @@
+"""What a person asks the command line about the past of a workspace."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from harness import Harness
+from harness.cli.app import app
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HARNESS_HOME", str(home))
+    with Harness.open(home) as harness:
+        harness.workspaces.create("journal", template="default")
+    return home
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [*arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.stdout
+
+
+def asked(*arguments: str) -> Any:
+    return json.loads(run(*arguments, "--json"))
+
+
+def edit(text: str) -> None:
+    Path(run("path", "journal", "MEMORY.md").strip()).write_text(text)
+
+
+@pytest.mark.usefixtures("home")
+def test_what_was_just_typed_is_visible() -> None:
+    edit("# Memory\n\n- likes green tea\n")
+    (file,) = asked("diff", "journal")["files"]
+    assert "+- likes green tea\n" in file["patch"]
+    edit("# Memory\n\n- likes black tea\n")
+    assert "- likes [-green-]{+black+} tea" in run("diff", "journal", "MEMORY.md", "--words")
+    assert ["-", "green"] in asked("diff", "journal", "--words")["files"][0]["words"]
+    shown = asked("show", "journal")
+    assert shown["author"] == "owner"
+    assert shown["trailers"]["Source"] == "edit"
+    assert shown["files"][0]["path"] == "MEMORY.md"
+    assert "likes black tea" in run("show", "journal", shown["revision"][:8])
+    lines = asked("blame", "journal", "MEMORY.md")
+    assert lines[-1]["text"] == "- likes black tea"
+    assert lines[-1]["revision"] == shown["revision"]
+    assert "likes black tea" in run("blame", "journal", "MEMORY.md")
+    assert "black" in run("log", "journal", "MEMORY.md", "-p")
+    assert run("git", "journal", "log", "-1", "--format=%an", "--", "MEMORY.md") == "owner\n"
+
+
+@pytest.mark.usefixtures("home")
+def test_the_past_comes_back() -> None:
+    edit("one\ntwo\nthree\n")
+    first = asked("show", "journal")["revision"]
+    edit("one\n2\nthree\n")
+    second = asked("show", "journal")["revision"]
+    edit("zero\none\n2\nthree\n")
+    assert asked("revert", "journal", second)["revision"]
+    assert run("cat", "journal", "MEMORY.md") == "zero\none\ntwo\nthree\n"
+    assert asked("revert", "journal", second)["revision"] is None
+    asked("restore", "journal", "MEMORY.md", "--revision", first)
+    assert run("cat", "journal", "MEMORY.md") == "one\ntwo\nthree\n"
+    told = asked("diff", "journal", "--from", first, "--to", second)
+    assert (told["from"], told["to"]) == (first, second)
+    assert asked("diff", "journal", "--from", first)["files"] == []
+
+
+@pytest.mark.usefixtures("home")
+def test_a_refusal_is_a_sentence_and_one_document() -> None:
+    for arguments in (
+        ["git", "journal", "log", "--output=/tmp/x"],
+        ["git", "journal", "-c", "core.pager=x", "log"],
+        ["diff", "journal", "--from", "--output=x"],
+        ["show", "journal", "main"],
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert type(result.exception).__name__ == "Refused", arguments
+
+
+def terminal(home: Path, *arguments: str, **environment: str) -> str:
+    """What a person sees: the command on a terminal of its own."""
+    master, slave = pty.openpty()
+    env = {**os.environ, "HARNESS_HOME": str(home), "TERM": "xterm-256color", **environment}
+    command = [sys.executable, "-m", "harness.cli.app", *arguments]
+    with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave, env=env) as process:
+        os.close(slave)
+        chunks: list[bytes] = []
+        try:
+            while chunk := os.read(master, 65536):
+                chunks.append(chunk)
+        except OSError:  # the other end has closed
+            pass
+        assert process.wait(timeout=60) == 0
+    os.close(master)
+    return b"".join(chunks).decode()
+
+
+def test_colours_are_for_terminals_and_files_steer_none(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    edit("evil \x1b[2J\x07 line\n")
+    assert "\x1b" not in run("diff", "journal").replace("\x1b[2J", "")
+    assert "+evil \x1b[2J\x07 line\n" in run("diff", "journal")  # a pipe gets what is there
+    for command in (["diff", "journal"], ["git", "journal", "show"], ["show", "journal"]):
+        seen = terminal(home, *command)
+        assert "\x1b[32m" in seen
+        assert "evil \\x1b[2J\\x07 line" in seen
+        assert "\x1b[2J" not in seen
+        assert "\x1b[32m" not in terminal(home, *command, NO_COLOR="1")

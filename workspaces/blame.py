@@ -1,0 +1,48 @@
+"""Blame: for every line of a file, the revision that wrote it, and from which conversation."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from workspaces.commit import Commit
+from workspaces.revision import RevisionId
+from workspaces.stamp import Stamp
+
+_HEADER = re.compile(rb"([0-9a-f]{40}) \d+ \d+")
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedLine:
+    number: int
+    text: str
+    """Without its newline; bytes that are no UTF-8 are shown as �."""
+    revision: RevisionId
+    at: Stamp
+    author: str
+    conversation: str | None
+    turn: str | None
+
+
+def parse_porcelain(out: bytes) -> list[tuple[RevisionId, bytes]]:
+    """`git blame --porcelain`: each line's revision and bytes. Content follows a tab, always."""
+    found: list[tuple[RevisionId, bytes]] = []
+    revision = b""
+    for line in out.split(b"\n"):
+        if line.startswith(b"\t"):
+            found.append((RevisionId(revision.decode()), line[1:]))
+        elif header := _HEADER.match(line):
+            revision = header[1]
+    return found
+
+
+def blamed_line(number: int, data: bytes, commit: Commit) -> BlamedLine:
+    return BlamedLine(
+        number,
+        data.decode(errors="replace"),
+        commit.id,
+        commit.at,
+        commit.author,
+        commit.trailers.get("Conversation"),
+        commit.trailers.get("Turn"),
+    )

@@ -1,0 +1,54 @@
+"""A commit's bytes: what a revision is to git."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from workspaces.objects import ObjectId
+from workspaces.revision import Author, RevisionId, one_line, trailers_of
+from workspaces.stamp import Stamp, moment_of
+
+COMMITTER = "workspace-harness <harness@workspace-harness>"
+
+EARLIEST = Stamp("1970-01-01T00:00:00.000000Z")
+"""Of a revision without a stamp: somebody else's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    id: RevisionId
+    tree: ObjectId
+    parents: tuple[RevisionId, ...]
+    at: Stamp
+    author: str
+    trailers: Mapping[str, str]
+
+
+def parse_commit(revision: RevisionId, data: bytes) -> Commit:
+    head, _, body = data.decode(errors="replace").partition("\n\n")
+    fields = [line.partition(" ")[::2] for line in head.split("\n")]
+    trailers = trailers_of(body)
+    return Commit(
+        revision,
+        tree=ObjectId(next(value for name, value in fields if name == "tree")),
+        parents=tuple(RevisionId(value) for name, value in fields if name == "parent"),
+        at=Stamp(trailers.pop("At", EARLIEST)),
+        author=next(value for name, value in fields if name == "author").partition(" <")[0],
+        trailers=trailers,
+    )
+
+
+def commit_bytes(
+    tree: ObjectId, parent: RevisionId | None, author: Author, at: Stamp, text: str
+) -> bytes:
+    seconds = int(moment_of(at).timestamp())
+    name = one_line(author.name).translate({ord("<"): None, ord(">"): None}).strip() or "unknown"
+    email = one_line(author.email).translate({ord("<"): None, ord(">"): None, ord(" "): None})
+    head = [
+        f"tree {tree}",
+        *([f"parent {parent}"] if parent else []),
+        f"author {name} <{email}> {seconds} +0000",
+        f"committer {COMMITTER} {seconds} +0000",
+    ]
+    return "\n".join([*head, "", text]).encode()

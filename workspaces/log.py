@@ -1,0 +1,68 @@
+"""What `git log` is asked to print, and reading it back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workspaces.commit import EARLIEST
+from workspaces.difference import FileDifference, parse_patch
+from workspaces.revision import Revision, RevisionId, trailers_of
+from workspaces.stamp import Stamp
+
+_RECORD, _FIELD, _END = "\x1e", "\x1f", "\x1f\x1d"
+FORMAT = f"--format={_RECORD}%H{_FIELD}%P{_FIELD}%an{_FIELD}%B{_END}"
+
+_START = re.compile(rf"^{_RECORD}(?=[0-9a-f]{{40}}{_FIELD})", re.MULTILINE)
+_START_AFTER_NUL = re.compile(rf"(?:^|\0){_RECORD}(?=[0-9a-f]{{40}}{_FIELD})")
+"""Where an entry begins: no line of a patch does so, and none of our messages. Somebody else's that
+does can only garble itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A revision and what it did to each file."""
+
+    revision: Revision
+    files: tuple[FileDifference, ...]
+
+
+def parse_log(out: bytes) -> list[Revision]:
+    """With `-z --name-only`."""
+    found: list[Revision] = []
+    for header, rest in entries(out, nul=True):
+        names = rest.strip("\n\0").split("\0")
+        found.append(revision_of(header, tuple(name for name in names if name)))
+    return found
+
+
+def parse_changes(out: bytes) -> list[Change]:
+    """With a patch."""
+    found: list[Change] = []
+    for header, rest in entries(out):
+        files = parse_patch(rest)
+        found.append(Change(revision_of(header, tuple(file.path for file in files)), files))
+    return found
+
+
+def entries(out: bytes, *, nul: bool = False) -> Iterator[tuple[str, str]]:
+    """What FORMAT told of each revision, and what follows it. `nul`: with `-z`."""
+    start = _START_AFTER_NUL if nul else _START
+    for text in start.split(out.decode(errors="replace"))[1:]:
+        header, _, rest = text.partition(_END)
+        yield header, rest
+
+
+def revision_of(header: str, paths: tuple[str, ...]) -> Revision:
+    revision, parents, author, body = header.split(_FIELD, 3)
+    trailers = trailers_of(body)
+    return Revision(
+        id=RevisionId(revision),
+        parents=tuple(RevisionId(parent) for parent in parents.split()),
+        at=Stamp(trailers.pop("At", EARLIEST)),
+        author=author,
+        subject=body.partition("\n")[0],
+        trailers=trailers,
+        paths=paths,
+    )

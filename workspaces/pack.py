@@ -1,0 +1,66 @@
+"""Packing: many loose objects become one pack, while readers read.
+
+The order is the safety: the new pack is whole and durable before anything it replaces is taken away,
+and whoever looks in between finds an object twice, never nowhere. A reader that had listed the old
+places looks again (`objects`). What no revision reaches — a writer was killed before its branch moved
+— is kept for a day and then pruned.
+
+Nothing here runs on its own; the holder of the writer lock calls it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from workspaces.git import run_git
+from workspaces.objects import sync, unwritable
+
+LOOSE_OBJECTS_MAX = 2_000
+"""Some five hundred revisions: below it packing gains little, far above it directories get slow."""
+
+UNREACHABLE_KEPT = "1.day.ago"
+"""Longer than any writer takes from its first object to its revision, with room for a person to
+look at what a crash has left."""
+
+
+def pack(git_directory: Path) -> None:
+    """Only under the writer lock."""
+    packs = git_directory / "objects" / "pack"
+    git = f"--git-dir={git_directory}"
+    try:
+        packs.mkdir(exist_ok=True)
+        before = _names(packs)
+        run_git(git, "repack", "-a", "-q", "-n")  # without -d: whatever was there stays for now
+        added = [packs / name for name in _names(packs) - before]
+        for path in [*added, packs]:
+            sync(path)
+        if added:
+            _remove_all(packs, before)
+        run_git(git, "prune-packed", "--quiet")
+        run_git(git, "prune", f"--expire={UNREACHABLE_KEPT}")
+    except OSError as error:
+        raise unwritable(error) from error
+
+
+def count_loose(objects: Path) -> int:
+    """How many loose objects there are, from a sixteenth of the directories: names are hashes."""
+    looked_at = 16
+    found = 0
+    for number in range(looked_at):
+        try:
+            found += len(os.listdir(objects / f"{number * 16 + number:02x}"))  # noqa: PTH208
+        except FileNotFoundError:
+            continue
+    return found * 256 // looked_at
+
+
+def _names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def _remove_all(packs: Path, names: set[str]) -> None:
+    """An index goes before its pack: who finds the index must find the pack too."""
+    for name in sorted(names, key=lambda name: not name.endswith(".idx")):
+        (packs / name).unlink(missing_ok=True)
+    sync(packs)
