@@ -4,8 +4,9 @@ A file whose size, times and inode are those of the last scan is taken for uncha
 young that a second write within the clock's grain could hide behind the same stamp: clocks and mtimes
 decide nothing here, they only save hashing.
 
-Of twins, names that differ only in case, one is kept: the one that the history has, so that nobody
-hides a file from it by making another beside it; else the first.
+Of twins, names that differ only in case, one is kept, and of too many files as many as the quota allows:
+those that the history has before all others, so that nobody hides a file from it by making more beside
+it; then the first.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class TreeScan:
         clock: Clock,
         recorded: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """`recorded`: the names in the history; asked for only when there are twins."""
+        """`recorded`: the names in the history; asked for only when not all are kept."""
         self._blobs = blobs
         self._recorded = recorded
         self._quota = quota
@@ -68,16 +69,15 @@ class TreeScan:
     def scan(self) -> Tree:
         with self._lock:
             walked = dict(self._blobs.walk())
-            tree = self._look_at(walked, {})
-            if any(problem.kind == "twin" for problem in tree.problems):
-                kept = [name for name in self._recorded() if name in walked]
-                firsts = {folded(prefix): prefix for name in kept for prefix in _prefixes(name)}
-                tree = self._look_at(walked, firsts)
+            tree = self._look_at(walked)
+            if any(problem.kind in {"twin", "over_quota"} for problem in tree.problems):
+                first = {name: walked[name] for name in self._recorded() if name in walked}
+                tree = self._look_at({**first, **walked})
         return tree
 
-    def _look_at(self, walked: Mapping[str, os.stat_result], twins: dict[str, str]) -> Tree:
-        """`twins`: of names that are alike, the one that is kept."""
+    def _look_at(self, walked: Mapping[str, os.stat_result]) -> Tree:
         tree = Tree()
+        twins: dict[str, str] = {}
         seen: dict[str, tuple[_Signature, FileState]] = {}
         for name, status in walked.items():
             found = self._look(name, status, tree, twins)
@@ -90,6 +90,7 @@ class TreeScan:
                 if age > YOUNG_S:
                     seen[name] = (_signature(status), found)
         self._known = seen
+        tree.files = dict(sorted(tree.files.items()))
         return tree
 
     def _look(

@@ -171,7 +171,7 @@ class Workspace:
                     self._refuse_twin(path)
                 self._check_room(data, current)
                 try:
-                    with held.changing(by, [path]):
+                    with self._changing(held, by, path, data):
                         self._blobs.write(path, data, expect=current.token if current else ABSENT)
                 except Conflict:
                     continue  # an editor came in past the lock: what it wrote is settled first
@@ -201,7 +201,7 @@ class Workspace:
                 if current is None:
                     raise NotFound("file", path)
                 try:
-                    with held.changing(by, [path]):
+                    with self._changing(held, by, path, None):
                         self._blobs.delete(path, expect=current.token)
                 except Conflict:
                     continue
@@ -293,6 +293,28 @@ class Workspace:
                 self._record_dirty(held.left_behind)
                 held.fulfilled()
             yield held
+
+    @contextmanager
+    def _changing(
+        self, held: Held, by: Author, path: WorkspacePath, after: bytes | None
+    ) -> Generator[None]:
+        """Declare the change of a file, and take it back when it failed: what someone else writes there
+        later is theirs. A change that stands although it failed (the disk did not confirm it) stays
+        declared, and the next writer finishes its story."""
+        held.intend(by, [path])
+        try:
+            yield
+        except Failure as failure:
+            if isinstance(failure, Conflict) or not self._holds(path, after):
+                held.fulfilled()
+            raise
+
+    def _holds(self, path: WorkspacePath, data: bytes | None) -> bool:
+        try:
+            blob = self._blob(path)
+        except Failure:
+            return False
+        return (blob.data if blob else None) == data
 
     def _settled(self, path: WorkspacePath, expect: Version | Wildcard) -> Blob | None:
         """The file, after a person's uncommitted bytes became a revision, if it is what `expect`

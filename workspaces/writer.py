@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from workspaces.beneath import as_failure
-from workspaces.errors import Failure, Refused, WorkspaceBusy
+from workspaces.errors import Refused, WorkspaceBusy
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 
@@ -62,17 +62,6 @@ class Held:
     def intend(self, author: Author, paths: Sequence[WorkspacePath] | None) -> None:
         """Declare what is about to be changed, replacing what was declared before."""
         self._note(Intent(author, None if paths is None else tuple(paths)))
-
-    @contextmanager
-    def changing(self, author: Author, paths: Sequence[WorkspacePath]) -> Generator[None]:
-        """Declare, and take it back when a Failure says that nothing was changed: what someone else
-        writes there later is theirs. Anything worse leaves the declaration, as a crash does."""
-        self.intend(author, paths)
-        try:
-            yield
-        except Failure:
-            self._note(None)
-            raise
 
     def fulfilled(self) -> None:
         """All that was declared stands in a revision."""

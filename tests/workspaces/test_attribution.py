@@ -74,6 +74,20 @@ def test_what_a_person_writes_after_an_agents_write_failed_is_the_persons(
     assert authors_of(workspace, "MEMORY.md") == ["owner"]
 
 
+def test_a_write_that_the_disk_did_not_confirm_is_the_writers_all_the_same(
+    workspace: Workspace, root: Path, interrupted: Interrupted
+) -> None:
+    def fail_late() -> None:
+        (root / "MEMORY.md").write_text("agent\n")
+        raise Unavailable("'MEMORY.md'", "the disk has not confirmed it")
+
+    interrupted.before_write = fail_late
+    with pytest.raises(Unavailable):
+        workspace.write("MEMORY.md", "agent\n", by=AGENT)
+    workspace.settle()
+    assert authors_of(workspace, "MEMORY.md") == ["helper"]
+
+
 def test_what_was_there_before_files_were_planted_is_the_persons(
     workspace: Workspace, root: Path
 ) -> None:

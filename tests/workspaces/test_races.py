@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from workspaces.errors import Conflict
 from workspaces.home import Home
 from workspaces.stores.files import FileBlobs
 from workspaces.workspace import Workspace
+from workspaces.workspaces import Workspaces
 
 
 class Raced(FileBlobs):
@@ -80,3 +82,17 @@ def test_a_twin_made_by_hand_does_not_take_the_place_of_the_one_in_the_history(
     tip = workspace.settle()
     assert workspace.read("memory.md", view=tip or "").text == "one\nby hand\n"
     assert [problem.path for problem in workspace.scan().problems] == ["MEMORY.md"]
+
+
+def test_files_made_beyond_the_quota_do_not_take_the_place_of_one_in_the_history(
+    open_workspaces: Callable[[], Workspaces],
+) -> None:
+    workspace = open_workspaces().create("small", config={"quota": {"files": 3}})
+    workspace.write("z.md", "one\n", by=AGENT)
+    for name in "abc":
+        (workspace.root / f"{name}.md").write_text("flood\n")
+    (workspace.root / "z.md").write_text("one\nby hand\n")
+    tip = workspace.settle()
+    assert workspace.read("z.md", view=tip or "").text == "one\nby hand\n"
+    assert workspace.files() == ["a.md", "b.md", "z.md"]
+    assert [problem.path for problem in workspace.scan().problems] == ["c.md"]
