@@ -8,7 +8,10 @@ opens one component after the other with O_NOFOLLOW. Both give the same answers;
 
 What comes out is opened non-blocking and then looked at through its own descriptor: a regular file
 with exactly one link, or it is not read. (A second link would be another name for a file that may lie
-elsewhere; a FIFO would make the host wait for the agent.)
+elsewhere; a FIFO would make the host wait for the agent.) The count alone does not prove it: a second link
+that was opened may be gone when it is counted, and what is left is the file elsewhere. So the name is
+asked once more after the bytes were read: one link, and this name is it; or none at all any more.
+[Without that question a process that linked and unlinked got 4 of 500 000 reads out.]
 
 Deliberately absent: any function that takes a root as a string and joins a relative string to it.
 """
@@ -73,6 +76,14 @@ class Beneath:
 
     def read(self, path: str, *, bytes_max: int) -> tuple[bytes, os.stat_result]:
         """A regular file's bytes and what its descriptor says of it. NotFound, Refused, OverLimit."""
+        for _ in range(_TRIES_MAX):
+            found = self._read_once(path, bytes_max)
+            if found is not None:
+                return found
+        raise Unavailable(repr(path), "its names change faster than it can be read")
+
+    def _read_once(self, path: str, bytes_max: int) -> tuple[bytes, os.stat_result] | None:
+        """None when the file may have another name."""
         try:
             fd = self._open(path, os.O_RDONLY)
         except OSError as error:
@@ -84,11 +95,25 @@ class Beneath:
                 raise OverLimit(
                     f"size of {path!r}", maximum=bytes_max, actual=status.st_size, unit="bytes"
                 )
-            return _read_all(fd, status.st_size, bytes_max), status
+            data = _read_all(fd, status.st_size, bytes_max)
+            is_ours = self._is_the_name_of(fd, path) or os.fstat(fd).st_nlink == 0
+            return (data, status) if is_ours else None
         except OSError as error:
             raise as_failure(error, path) from error
         finally:
             os.close(fd)
+
+    def _is_the_name_of(self, fd: int, path: str) -> bool:
+        """Whether `path` names what was opened, and nothing else does."""
+        directory, _, leaf = path.rpartition("/")
+        try:
+            with self.directory(directory) as parent:
+                named = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
+        except OSError:
+            return False
+        opened = os.fstat(fd)
+        is_same = (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+        return is_same and named.st_nlink == 1
 
     def _opened_or_made(self, path: str) -> int:
         try:
