@@ -10,8 +10,9 @@ What comes out is opened non-blocking and then looked at through its own descrip
 with exactly one link, or it is not read. (A second link would be another name for a file that may lie
 elsewhere; a FIFO would make the host wait for the agent.) One link is not enough: if the name in the
 tree was taken away between the open and the look, the one that is left is the other one. So the name
-is looked up again, and must lead to the same file, unchanged since: making or removing a link changes
-a file's ctime.
+is looked up again, and must lead to the same file, unchanged since (making or removing a link changes
+a file's ctime), unless the file has no name at all any more: then it was the tree's, and was replaced.
+[Without that look a process that linked and unlinked got 4 of 500 000 reads out.]
 
 Deliberately absent: any function that takes a root as a string and joins a relative string to it.
 """
@@ -82,8 +83,8 @@ class Beneath:
                 with self._opened_to_read(path) as fd:
                     status = os.fstat(fd)
                     check_regular(status, path)
-                    if not self._is_still(status, path):
-                        continue  # somebody replaced it, or wrote to it, between open and look
+                    if not self._is_still(status, path) and os.fstat(fd).st_nlink > 0:
+                        continue  # renamed, linked or written to since; replaced is no reason
                     if status.st_size > bytes_max:
                         raise OverLimit(
                             f"size of {path!r}",

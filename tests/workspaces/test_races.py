@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.workspaces.conftest import AGENT
+from workspaces.beneath import Beneath
 from workspaces.blobs import BlobName, Expect
-from workspaces.errors import Conflict
+from workspaces.errors import Conflict, NotFound
 from workspaces.home import Home
 from workspaces.stores.files import FileBlobs
 from workspaces.workspace import Workspace
@@ -45,6 +47,41 @@ def test_what_an_editor_saves_between_look_and_rename_is_not_lost(
     workspace.settle()
     texts = [workspace.read("a.md", view=revision.id).text for revision in workspace.log("a.md")]
     assert "by hand\n" in texts
+
+
+class Unlinked(Beneath):
+    """The second link that was opened is gone before anyone can count the links."""
+
+    def _open(self, path: str, flags: int) -> int:
+        fd = super()._open(path, flags)
+        if path == "hard.md":
+            os.unlink("hard.md", dir_fd=self._fd)
+        return fd
+
+
+@pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
+def test_a_link_that_is_gone_when_the_links_are_counted_leads_nowhere(
+    tmp_path: Path, openat2: bool
+) -> None:
+    tree, secret = tmp_path / "tree", tmp_path / "secret"
+    tree.mkdir()
+    secret.write_text("secret")
+    (tree / "hard.md").hardlink_to(secret)
+    with pytest.raises(NotFound):
+        Unlinked(tree, openat2=openat2).read("hard.md", bytes_max=100)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read(tmp_path: Path) -> None:
+    class Replaced(Beneath):
+        def _open(self, path: str, flags: int) -> int:
+            fd = super()._open(path, flags)
+            if path == "a.md":
+                (tmp_path / "new").write_text("new")
+                (tmp_path / "new").rename(tmp_path / "a.md")
+            return fd
+
+    (tmp_path / "a.md").write_text("old")
+    assert Replaced(tmp_path).read("a.md", bytes_max=100)[0] == b"old"
 
 
 def test_a_temporary_file_that_goes_during_a_scan_takes_nothing_along(
