@@ -6,6 +6,7 @@ with Harness.open("~/.harness") as harness:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -21,7 +22,7 @@ from harness.settings import Settings, read_settings
 from harness.turn import Outcome
 from harness.wiring import Rooms, wire
 from workspaces.clock import Clock
-from workspaces.errors import Refused
+from workspaces.errors import Failure, Refused
 from workspaces.ids import new_id
 from workspaces.workspaces import Workspaces
 
@@ -96,6 +97,8 @@ class Harness:
 
     def close(self) -> None:
         self._loop.close()
+        with suppress(Failure):  # whatever stands in the way, the next one to close will do it
+            self.workspaces.tidy()
         self.rooms.records.close()
 
     def __enter__(self) -> Harness:

@@ -21,17 +21,18 @@ from workspaces.errors import (
     Conflict,
     Failure,
     NotFound,
-    OverLimit,
     Refused,
     Unavailable,
 )
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
+from workspaces.file import File, as_bytes
 from workspaces.history import HEAD, History, View
 from workspaces.ids import Namespace, Version, version_of
 from workspaces.objects import blob_id
 from workspaces.origins import Origins
 from workspaces.paths import WorkspacePath, folded
 from workspaces.revision import Author, Revision, RevisionId
+from workspaces.room import Room
 from workspaces.stores.files import FileBlobs
 from workspaces.tree import Tree, TreeScan
 from workspaces.undo import Files, touched, undone
@@ -40,30 +41,11 @@ from workspaces.writer import Held, Intent, WriterLock
 VERSIONS_SEARCHED_MAX = 200
 """A version that a conversation still knows after so many later ones is better read anew."""
 
-COUNT_AGAIN_S = 60.0
-"""How long a count of files and bytes is trusted, with our own writes added: a quota keeps a workspace
-from growing without bound and need not be exact to the byte."""
-
 RACES_MAX = 20
 """How often an unconditional write is begun anew when someone past the lock was faster."""
 
 Plan = Callable[[Files], Files]
 """What files become, None for gone, from what they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    path: WorkspacePath
-    data: bytes
-
-    @property
-    def version(self) -> Version:
-        return version_of(self.data)
-
-    @property
-    def text(self) -> str:
-        """What a person or a model reads: bytes that are no UTF-8 are shown as �."""
-        return self.data.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +93,10 @@ class Workspace:
         self._history = history
         self._lock = lock
         self._person = person
-        self._clock = clock
-        self._files, self._bytes, self._counted_at = 0, 0, -COUNT_AGAIN_S - 1
         self._scan = TreeScan(
             blobs, record.config.quota, clock, lambda: history.tree(history.tip())
         )
+        self._room = Room(record.config.quota, clock, self._scan.scan)
 
     def read(self, path: str, *, view: View = HEAD) -> File:
         """One file, as it is now or as a revision has it."""
@@ -145,8 +126,7 @@ class Workspace:
     def scan(self) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
         tree = self._scan.scan()
-        self._files, self._bytes = len(tree.files), tree.bytes
-        self._counted_at = self._clock.monotonic()
+        self._room.counted(tree)
         return tree
 
     def tip(self) -> RevisionId | None:
@@ -161,15 +141,13 @@ class Workspace:
         """Set a file. `expect` is the version the writer has seen, ABSENT, or ANY."""
         path = WorkspacePath(path)
         data = as_bytes(data) if isinstance(data, str) else data
-        self._check_size(path, data)
+        self._room.check_file(path, data)
         with self._writing(by) as held:
             for _ in range(RACES_MAX):
                 current = self._settled(path, expect)
                 if current is not None and current.data == data:
                     return Written(path, current.version, None)
-                if current is None:
-                    self._refuse_twin(path)
-                self._check_room(data, current)
+                self._check_change(path, data, current)
                 try:
                     with self._changing(held, by, path, data):
                         self._blobs.write(path, data, expect=current.token if current else ABSENT)
@@ -380,8 +358,8 @@ class Workspace:
 
     def _check_change(self, path: WorkspacePath, data: bytes | None, seen: Blob | None) -> None:
         if data is not None:
-            self._check_size(path, data)
-            self._check_room(data, seen)
+            self._room.check_file(path, data)
+            self._room.take(data, seen)
             if seen is None:
                 self._refuse_twin(path)
 
@@ -390,26 +368,6 @@ class Workspace:
             return self._blobs.read(path)
         except NotFound:
             return None
-
-    def _check_size(self, path: WorkspacePath, data: bytes) -> None:
-        maximum = self.record.config.quota.file_bytes
-        if len(data) > maximum:
-            raise OverLimit(f"size of {path!r}", maximum=maximum, actual=len(data), unit="bytes")
-
-    def _check_room(self, data: bytes, current: Blob | None) -> None:
-        """Whether the quota of the whole workspace leaves room for a file to become `data`."""
-        quota = self.record.config.quota
-        if self._clock.monotonic() - self._counted_at > COUNT_AGAIN_S:
-            self.scan()
-        files = self._files + (1 if current is None else 0)
-        size = self._bytes + len(data) - (len(current.data) if current else 0)
-        if files > quota.files:
-            raise OverLimit(
-                "files of the workspace", maximum=quota.files, actual=files, unit="files"
-            )
-        if size > quota.bytes:
-            raise OverLimit("size of the workspace", maximum=quota.bytes, actual=size, unit="bytes")
-        self._files, self._bytes = files, size
 
     def _refuse_twin(self, path: WorkspacePath) -> None:
         """A name that differs from an existing one only in case is one file on half of all disks."""
@@ -420,12 +378,3 @@ class Workspace:
             for name in self._history.names(tip, directory):
                 if name != part and folded(name) == folded(part):
                     raise AlreadyExists("file", f"{directory}/{name}" if directory else name)
-
-
-def as_bytes(text: str) -> bytes:
-    """What a text is in a file. Refused for one that no file can hold."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        rule = "holds half of a character (a lone surrogate), which no file can"
-        raise Refused("content", text[error.start : error.end], rule) from error

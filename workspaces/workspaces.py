@@ -116,6 +116,14 @@ class Workspaces:
             self._open.pop(record.id, None)
         return place
 
+    def tidy(self) -> None:
+        """Housekeeping of the histories that were opened here, where it is due."""
+        with self._open_lock:
+            opened = list(self._open.values())
+        for workspace in opened:
+            if workspace.needs_packing:
+                workspace.tidy()
+
     def open(self, record: WorkspaceRecord) -> Workspace:
         with self._open_lock:
             workspace = self._open.get(record.id)

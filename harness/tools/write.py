@@ -8,10 +8,10 @@ from harness.tools.desk import Desk, path_of
 from harness.tools.port import Tool
 from workspaces.errors import AlreadyExists, Conflict, Refused
 from workspaces.expect import ABSENT
+from workspaces.file import as_bytes
 from workspaces.merge import merge
 from workspaces.parse import Shape
 from workspaces.paths import WorkspacePath
-from workspaces.workspace import as_bytes
 
 TRIES_MAX = 5
 SHOWN_LINES_MAX = 40
