@@ -21,7 +21,11 @@ def compare(
     return median(times[0]), median(times[1])
 
 
-def report(claim: str, ours: float, peer: float, *, at_most: float) -> None:
+def report(claim: str, ours: float, peer: float, *, at_most: float | None) -> None:
+    """`at_most` None: a figure to know, without a goal."""
     ratio = ours / peer
-    verdict = "ok" if ratio <= at_most else "MISSED"
-    print(f"{claim:<76} {ratio:6.2f} ×  (goal ≤ {at_most:g})  {verdict}", flush=True)
+    if at_most is None:
+        told = "(no goal)"
+    else:
+        told = f"(goal ≤ {at_most:g})  {'ok' if ratio <= at_most else 'MISSED'}"
+    print(f"{claim:<76} {ratio:6.2f} ×  {told}", flush=True)

@@ -80,32 +80,25 @@ class Beneath:
         """A regular file's bytes and what its descriptor says of it. NotFound, Refused, OverLimit."""
         try:
             for _ in range(_TRIES_MAX):
-                with self._opened_to_read(path) as fd:
+                fd = self._open(path, os.O_RDONLY)
+                try:
                     status = os.fstat(fd)
                     check_regular(status, path)
-                    if not self._is_still(status, path) and os.fstat(fd).st_nlink > 0:
-                        continue  # renamed, linked or written to since; replaced is no reason
-                    if status.st_size > bytes_max:
-                        raise OverLimit(
-                            f"size of {path!r}",
-                            maximum=bytes_max,
-                            actual=status.st_size,
-                            unit="bytes",
-                        )
-                    return read_all(fd, status.st_size, bytes_max), status
+                    if _links(self._look(path)) == _links(status) or os.fstat(fd).st_nlink == 0:
+                        return read_all(fd, status.st_size, bytes_max), status
+                finally:
+                    os.close(fd)  # renamed, linked or written to since: once more
         except OSError as error:
             raise as_failure(error, path) from error
         raise Refused("path", path, "changes faster than it can be opened", remedy="try again")
 
-    def _is_still(self, status: os.stat_result, path: str) -> bool:
-        with self._opened_to_read(path) as fd:
-            return _links(os.fstat(fd)) == _links(status)
-
-    @contextmanager
-    def _opened_to_read(self, path: str) -> Generator[int]:
+    def _look(self, path: str) -> os.stat_result:
+        """What the name leads to now, through no link."""
+        if "/" not in path:
+            return os.stat(path, dir_fd=self._fd, follow_symlinks=False)
         fd = self._open(path, os.O_RDONLY)
         try:
-            yield fd
+            return os.fstat(fd)
         finally:
             os.close(fd)
 
@@ -198,14 +191,17 @@ def as_failure(error: OSError, path: str) -> Failure:
 
 
 def read_all(fd: int, size: int, bytes_max: int) -> bytes:
-    """Everything up to the end, which may have moved since `size` was asked for."""
+    """Everything up to the end, which may have moved since `size` was asked for. OverLimit."""
+    if size > bytes_max:
+        raise OverLimit("size of the file", maximum=bytes_max, actual=size, unit="bytes")
     chunks: list[bytes] = []
     left = bytes_max + 1
     while chunk := os.read(fd, min(left, max(size, 4096) + 1)):
         chunks.append(chunk)
         left -= len(chunk)
         if left <= 0:
-            raise OverLimit("size", maximum=bytes_max, actual=bytes_max + 1 - left, unit="bytes")
+            actual = bytes_max + 1 - left
+            raise OverLimit("size of the file", maximum=bytes_max, actual=actual, unit="bytes")
     return b"".join(chunks)
 
 

@@ -22,6 +22,10 @@ _PASSABLE_AS_ROOT = 0o711
 class Home:
     root: Path
 
+    def __post_init__(self) -> None:
+        """Absolute: a home does not move when the process changes its working directory."""
+        object.__setattr__(self, "root", self.root.absolute())
+
     @property
     def settings(self) -> Path:
         return self.root / "harness.yaml"

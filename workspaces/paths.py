@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from workspaces.errors import Refused
 
@@ -69,8 +70,15 @@ def broken_rule(text: str) -> str | None:
     """The first rule that `text` breaks as a path, put to follow the value; None when it is good."""
     if not text:
         return "is empty"
-    if len(text) > PATH_BYTES_MAX:  # before anything that costs time on a hostile megabyte
+    if (
+        len(text) > PATH_BYTES_MAX
+    ):  # before anything that costs time or memory on a hostile megabyte
         return f"is longer than {PATH_BYTES_MAX} bytes"
+    return _broken_rule(text)
+
+
+@lru_cache(maxsize=4096)  # the same names come again and again
+def _broken_rule(text: str) -> str | None:
     return _broken_by_characters(text) or _broken_by_length(text) or _broken_by_a_part(text)
 
 
