@@ -17,7 +17,7 @@ from workspaces.beneath import as_failure
 from workspaces.catalog import Catalog, Family
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
-from workspaces.errors import AlreadyExists, NotFound
+from workspaces.errors import AlreadyExists, NotFound, Refused
 from workspaces.history import History
 from workspaces.home import Home
 from workspaces.ids import AgentId, UserId, WorkspaceId, namespace, new_id
@@ -47,7 +47,9 @@ class Workspaces:
         self._home = home
         self._clock = clock
         self._template = template
-        self._catalog = Catalog(WORKSPACES, principal.account_id, records, clock)
+        self._catalog = Catalog(
+            WORKSPACES, principal.account_id, records, clock, check=_check_storage
+        )
         self._open: dict[WorkspaceId, Workspace] = {}
         self._open_lock = threading.Lock()
 
@@ -155,6 +157,16 @@ class Workspaces:
             lock=WriterLock(self._home.lock(name)),
             person=self._principal.author("edit"),
             clock=self._clock,
+        )
+
+
+def _check_storage(record: WorkspaceRecord) -> None:
+    """Kept where it was asked to be kept, or refused: never silently somewhere else."""
+    if record.config.storage.provider != "local":
+        rule = "cannot be used: this home has no S3 location"
+        remedy = "leave it out, or say local: workspaces in S3 come with a later version"
+        raise Refused(
+            "config.storage.provider", record.config.storage.provider, rule, remedy=remedy
         )
 
 

@@ -41,6 +41,7 @@ def test_a_bad_name_is_refused(workspaces: Workspaces, name: object) -> None:
     ("config", "field"),
     [
         ({"storage": {"provider": "ftp"}}, "config.storage.provider"),
+        ({"storage": {"provider": "s3"}}, "config.storage.provider"),
         ({"storage": "s3"}, "config.storage"),
         ({"harness": {"enabled": "yes"}}, "config.harness.enabled"),
         ({"harness": {"enabeld": True}}, "config.harness.enabeld"),
