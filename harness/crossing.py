@@ -32,12 +32,21 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Wait for the coroutine's result; an interruption cancels it and waits for its end."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._started())
+        ended = threading.Event()
+
+        async def watched() -> T:
+            try:
+                return await coroutine
+            finally:
+                ended.set()
+
+        future = asyncio.run_coroutine_threadsafe(watched(), self._started())
         try:
             return future.result()
         except BaseException:
             if not future.done():
-                self._cancel(future)
+                future.cancel()  # the future is done at once, the coroutine behind it is not
+                ended.wait(STOP_S_MAX)
             raise
 
     def close(self) -> None:
@@ -59,22 +68,6 @@ class LoopThread:
                 )
                 self._thread.start()
             return self._loop
-
-    def _cancel(self, future: Any) -> None:
-        ended = threading.Event()
-        future.cancel()
-        # The future is done at once; the coroutine behind it is when the loop comes round to it.
-        loop = self._started()
-
-        async def settle() -> None:
-            here = asyncio.current_task()
-            others = [task for task in asyncio.all_tasks() if task is not here]
-            if others:
-                await asyncio.wait(others, timeout=STOP_S_MAX)
-            ended.set()
-
-        asyncio.run_coroutine_threadsafe(settle(), loop)
-        ended.wait(STOP_S_MAX)
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
