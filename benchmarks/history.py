@@ -16,9 +16,9 @@ from pathlib import Path
 from benchmarks.ratio import compare, report
 from workspaces.account import default_owner
 from workspaces.clock import SystemClock
-from workspaces.history import History
+from workspaces.history.history import History
+from workspaces.history.origins import Origins
 from workspaces.home import Home
-from workspaces.origins import Origins
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 from workspaces.stores.memory import MemoryRecords

@@ -13,7 +13,7 @@ from typing import Literal
 from harness.settings import Settings, read_settings
 from harness.wiring import wire
 from workspaces.errors import Failure
-from workspaces.git import run_git
+from workspaces.history.git import run_git
 
 GIT_OLDEST = (2, 30)
 DISK_BYTES_LOW = 500 * 10**6

@@ -29,7 +29,7 @@ from workspaces.beneath import Beneath
 from workspaces.clock import SystemClock
 from workspaces.errors import Failure
 from workspaces.expect import ABSENT, ANY
-from workspaces.history import History
+from workspaces.history.history import History
 from workspaces.home import Home
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author

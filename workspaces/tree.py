@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from workspaces.clock import Clock
 from workspaces.configuration import Quota
 from workspaces.errors import Failure, NotFound, OverLimit
+from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import Version, version_of
-from workspaces.objects import ObjectId, blob_id
 from workspaces.paths import WorkspacePath, broken_rule, folded
 from workspaces.problem import Problem
 from workspaces.stores.files import FileBlobs

@@ -26,16 +26,16 @@ from workspaces.errors import (
 )
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.file import File, as_bytes
-from workspaces.history import HEAD, History, View
+from workspaces.history.history import HEAD, History, View
+from workspaces.history.objects import blob_id
+from workspaces.history.origins import Origins
+from workspaces.history.undo import Files, touched, undone
 from workspaces.ids import Namespace, Version, version_of
-from workspaces.objects import blob_id
-from workspaces.origins import Origins
 from workspaces.paths import WorkspacePath, folded
 from workspaces.revision import Author, Revision, RevisionId
 from workspaces.room import Room
 from workspaces.stores.files import FileBlobs
 from workspaces.tree import Tree, TreeScan
-from workspaces.undo import Files, touched, undone
 from workspaces.writer import Held, Intent, WriterLock
 
 VERSIONS_SEARCHED_MAX = 200

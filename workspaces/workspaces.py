@@ -18,10 +18,10 @@ from workspaces.catalog import Catalog, Family
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
 from workspaces.errors import AlreadyExists, NotFound, Refused
-from workspaces.history import History
+from workspaces.history.history import History
+from workspaces.history.origins import Origins
 from workspaces.home import Home
 from workspaces.ids import AgentId, UserId, WorkspaceId, namespace, new_id
-from workspaces.origins import Origins
 from workspaces.records import RecordStore
 from workspaces.stamp import stamp_of
 from workspaces.stores.files import FileBlobs

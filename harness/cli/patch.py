@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workspaces.difference import FileDifference
+    from workspaces.history.difference import FileDifference
     from workspaces.revision import Revision
 
 Styled = Iterator[tuple[str, str]]
@@ -45,7 +45,7 @@ def styled_revision(revision: Revision) -> Styled:
 
 
 def file_document(file: FileDifference, *, words: bool) -> dict[str, Any]:
-    from workspaces.difference import words as words_of
+    from workspaces.history.difference import words as words_of
 
     document: dict[str, Any] = {
         "path": file.path,
@@ -71,7 +71,7 @@ def revision_document(revision: Revision) -> dict[str, Any]:
 
 def _styled_words(file: FileDifference) -> Styled:
     """With `[-…-]` and `{+…+}`, as git marks words: readable without colours too."""
-    from workspaces.difference import words
+    from workspaces.history.difference import words
 
     for mark, text in words(file.patch):
         if mark == " ":

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.clock import ManualClock
-from workspaces.difference import parse_patch, words
 from workspaces.errors import NotFound, Refused
-from workspaces.history import History
+from workspaces.history.difference import parse_patch, words
+from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 

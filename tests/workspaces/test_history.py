@@ -9,7 +9,7 @@ import pytest
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.clock import ManualClock
 from workspaces.errors import NotFound, Refused
-from workspaces.history import History
+from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 

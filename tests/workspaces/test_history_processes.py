@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tests.workspaces.conftest import CALLER
 from workspaces.clock import SystemClock
-from workspaces.history import History
+from workspaces.history.history import History
+from workspaces.history.origins import Origins
 from workspaces.home import Home
 from workspaces.ids import Namespace
-from workspaces.origins import Origins
 from workspaces.paths import WorkspacePath
 from workspaces.writer import WriterLock
 

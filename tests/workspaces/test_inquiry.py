@@ -7,8 +7,8 @@ import pytest
 from tests.workspaces.conftest import AGENT
 from workspaces.clock import ManualClock
 from workspaces.errors import Refused
-from workspaces.history import History
-from workspaces.inquiry import inquiry
+from workspaces.history.history import History
+from workspaces.history.inquiry import inquiry
 from workspaces.paths import WorkspacePath
 
 MEMORY = WorkspacePath("MEMORY.md")

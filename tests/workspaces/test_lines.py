@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workspaces.lines import hunks, shared, split_lines
+from workspaces.history.lines import hunks, shared, split_lines
 
 TEXTS = st.lists(st.sampled_from("abcdefgh"), max_size=40)
 

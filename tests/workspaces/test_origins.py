@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.clock import ManualClock
 from workspaces.errors import NotFound
-from workspaces.history import History
-from workspaces.lines import split_lines
-from workspaces.origins import Origins
+from workspaces.history.history import History
+from workspaces.history.lines import split_lines
+from workspaces.history.origins import Origins
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.workspaces.conftest import AGENT, CALLER
-from workspaces import history as history_module
 from workspaces.clock import ManualClock
 from workspaces.errors import Unavailable
-from workspaces.history import History
+from workspaces.history import history as history_module
+from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.workspace import Workspace
 

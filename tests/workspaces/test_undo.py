@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.errors import NotFound, Refused
-from workspaces.undo import merged
+from workspaces.history.undo import merged
 from workspaces.workspace import Workspace
 
 

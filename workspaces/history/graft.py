@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from workspaces.objects import FILE_MODE, TREE_MODE, Batch, Entries, Entry, ObjectId, Objects
+from workspaces.history.objects import (
+    FILE_MODE,
+    TREE_MODE,
+    Batch,
+    Entries,
+    Entry,
+    ObjectId,
+    Objects,
+)
 from workspaces.paths import WorkspacePath
 
 _Nested: TypeAlias = "dict[str, bytes | _Nested | None]"

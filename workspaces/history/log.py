@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workspaces.commit import EARLIEST
-from workspaces.difference import FileDifference, parse_patch
+from workspaces.history.commit import EARLIEST
+from workspaces.history.difference import FileDifference, parse_patch
 from workspaces.revision import Revision, RevisionId, trailers_of
 from workspaces.stamp import Stamp
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from workspaces.git import run_git
-from workspaces.objects import sync, unwritable
+from workspaces.history.git import run_git
+from workspaces.history.objects import sync, unwritable
 
 LOOSE_OBJECTS_MAX = 2_000
 """Some five hundred revisions: below it packing gains little, far above it directories get slow."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workspaces.log import entries, revision_of
-from workspaces.objects import ObjectId
+from workspaces.history.log import entries, revision_of
+from workspaces.history.objects import ObjectId
 from workspaces.revision import RevisionId
 from workspaces.stamp import Stamp
 

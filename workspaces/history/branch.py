@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from workspaces.errors import Conflict
-from workspaces.objects import sync, unwritable
+from workspaces.history.objects import sync, unwritable
 from workspaces.revision import RevisionId
 
 NAME = "refs/heads/main"

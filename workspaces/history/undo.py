@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from workspaces.errors import Refused
-from workspaces.history import History
-from workspaces.lines import Hunk, hunks, split_lines
+from workspaces.history.history import History
+from workspaces.history.lines import Hunk, hunks, split_lines
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 

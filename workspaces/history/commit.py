@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workspaces.objects import ObjectId
+from workspaces.history.objects import ObjectId
 from workspaces.revision import Author, RevisionId, one_line, trailers_of
 from workspaces.stamp import Stamp, moment_of
 

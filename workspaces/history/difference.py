@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from workspaces.lines import hunks
+from workspaces.history.lines import hunks
 from workspaces.revision import RevisionId
 
 PATCH_OPTIONS = (

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from workspaces.branch import NAME
 from workspaces.errors import Refused
+from workspaces.history.branch import NAME
 from workspaces.paths import WorkspacePath
 
 ARGUMENTS_MAX = 200

@@ -21,23 +21,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from workspaces import branch, log
-from workspaces.blame import BlamedLine, blamed_line, parse_porcelain
-from workspaces.branch import Branch
 from workspaces.clock import Clock
-from workspaces.commit import Commit, commit_bytes, parse_commit
-from workspaces.difference import EMPTY_TREE, PATCH_OPTIONS, Difference, parse_patch
 from workspaces.errors import NotFound, Refused, Unavailable
-from workspaces.git import run_git
-from workspaces.graft import graft
-from workspaces.inquiry import inquiry
-from workspaces.log import Change
-from workspaces.objects import TREE_MODE, Entries, ObjectId, Objects, unwritable
-from workspaces.pack import LOOSE_OBJECTS_MAX, count_loose, pack
+from workspaces.history import branch, log
+from workspaces.history.blame import BlamedLine, blamed_line, parse_porcelain
+from workspaces.history.branch import Branch
+from workspaces.history.commit import Commit, commit_bytes, parse_commit
+from workspaces.history.difference import EMPTY_TREE, PATCH_OPTIONS, Difference, parse_patch
+from workspaces.history.git import run_git
+from workspaces.history.graft import graft
+from workspaces.history.inquiry import inquiry
+from workspaces.history.log import Change
+from workspaces.history.objects import TREE_MODE, Entries, ObjectId, Objects, unwritable
+from workspaces.history.pack import LOOSE_OBJECTS_MAX, count_loose, pack
+from workspaces.history.step import RAW_OPTIONS, Step, parse_raw, parse_steps
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, FileChange, Revision, RevisionId, message
 from workspaces.stamp import next_stamp
-from workspaces.step import RAW_OPTIONS, Step, parse_raw, parse_steps
 
 HEAD: Final = "head"
 """The view of what is there now. Any other view is a revision's id."""

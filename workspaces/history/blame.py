@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from workspaces.commit import Commit
+from workspaces.history.commit import Commit
 from workspaces.revision import RevisionId
 from workspaces.stamp import Stamp
 

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from workspaces.errors import NotFound, Unavailable
-from workspaces.history import LOG_ENTRIES_MAX, History
-from workspaces.lines import shared, split_lines
-from workspaces.objects import ObjectId
-from workspaces.origin_table import (
+from workspaces.history.history import LOG_ENTRIES_MAX, History
+from workspaces.history.lines import shared, split_lines
+from workspaces.history.objects import ObjectId
+from workspaces.history.origin_table import (
     Lines,
     Row,
     connected,
@@ -40,10 +40,10 @@ from workspaces.origin_table import (
     tip_of,
     transaction,
 )
+from workspaces.history.step import BlobChange, Step
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.stamp import Stamp
-from workspaces.step import BlobChange, Step
 
 STEPS_MAX = 500
 """Revisions in one transaction: others come in between, and a crash loses no more than these."""
