@@ -9,23 +9,41 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 REGION = "eu-central-1"
 
 
+class _OneAtATime:
+    """The stand-in checks a condition and writes in two steps, and its threads come in between; the
+    service that it stands in for does both in one."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        with self._lock:
+            return self._app(environ, start_response)
+
+
 @pytest.fixture(scope="session")
 def dynamodb_url() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer  # 0.1 s that only these tests need
+    from moto.moto_server import werkzeug_app  # 0.1 s that only these tests need
+    from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    app = _OneAtATime(werkzeug_app.DomainDispatcherApplication(werkzeug_app.create_backend_app))
+    handler = werkzeug_app.MotoRequestHandler
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join(timeout=10)
+    server.server_close()
 
 
 @pytest.fixture
