@@ -68,17 +68,18 @@ def _git() -> Finding:
 
 
 def _records(settings: Settings) -> Finding:
-    rooms = wire(settings)
+    house = wire(settings)
     try:
-        detail = f"{settings.records}, account {rooms.principal.account_id}"
+        detail = f"{settings.records}, account {house.owner().account_id}"
     finally:
-        rooms.records.close()
+        house.close()
     return Finding("records", "ok", detail)
 
 
 def _workspaces(settings: Settings) -> Finding:
-    rooms = wire(settings)
+    house = wire(settings)
     try:
+        rooms = house.rooms(house.owner())
         names = [record.name for record in rooms.workspaces.list()]
         problems = [
             f"{name}: {problem.path!r} {problem.detail}"
@@ -86,7 +87,7 @@ def _workspaces(settings: Settings) -> Finding:
             for problem in rooms.workspaces.get(name).scan().problems
         ]
     finally:
-        rooms.records.close()
+        house.close()
     if problems:
         remedy = "rename or remove these files: they are in no history and no prompt"
         return Finding("workspaces", "note", "; ".join(problems), remedy)

@@ -20,7 +20,7 @@ from harness.models.port import Model
 from harness.progress import Emit, silent
 from harness.settings import Settings, read_settings
 from harness.turn import Outcome
-from harness.wiring import Rooms, wire
+from harness.wiring import House, Rooms, wire
 from workspaces.clock import Clock
 from workspaces.errors import Failure, Refused
 from workspaces.ids import new_id
@@ -30,8 +30,9 @@ from workspaces.workspaces import Workspaces
 class Harness:
     """Use it as a context manager, or call `close`. Threads may share it."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self.rooms = rooms
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.rooms: Rooms = house.rooms(house.owner())
         self._loop = LoopThread()
 
     @classmethod
@@ -43,9 +44,10 @@ class Harness:
         clock: Clock | None = None,
     ) -> Harness:
         """A home, made when it is not there yet; without a name the one that the environment names."""
-        rooms = wire(read_settings(None if home is None else Path(home)), model=model, clock=clock)
-        be_born(rooms)
-        return cls(rooms)
+        house = wire(read_settings(None if home is None else Path(home)), model=model, clock=clock)
+        harness = cls(house)
+        be_born(harness.rooms)
+        return harness
 
     @property
     def settings(self) -> Settings:
@@ -99,7 +101,7 @@ class Harness:
         self._loop.close()
         with suppress(Failure):  # whatever stands in the way, the next one to close will do it
             self.workspaces.tidy()
-        self.rooms.records.close()
+        self.house.close()
 
     def __enter__(self) -> Harness:
         return self

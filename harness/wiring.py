@@ -1,9 +1,10 @@
-"""The composition root: settings in, one frozen record of everything out. Adapters are named here and
-in `locations`, and nowhere else."""
+"""The composition root: settings in, a house with rooms for every principal out. Adapters are named here
+and in `locations`, and nowhere else."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
@@ -31,6 +32,10 @@ from workspaces.workspaces import Workspaces
 TOOLS = (READ, WRITE, EDIT)
 
 
+PRINCIPALS_MAX = 256
+"""How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rooms:
     """Everything that one principal's use of a home is made of."""
@@ -46,38 +51,61 @@ class Rooms:
     inbox: Inbox
 
 
-def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None = None) -> Rooms:
-    """`model` answers for every agent, whatever model it names: for tests and for trying out."""
-    clock = clock or SystemClock()
-    home = settings.home
-    records = records_at(settings.records, base=home.root, clock=clock)
-    principal = default_owner(records, clock)
-    account_id = principal.account_id
-    workspaces = Workspaces(principal, home, records, clock, workspace_files)
-    sandboxes = Catalog(SANDBOXES, account_id, records, clock)
-    agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
-    conversations = Conversations(principal, records, clock)
-    return Rooms(
-        settings,
-        clock,
-        principal,
-        records,
-        workspaces,
-        sandboxes,
-        agents,
-        conversations,
-        Inbox(
+class House:
+    """What all principals of a home share: its settings, its stores, and rooms for each of them."""
+
+    def __init__(self, settings: Settings, records: RecordStore, clock: Clock, model: Model | None):
+        self.settings = settings
+        self.clock = clock
+        self.records = records
+        self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
+        self._model = model
+        self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
+
+    def owner(self) -> Principal:
+        """The owner of the home's default account."""
+        return default_owner(self.records, self.clock)
+
+    def close(self) -> None:
+        self.records.close()
+
+    def _furnish(self, principal: Principal) -> Rooms:
+        settings, clock, records = self.settings, self.clock, self.records
+        workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
+        sandboxes = Catalog(SANDBOXES, principal.account_id, records, clock)
+        agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
+        conversations = Conversations(principal, records, clock)
+        return Rooms(
+            settings,
+            clock,
             principal,
             records,
-            FileBlobs(home.entries, home.entries_staging),
+            workspaces,
+            sandboxes,
             agents,
             conversations,
-            Claims(records, clock),
-            Leases(records, clock),
-            TOOLS,
-            lambda agent: model or _model(settings, agent),
-        ),
-    )
+            Inbox(
+                principal,
+                records,
+                self._entries,
+                agents,
+                conversations,
+                Claims(records, clock),
+                Leases(records, clock),
+                TOOLS,
+                self._open_model,
+            ),
+        )
+
+    def _open_model(self, agent: AgentRecord) -> Model:
+        return self._model or _model(self.settings, agent)
+
+
+def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None = None) -> House:
+    """`model` answers for every agent, whatever model it names: for tests and for trying out."""
+    clock = clock or SystemClock()
+    records = records_at(settings.records, base=settings.home.root, clock=clock)
+    return House(settings, records, clock, model)
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:
