@@ -15,14 +15,16 @@ from harness.birth import be_born
 from harness.briefing import brief
 from harness.context.assemble import Part
 from harness.crossing import LoopThread
+from harness.deletion import Deletion
 from harness.event import Event
 from harness.models.port import Model
 from harness.progress import Emit, silent
 from harness.settings import Settings, read_settings
 from harness.turn import Outcome
 from harness.wiring import House, Rooms, wire
+from workspaces.account import Principal
 from workspaces.clock import Clock
-from workspaces.errors import Failure, Refused
+from workspaces.errors import Failure
 from workspaces.ids import new_id
 from workspaces.workspaces import Workspaces
 
@@ -30,9 +32,9 @@ from workspaces.workspaces import Workspaces
 class Harness:
     """Use it as a context manager, or call `close`. Threads may share it."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, principal: Principal) -> None:
         self.house = house
-        self.rooms: Rooms = house.rooms(house.owner())
+        self.rooms: Rooms = house.rooms(principal)
         self._loop = LoopThread()
 
     @classmethod
@@ -40,14 +42,24 @@ class Harness:
         cls,
         home: str | Path | None = None,
         *,
+        account: str | None = None,
         model: Model | None = None,
         clock: Clock | None = None,
     ) -> Harness:
-        """A home, made when it is not there yet; without a name the one that the environment names."""
+        """A home, made when it is not there yet; without a name the one that the environment names.
+
+        It acts as the owner of the home's default account, or of the one that is named.
+        """
         house = wire(read_settings(None if home is None else Path(home)), model=model, clock=clock)
-        harness = cls(house)
-        be_born(harness.rooms)
-        return harness
+        try:
+            owner = house.owner()
+            be_born(house.rooms(owner))
+            if account is not None:
+                owner = house.accounts.owner(house.accounts.get(account))
+            return cls(house, owner)
+        except BaseException:
+            house.close()
+            raise
 
     @property
     def settings(self) -> Settings:
@@ -60,6 +72,11 @@ class Harness:
     @property
     def agents(self) -> Agents:
         return self.rooms.agents
+
+    @property
+    def deletion(self) -> Deletion:
+        """Deleting records, with what belongs to them."""
+        return self.rooms.deletion
 
     def run(
         self,
@@ -85,17 +102,6 @@ class Harness:
         """The parts of the system prompt that the agent's next turn would be given."""
         record = self._agent(agent)
         return brief(record.config.system, self.agents.bindings(record))
-
-    def delete_workspace(self, reference: str, *, force: bool = False) -> Path:
-        """Delete a workspace; Refused while agents mount it, unless forced. Its files and history
-        stay in the trash of the home, at the path that is returned."""
-        record = self.workspaces.get(reference).record
-        agents = [agent.name for agent in self.agents.mounting(record.id)]
-        if agents and not force:
-            rule = f"is mounted by {', '.join(agents)}"
-            remedy = "unmount it there first, or force the deletion"
-            raise Refused("workspace", record.name, rule, remedy=remedy)
-        return self.workspaces.delete(record.id)
 
     def close(self) -> None:
         self._loop.close()

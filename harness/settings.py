@@ -46,6 +46,8 @@ class Settings:
     default_agent: str = "assistant"
     records: str = "sqlite:state.db"
     """Where records are kept; a relative path is below the home."""
+    admin_key: str | None = field(default=None, repr=False)
+    """Makes accounts; without one the home's own `admin.key` does."""
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
 
@@ -64,6 +66,7 @@ def read_settings(
             values[key] = environment[variable]
     return Settings(
         home=place,
+        admin_key=environment.get("HARNESS_ADMIN_KEY") or None,
         anthropic_api_key=environment.get("ANTHROPIC_API_KEY") or None,
         anthropic_base_url=environment.get("ANTHROPIC_BASE_URL") or None,
         **values,

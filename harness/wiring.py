@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
+from harness.deletion import Deletion
 from harness.inbox import Inbox
 from harness.models.anthropic import AnthropicModel
 from harness.models.demo import NAME as DEMO
@@ -19,14 +20,16 @@ from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
-from workspaces.account import Principal, default_owner
-from workspaces.catalog import Catalog
+from workspaces.account import Accounts, Principal
+from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
+from workspaces.key import Keys
 from workspaces.lease import Leases
 from workspaces.locations import records_at
 from workspaces.records import RecordStore
 from workspaces.stores.files import FileBlobs
+from workspaces.user import Users
 from workspaces.workspaces import Workspaces
 
 TOOLS = (READ, WRITE, EDIT)
@@ -44,10 +47,13 @@ class Rooms:
     clock: Clock
     principal: Principal
     records: RecordStore
+    users: Users
+    keys: Keys
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
     conversations: Conversations
+    deletion: Deletion
     inbox: Inbox
 
 
@@ -58,13 +64,14 @@ class House:
         self.settings = settings
         self.clock = clock
         self.records = records
+        self.accounts = Accounts(records, clock)
         self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self._model = model
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
 
     def owner(self) -> Principal:
         """The owner of the home's default account."""
-        return default_owner(self.records, self.clock)
+        return self.accounts.owner(self.accounts.default())
 
     def close(self) -> None:
         self.records.close()
@@ -72,7 +79,12 @@ class House:
     def _furnish(self, principal: Principal) -> Rooms:
         settings, clock, records = self.settings, self.clock, self.records
         workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
-        sandboxes = Catalog(SANDBOXES, principal.account_id, records, clock)
+        account_id, may_change = principal.account_id, principal.may_configure
+        users = Users(account_id, records, clock, may_change=may_change)
+        keys = Keys(account_id, records, clock, may_change=may_change)
+        sandboxes = Catalog(
+            SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
+        )
         agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
         conversations = Conversations(principal, records, clock)
         return Rooms(
@@ -80,10 +92,13 @@ class House:
             clock,
             principal,
             records,
+            users,
+            keys,
             workspaces,
             sandboxes,
             agents,
             conversations,
+            Deletion(principal, self.accounts, users, keys, workspaces, sandboxes, agents),
             Inbox(
                 principal,
                 records,

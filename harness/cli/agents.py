@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, opened, print_json, print_record, print_table
+from harness.cli.face import (
+    HomeOption,
+    JsonOption,
+    opened,
+    print_gone,
+    print_json,
+    print_record,
+    print_table,
+)
 
 app = typer.Typer(help="Agents: who talks, and what it mounts.", no_args_is_help=True)
 
@@ -37,10 +45,9 @@ def create(
     """Make an agent."""
     stated = {"model": model, "system": system}
     config = {key: value for key, value in stated.items() if value is not None}
+    chosen = None if sandbox == "none" else sandbox
     with opened(home, as_json=as_json) as harness:
-        record = harness.agents.create(
-            name, workspaces=workspace or [], sandbox=_sandbox(sandbox), **config
-        )
+        record = harness.agents.create(name, workspaces=workspace or [], sandbox=chosen, **config)
         print_record(record.as_json(), as_json=as_json)
 
 
@@ -89,7 +96,8 @@ def set_(
             if value is not None:
                 config[key] = value or None
         if sandbox is not None:
-            config["sandbox"] = _sandbox(sandbox)
+            found = None if sandbox == "none" else harness.rooms.sandboxes.get(sandbox)
+            config["sandbox"] = found and found.id
         if workspace is not None:
             config["workspaces"] = harness.agents.mounts(workspace)
         patch = {"config": config, **({"name": name} if name is not None else {})}
@@ -98,14 +106,6 @@ def set_(
 
 @app.command()
 def rm(agent: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Delete an agent. Its workspaces stay."""
+    """Delete an agent and what was private to it. The workspaces it mounted stay."""
     with opened(home, as_json=as_json) as harness:
-        record = harness.agents.delete(agent)
-    if as_json:
-        print_json({"deleted": True, "id": record.id})
-    else:
-        typer.echo(f"deleted: {record.name} ({record.id})")
-
-
-def _sandbox(stated: str | None) -> str | None:
-    return None if stated == "none" else stated
+        print_gone(harness.deletion.agent(agent), as_json=as_json)

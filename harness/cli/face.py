@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness import Harness
+    from harness.deletion import Gone
     from workspaces.errors import Failure
 
 HomeOption = Annotated[
@@ -33,6 +34,7 @@ class Shown:
     """What the running command was asked for, so that an error can be shown in the same way."""
 
     home: Path | None = None
+    account: str | None = None
     as_json: bool = False
 
 
@@ -42,7 +44,7 @@ def opened(home: Path | None, *, as_json: bool = False) -> Generator[Harness]:
     from harness import Harness
 
     Shown.as_json = as_json
-    with Harness.open(home or Shown.home) as harness:
+    with Harness.open(home or Shown.home, account=Shown.account) as harness:
         yield harness
 
 
@@ -95,6 +97,18 @@ def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         console.print(f"[bold]{name:<{width}}[/]  ", end="")
         console.print(shown, markup=False)
+
+
+def print_gone(gone: Gone, *, as_json: bool) -> None:
+    """What a deletion took with it."""
+    if as_json:
+        print_json(gone.as_json())
+        return
+    sys.stdout.write(f"deleted: {gone.name} ({gone.id})\n")
+    for place in gone.trash:
+        sys.stdout.write(f"  files and history lie in {place}\n")
+    for key_id in gone.keys:
+        sys.stdout.write(f"  revoked: {key_id}\n")
 
 
 def visible(text: str) -> str:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, opened, print_json, print_record, print_table
+from harness.cli.face import (
+    HomeOption,
+    JsonOption,
+    opened,
+    print_gone,
+    print_json,
+    print_record,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from workspaces.workspace import Workspace
@@ -89,12 +97,7 @@ def rm(
 ) -> None:
     """Delete a workspace. Its files and history are moved to the trash of the home."""
     with opened(home, as_json=as_json) as harness:
-        record = harness.workspaces.get(workspace).record
-        place = harness.delete_workspace(record.id, force=force)
-    if as_json:
-        print_json({"deleted": True, "id": record.id, "trash": str(place)})
-    else:
-        typer.echo(f"deleted: {record.name}; its files and history lie in {place}")
+        print_gone(harness.deletion.workspace(workspace, force=force), as_json=as_json)
 
 
 def _shown(workspace: Workspace) -> dict[str, Any]:
