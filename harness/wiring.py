@@ -14,6 +14,7 @@ from harness.models.anthropic import AnthropicModel
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
 from harness.models.port import Model
+from harness.resident import Resident
 from harness.sandbox import SANDBOXES, SandboxRecord
 from harness.settings import Settings
 from harness.template import workspace_files
@@ -121,6 +122,12 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
     return House(settings, records, clock, model)
+
+
+def residents(house: House) -> dict[str, Resident]:
+    """What lives as long as `harness up` does, by name."""
+    del house
+    return {}
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:
