@@ -62,6 +62,8 @@ class Patience:
     """For the head of a request, once a connection is there."""
     body_s: float = 20.0
     """For a body, beside the time that its size allows it."""
+    idle_s: float = 5.0
+    """For the next request on a connection that was answered."""
     reader_s: float = 60.0
     """For a caller who reads nothing of its answer."""
     drain_s: float = 15.0

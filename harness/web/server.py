@@ -74,6 +74,7 @@ class Server(uvicorn.Server):
             backlog=BACKLOG,
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )
+        config.timeout_keep_alive = cast(int, patience.idle_s)
         config.timeout_graceful_shutdown = cast(int, patience.drain_s)  # any number will do
         super().__init__(config)
         self.ended_by: int | None = None
