@@ -121,7 +121,9 @@ def _check_format(home: Home, stated: object) -> None:
 
 def _write_new(file: Path) -> str:
     try:
-        file.write_text(_NEW_FILE)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(_NEW_FILE)
     except OSError as error:
         reason = error.strerror or str(error)
         remedy = "name a directory that you can write with --home or HARNESS_HOME"

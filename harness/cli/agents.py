@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from harness.cli.face import (
+    ConfigOption,
     HomeOption,
     JsonOption,
+    as_config,
     opened,
     print_gone,
     print_json,
@@ -39,15 +41,18 @@ def create(
     system: SystemOption = None,
     workspace: WorkspaceOption = None,
     sandbox: SandboxOption = "default",
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an agent."""
-    stated = {"model": model, "system": system}
-    config = {key: value for key, value in stated.items() if value is not None}
-    chosen = None if sandbox == "none" else sandbox
+    stated = as_config(config, model=model, system=system)
     with opened(home, as_json=as_json) as harness:
-        record = harness.agents.create(name, workspaces=workspace or [], sandbox=chosen, **config)
+        if workspace:
+            stated["workspaces"] = harness.agents.mounts(workspace)
+        if sandbox not in (None, "none"):
+            stated = {"sandbox": harness.rooms.sandboxes.get(sandbox).id, **stated}
+        record = harness.agents.add({"name": name, "config": stated})
         print_record(record.as_json(), as_json=as_json)
 
 
@@ -86,21 +91,22 @@ def set_(
     system: SystemOption = None,
     workspace: WorkspaceOption = None,
     sandbox: SandboxOption = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change an agent. Mounts that are given replace the old ones; an empty text clears."""
+    stated = as_config(config)
     with opened(home, as_json=as_json) as harness:
-        config: dict[str, Any] = {}
         for key, value in (("model", model), ("system", system)):
             if value is not None:
-                config[key] = value or None
+                stated[key] = value or None
         if sandbox is not None:
             found = None if sandbox == "none" else harness.rooms.sandboxes.get(sandbox)
-            config["sandbox"] = found and found.id
+            stated["sandbox"] = found and found.id
         if workspace is not None:
-            config["workspaces"] = harness.agents.mounts(workspace)
-        patch = {"config": config, **({"name": name} if name is not None else {})}
+            stated["workspaces"] = harness.agents.mounts(workspace)
+        patch = {"config": stated, **({"name": name} if name is not None else {})}
         print_record(harness.agents.patch(agent, patch).as_json(), as_json=as_json)
 
 

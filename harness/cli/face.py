@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -25,6 +25,15 @@ HomeOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
+
+ConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="JSON",
+        help="Any part of its configuration, as a merge patch: null removes a key.",
+    ),
+]
 
 INPUT_BYTES_MAX = 65 * 2**20
 """More than any file or message may have: endless input is refused, not swallowed."""
@@ -78,6 +87,21 @@ def as_text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise Refused("standard input", data[:40], "is not UTF-8 text") from error
+
+
+def as_config(stated: str | None, **options: object) -> dict[str, Any]:
+    """The configuration that `--config` and the options with a name of their own make together."""
+    from workspaces.catalog import merge_patch
+    from workspaces.errors import Refused
+
+    try:
+        patch: Any = json.loads(stated) if stated is not None else {}
+    except (ValueError, RecursionError) as error:
+        raise Refused("config", stated, f"is not JSON: {error}") from error
+    if not isinstance(patch, dict):
+        raise Refused("config", stated, "must be an object")
+    named = {key: value for key, value in options.items() if value is not None}
+    return merge_patch(cast(dict[str, Any], patch), named)
 
 
 def print_json(document: object) -> None:

@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from harness.cli.face import (
+    ConfigOption,
     HomeOption,
     JsonOption,
+    as_config,
     opened,
     print_gone,
     print_json,
@@ -35,12 +37,14 @@ def create(
     name: Annotated[str, typer.Argument(help="A new name.")],
     mode: ModeOption = None,
     network: NetworkOption = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a sandbox."""
+    fields = {"name": name, "config": as_config(config, mode=mode, network=network)}
     with opened(home, as_json=as_json) as harness:
-        record = harness.rooms.sandboxes.create({"name": name, "config": _config(mode, network)})
+        record = harness.rooms.sandboxes.create(fields)
         print_record(record.as_json(), as_json=as_json)
 
 
@@ -69,11 +73,14 @@ def set_(
     name: Annotated[str | None, typer.Option(help="A new name.")] = None,
     mode: ModeOption = None,
     network: NetworkOption = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change a sandbox."""
-    patch = {"config": _config(mode, network), **({"name": name} if name is not None else {})}
+    patch: dict[str, Any] = {"config": as_config(config, mode=mode, network=network)}
+    if name is not None:
+        patch["name"] = name
     with opened(home, as_json=as_json) as harness:
         print_record(harness.rooms.sandboxes.patch(sandbox, patch).as_json(), as_json=as_json)
 
@@ -88,8 +95,3 @@ def rm(
     """Delete a sandbox."""
     with opened(home, as_json=as_json) as harness:
         print_gone(harness.deletion.sandbox(sandbox, force=force), as_json=as_json)
-
-
-def _config(mode: str | None, network: str | None) -> dict[str, Any]:
-    stated = {"mode": mode, "network": network}
-    return {key: value for key, value in stated.items() if value is not None}

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from harness.cli.face import (
+    ConfigOption,
     HomeOption,
     JsonOption,
+    as_config,
     opened,
     print_gone,
     print_json,
@@ -35,14 +37,15 @@ def create(
     template: Annotated[str, typer.Option(help="What it begins with.")] = "default",
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a workspace."""
-    config = {"harness": {"enabled": guidance == "on"}} if guidance else {}
+    stated = as_config(config, harness=_enabled(guidance))
     with opened(home, as_json=as_json) as harness:
         workspace = harness.workspaces.create(
-            name, template=template, description=description, config=config
+            name, template=template, description=description, config=stated
         )
         print_record(_shown(workspace), as_json=as_json)
 
@@ -72,17 +75,16 @@ def set_(
     name: Annotated[str | None, typer.Option(help="A new name.")] = None,
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change a workspace. An empty description clears it."""
-    patch: dict[str, Any] = {}
+    patch: dict[str, Any] = {"config": as_config(config, harness=_enabled(guidance))}
     if name is not None:
         patch["name"] = name
     if description is not None:
         patch["description"] = description or None
-    if guidance is not None:
-        patch["config"] = {"harness": {"enabled": guidance == "on"}}
     with opened(home, as_json=as_json) as harness:
         record = harness.workspaces.patch(workspace, patch)
         print_record(_shown(harness.workspaces.open(record)), as_json=as_json)
@@ -98,6 +100,10 @@ def rm(
     """Delete a workspace. Its files and history are moved to the trash of the home."""
     with opened(home, as_json=as_json) as harness:
         print_gone(harness.deletion.workspace(workspace, force=force), as_json=as_json)
+
+
+def _enabled(guidance: str | None) -> dict[str, bool] | None:
+    return None if guidance is None else {"enabled": guidance == "on"}
 
 
 def _shown(workspace: Workspace) -> dict[str, Any]:

@@ -115,6 +115,20 @@ def test_an_agents_sandbox_is_set_by_name_and_kept_by_id(harness: Terminal) -> N
     assert "sandbox" not in agent["config"]
 
 
+def test_any_part_of_a_configuration_is_set_as_a_merge_patch(harness: Terminal) -> None:
+    one = ("--config", '{"quota": {"files": 5}, "harness": {"enabled": true}}')
+    made = harness("workspace", "create", "small", "--harness", "off", *one, "--json").json
+    assert made["config"] == {"quota": {"files": 5}, "harness": {"enabled": False}}
+    more = harness("workspace", "set", "small", "--config", '{"quota": null}', "--json").json
+    assert more["config"] == {"harness": {"enabled": False}}
+    mount = f'{{"workspaces": [{{"name": "n", "workspaceId": "{made["id"]}"}}], "private": "off"}}'
+    agent = harness("agent", "create", "second", "--config", mount, "--json").json
+    assert [mount["name"] for mount in agent["config"]["workspaces"]] == ["n"]
+    assert harness("agent", "set", "second", "--config", '{"private": null}').code == 0
+    for bad in ("{", "[]", '{"privat": "ro"}', '{"private": "maybe"}', "[" * 100_000):
+        harness("agent", "set", "second", "--config", bad).refused("config")
+
+
 def _is_known(harness: Terminal, secret: str) -> bool:
     with Harness.open(harness.home) as opened:
         try:
