@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import cache
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -90,8 +90,8 @@ def create_app(
             yield
 
     app = FastAPI(
-        title="workspace-harness",
-        version=version("workspace-harness"),
+        title=openapi.TITLE,
+        version=openapi.VERSION,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -104,7 +104,7 @@ def create_app(
     app.state.residents = Residents(residents or {}, house.clock)
     for router in ROUTERS:
         app.include_router(router)
-    app.openapi = lambda: openapi.document(app)
+    app.openapi = cache(lambda: openapi.document(routes()))
     for kind in (Failure, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
     guard = Guard(names=names, public_urls=harness.settings.public_urls)

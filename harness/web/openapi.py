@@ -1,13 +1,18 @@
-"""The OpenAPI document of an app, and the table of its routes for `docs/http.md`."""
+"""The OpenAPI document of the routes, and their table for `docs/http.md`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
 
 Document = dict[str, Any]
+
+TITLE = "workspace-harness"
+VERSION = version("workspace-harness")
 
 ABOUT = """\
 Workspaces of Markdown files with a history, the agents that keep their memory there, and the records
@@ -31,18 +36,13 @@ lets you try. `Authorization: Bearer <key>`; JSON; a body that breaks a rule is 
 _COLUMNS = "| | route | does | answers | refuses with |\n|---|---|---|---|---|\n"
 
 
-def document(app: FastAPI) -> Document:
-    """Made once, when it is first asked for."""
-    if app.openapi_schema is None:
-        found = get_openapi(
-            title=app.title, version=app.version, description=ABOUT, routes=app.routes
-        )
-        for _, _, operation in operations(found):
-            operation["responses"].pop("422", None)
-        for name in _GENERATED:
-            found["components"]["schemas"].pop(name, None)
-        app.openapi_schema = found
-    return app.openapi_schema
+def document(routes: Sequence[BaseRoute]) -> Document:
+    found = get_openapi(title=TITLE, version=VERSION, description=ABOUT, routes=routes)
+    for _, _, operation in operations(found):
+        operation["responses"].pop("422", None)
+    for name in _GENERATED:
+        found["components"]["schemas"].pop(name, None)
+    return found
 
 
 def operations(found: Document) -> list[tuple[str, str, Document]]:
@@ -54,10 +54,10 @@ def operations(found: Document) -> list[tuple[str, str, Document]]:
     ]
 
 
-def table(app: FastAPI) -> str:
+def table(routes: Sequence[BaseRoute]) -> str:
     """`docs/http.md`."""
     text, group = _HEADING, ""
-    for path, method, operation in operations(document(app)):
+    for path, method, operation in operations(document(routes)):
         if operation["tags"][0] != group:
             group = operation["tags"][0]
             text += f"\n## {group.capitalize()}\n\n{_COLUMNS}"
