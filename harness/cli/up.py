@@ -45,7 +45,8 @@ def up(
             place = _address(host, listening.getsockname()[1])
             sys.stdout.write(f"{place}/?token={token}\n")
             sys.stdout.flush()
-            notes().print("[dim]Ctrl-C ends it.[/]")
+            if sys.stderr.isatty():
+                notes().print("[dim]Ctrl-C ends it.[/]")
             asyncio.run(server.serve(sockets=[listening]))
     return 130 if server.ended_by == signal.SIGINT else 0
 

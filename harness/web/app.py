@@ -5,6 +5,7 @@ A new resource is a file with a `router`, and its line in ROUTERS.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from starlette.routing import Match
 
 from harness.access import Access
 from harness.harness import Harness
+from harness.log import event
 from harness.resident import Resident, Residents
 from harness.web import (
     accounts,
@@ -37,7 +39,7 @@ from harness.web.caller import Authenticate, by_secret
 from harness.web.gate import Gate
 from harness.web.guard import Guard
 from harness.web.refusal import NotHere, refused
-from workspaces.errors import Failure, Refused
+from workspaces.errors import Failure, Refused, Unavailable
 from workspaces.parse import rule_of
 
 ROUTERS = (
@@ -52,6 +54,8 @@ ROUTERS = (
     health.router,
     pages.router,
 )
+
+_log = logging.getLogger("harness.web")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,8 @@ def routes() -> list[APIRoute]:
 async def _refused(request: Request, error: Exception) -> Response:
     match error:
         case Failure():
+            if isinstance(error, Unavailable):
+                event(_log, "unavailable", level=logging.ERROR, reason=error.reason, cause=error)
             return refused(error)
         case RequestValidationError():
             return refused(_misread(error))

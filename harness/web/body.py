@@ -15,7 +15,6 @@ from fastapi import Depends, Request
 
 from harness.web.refusal import Malformed, NotJson, TooSlow
 from workspaces.errors import OverLimit, Refused
-from workspaces.parse import nearest
 
 JSON_BYTES_MAX = 10 * 2**20
 """A message to an agent may hold ten million characters; records are far smaller and have their own
@@ -86,15 +85,6 @@ def parse_json(body: bytes) -> Any:
         raise Malformed(f"the body is no JSON: {error}", field="body") from error
     _check_depth(parsed)
     return parsed
-
-
-def only_fields(fields: JsonObject, known: list[str]) -> None:
-    """Refuse a key that is none of these, and help with the nearest."""
-    for key in fields:
-        if key not in known:
-            near = nearest(key, known)
-            remedy = f"did you mean {near!r}?" if near else f"valid: {', '.join(known)}"
-            raise Refused(key, fields[key], "is unknown", remedy=remedy)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> JsonObject:

@@ -14,7 +14,7 @@ from fastapi.security import HTTPBearer
 
 from harness.access import Access
 from harness.crossing import in_thread
-from harness.web.refusal import WrongOrigin
+from harness.web.refusal import Malformed, WrongOrigin
 from harness.wiring import House, Rooms
 from workspaces.account import Principal
 from workspaces.errors import Unauthorized
@@ -40,8 +40,7 @@ def by_secret(access: Access) -> Authenticate:
         secret = secret_of(request)
         if secret is None:
             raise Unauthorized
-        user = request.headers.get(USER_HEADER)
-        return await in_thread(access.principal_of, secret, as_user=user)
+        return await in_thread(access.principal_of, secret, as_user=_named_user(request))
 
     return authenticate
 
@@ -60,6 +59,15 @@ def secret_of(request: Request) -> str | None:
     if cookie and request.method not in SAFE_METHODS and "origin" not in request.headers:
         raise WrongOrigin("a request with a cookie must say its Origin", field="Origin")
     return cookie or None
+
+
+def _named_user(request: Request) -> str | None:
+    """A platform's own ids are text, and headers are bytes: UTF-8, as everywhere else."""
+    stated = request.headers.get(USER_HEADER)
+    try:
+        return None if stated is None else stated.encode("latin-1").decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"{USER_HEADER} is no UTF-8 text", field=USER_HEADER) from error
 
 
 def cookie_name(request: Request) -> str:

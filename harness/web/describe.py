@@ -31,7 +31,7 @@ class Query(Shape):
     """The query of a request. Values are text, so they are read leniently, but a key that is not known
     is refused here too."""
 
-    model_config = ConfigDict(strict=False, alias_generator=None)
+    model_config = ConfigDict(strict=False, alias_generator=None, populate_by_name=False)
 
 
 def _switch(value: object) -> object:

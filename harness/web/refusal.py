@@ -106,6 +106,11 @@ class NotJson(HttpFailure):
     status, code = 415, "not_json"
 
 
+class Crowded(HttpFailure):
+    status, code = 503, "busy"
+    headers = MappingProxyType({"Connection": "close", "Retry-After": str(RETRY_AFTER_S)})
+
+
 class Stale(HttpFailure):
     """The file is not what a condition of the request says."""
 
@@ -151,4 +156,6 @@ def _outcome(failure: Failure) -> tuple[int, Headers]:
 def _sentence(failure: Failure) -> str:
     if isinstance(failure, NotFound):
         return f"there is no such {failure.what}"
+    if isinstance(failure, Unavailable):  # what does not answer may be a place on our disk
+        return f"this cannot be done right now: {failure.reason}"
     return f"{failure}; {failure.remedy}" if failure.remedy else str(failure)

@@ -22,7 +22,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from harness.web.app import Patience
-from harness.web.refusal import HttpFailure, Malformed, TooSlow, refused
+from harness.web.refusal import Crowded, HttpFailure, Malformed, TooSlow, refused
 from workspaces.errors import Unavailable
 
 HEAD_BYTES_MAX = 32 * 1024
@@ -70,7 +70,6 @@ class Server(uvicorn.Server):
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS_MAX,
             backlog=BACKLOG,
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )
@@ -107,7 +106,10 @@ class PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait_for_head()
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._refuse(Crowded("too many connections"))
+        else:
+            self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_timer = _stopped(self._head_timer)

@@ -133,6 +133,12 @@ def test_an_account_key_acts_as_the_user_it_names(site: Site) -> None:
     acme.user_key("eve").as_user("ada@example.com").refused(403, "GET", "/accounts/me")
 
 
+def test_a_platforms_id_is_text_of_any_script(site: Site) -> None:
+    acme = site.account("acme")
+    acme("GET", "/accounts/me", headers={"X-Harness-User": "Zoë".encode()})
+    assert "Zoë" in {user["name"] for user in acme.get("/accounts/me/users")["users"]}
+
+
 def test_a_deleted_account_is_known_by_none_of_its_keys(site: Site) -> None:
     acme = site.account("acme")
     ada = acme.user_key("ada")

@@ -95,6 +95,7 @@ def test_what_was_edited_by_hand_is_part_of_every_answer(
         ("GET", "log?limit=99999999999", None, "limit"),
         ("GET", "log?path=../x", None, "path"),
         ("GET", "log?page=2", None, "page"),
+        ("GET", "diff?older=head", None, "older"),
         ("GET", "blame", None, "path"),
         ("GET", "blame?path=MEMORY.md&revision=HEAD", None, "revision"),
         ("GET", "diff?from=--output=x", None, "revision"),

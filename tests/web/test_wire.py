@@ -243,6 +243,12 @@ def test_http_1_0_without_a_host_is_refused(server: Running) -> None:
     assert server.ask(b"GET /healthz HTTP/1.0\r\n\r\n").status == 400
 
 
+def test_a_user_whose_id_is_no_text_is_refused(server: Running) -> None:
+    head = server.head("GET", "/accounts/me", X_Harness_User="ID")
+    got = server.ask(head.replace(b"ID", b"\xff"))
+    assert (got.status, got.error["field"]) == (400, "X-Harness-User")
+
+
 def test_requests_in_a_row_are_answered_in_order(server: Running) -> None:
     with server.connected() as wire:
         send(wire, server.head("GET", "/healthz") + server.head("GET", "/accounts/me"))
@@ -294,6 +300,24 @@ def test_a_request_that_never_ends_does_not_keep_the_server(tmp_path: Path) -> N
         server.server.should_exit = True
         assert is_closed(wire)
     assert "CancelledError" in server.log.getvalue()
+
+
+def test_more_connections_than_there_may_be_are_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.web.server.CONNECTIONS_MAX", 2)
+    with running(tmp_path / "home") as server:
+        with server.connected() as one, server.connected() as two:
+            until(lambda: len(server.server.server_state.connections) == 2)
+            with server.connected() as three:
+                got = answer(three)
+                assert (got.status, got.error["code"]) == (503, "busy")
+                assert is_closed(three)
+            for wire in (one, two):
+                send(wire, server.head("GET", "/healthz"))
+                assert answer(wire).status == 200
+        until(lambda: not server.server.server_state.connections)
+        assert server.is_well
 
 
 def test_a_port_that_is_taken_is_said_so(server: Running) -> None:
