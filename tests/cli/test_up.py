@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from harness import Harness
-from tests.cli.terminal import COMMAND, Terminal
+from tests.cli.terminal import COMMAND, ROOT, Terminal
 from workspaces.writer import WriterLock
 
 WAIT_S_MAX = 120.0
@@ -167,6 +168,20 @@ def test_the_name_it_is_bound_to_and_its_public_url_are_names_of_it(terminal: Te
                 with refused:
                     assert refused.code == status
     terminal("up", HARNESS_PUBLIC_URL="memory.example.com").refused("public_url", "https://")
+
+
+def test_what_the_readme_says_of_http_works(terminal: Terminal) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    readme = (ROOT / "README.md").read_text()
+    told = [
+        line[4:] for line in readme.splitlines() if line.startswith(("    key=$(", "    curl "))
+    ]
+    assert len(told) == 2
+    with served(terminal) as up:
+        script = "\n".join(told).replace("http://127.0.0.1:8642", up.url)
+        ended = terminal.shell(f'python() {{ "{sys.executable}" "$@"; }}; {script}').done()
+    assert [one["name"] for one in ended.json["workspaces"]] == ["notes"]
 
 
 def test_the_server_is_not_imported_by_commands_that_do_not_serve(terminal: Terminal) -> None:
