@@ -13,6 +13,7 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -31,8 +32,6 @@ def event(logger: logging.Logger, name: str, /, *, level: int = logging.INFO, **
 
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        from datetime import UTC, datetime
-
         facts: Mapping[str, Any] = getattr(record, "facts", {})
         line: dict[str, Any] = {
             "at": stamp_of(datetime.fromtimestamp(record.created, UTC)),

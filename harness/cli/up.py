@@ -40,8 +40,8 @@ def up(
         listening = listen(host, port)
         log_json_lines()
         app = create_app(harness, names=[host], residents=residents(harness.house))
-        with start_token(harness.settings.home) as token:
-            server = Server(app)
+        server = Server(app)
+        with start_token(harness.settings.home) as token, server.capture_signals():
             place = _address(host, listening.getsockname()[1])
             sys.stdout.write(f"{place}/?token={token}\n")
             sys.stdout.flush()

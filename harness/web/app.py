@@ -69,7 +69,7 @@ class Patience:
     idle_s: float = 5.0
     """For the next request on a connection that was answered."""
     reader_s: float = 60.0
-    """For a caller who reads nothing of its answer."""
+    """For a caller to read of its answer what `BYTES_PER_S_MIN` demands."""
     drain_s: float = 15.0
     """For running requests, when the server is asked to end. Longer than the writer lock is waited
     for, so that whoever waits for it is answered."""

@@ -75,7 +75,7 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
-            self._guard.check(scope)
+            scope["scheme"] = self._guard.check(scope).scheme
             _check_path(scope)
         except Failure as failure:
             await refused(failure)(scope, receive, answer.send)

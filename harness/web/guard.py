@@ -26,6 +26,7 @@ HEADERS_MAX = 100
 """Browsers send about twenty."""
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_ANY_ADDRESS = {"0.0.0.0", "[::]"}  # noqa: S104 - what is bound to all addresses has none of these names
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PORT_MAX = 65_535
 
@@ -53,11 +54,12 @@ class Guard:
     def __init__(self, *, names: Sequence[str] = (), public_urls: Iterable[str] = ()) -> None:
         """`names`: what the server was bound to. `public_urls`: by which it is reached through a
         proxy, as in `https://memory.example.com`."""
-        self._names = {*_LOCAL, *(_name(name) for name in names)}
-        self._public = frozenset(map(public_origin, public_urls))
+        self._names = {*_LOCAL, *(_name(name) for name in names)} - _ANY_ADDRESS
+        self._public = [public_origin(url) for url in public_urls]
 
-    def check(self, scope: Scope) -> None:
-        """Refuse a request that is not for this server, or from a page that is not of it."""
+    def check(self, scope: Scope) -> Origin:
+        """As what this server was called; refuses a request that is not for it, or from a page that is
+        not of it."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         if len(headers) > HEADERS_MAX:
             raise TooManyHeaders(f"more than {HEADERS_MAX} headers")
@@ -65,8 +67,11 @@ class Guard:
         if host is None:
             raise Malformed("exactly one Host header is needed", field="Host")
         scheme = scope.get("scheme", "http")
-        allowed = {*self._own(scope, scheme), *self._public}
-        if not any(parse_authority(host, own.scheme) == own.authority for own in allowed):
+        allowed = [*self._public, *self._own(scope, scheme)]
+        called = next(
+            (own for own in allowed if parse_authority(host, own.scheme) == own.authority), None
+        )
+        if called is None:
             raise WrongHost(
                 "this server does not go by the name in Host; "
                 "state it in the setting public_url, if it should",
@@ -80,6 +85,7 @@ class Guard:
                     "state it in the setting public_url, if it is this server",
                     field="Origin",
                 )
+        return called
 
     def _own(self, scope: Scope, scheme: str) -> Iterable[Origin]:
         name, port = scope.get("server") or (None, None)

@@ -9,8 +9,8 @@ from harness.resident import Residents
 from harness.web.caller import house_of
 from harness.web.describe import NUMBER, TEXT, TEXT_OR_NULL, answers, object_of
 from harness.web.refusal import Json
+from workspaces.account import DEFAULT_ACCOUNT
 from workspaces.errors import Failure
-from workspaces.records import Key
 
 router = APIRouter(tags=["health"])
 
@@ -49,7 +49,7 @@ async def readyz(request: Request) -> Json:
     """Asks the record store. A resident that has crashed is shown and makes nobody unready: it is
     started again."""
     try:
-        await in_thread(house_of(request).records.get, Key("accounts", "default"))
+        await in_thread(house_of(request).records.get, DEFAULT_ACCOUNT)
         records = "ok"
     except Failure as failure:
         records = failure.code

@@ -22,6 +22,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from harness.web.app import Patience
+from harness.web.body import BYTES_PER_S_MIN
 from harness.web.refusal import Crowded, HttpFailure, Malformed, TooSlow, refused
 from workspaces.errors import Unavailable
 
@@ -81,7 +82,8 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """uvicorn's own raises the signal again at the end, which then ends the process."""
+        """uvicorn's own raises the signal again at the end, which then ends the process. A signal that
+        comes before the server has begun ends it at its beginning."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -125,8 +127,7 @@ class PatientProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        wait_s = self.patience_of_server.reader_s
-        self._reader_timer = self.loop.call_later(wait_s, self.transport.abort)
+        self._wait_for_reader()
 
     def resume_writing(self) -> None:
         self._reader_timer = _stopped(self._reader_timer)
@@ -143,6 +144,19 @@ class PatientProtocol(H11Protocol):
 
     def _wait_for_head(self) -> None:
         self._head_timer = self.loop.call_later(self.patience_of_server.head_s, self._give_up)
+
+    def _wait_for_reader(self) -> None:
+        wait_s = self.patience_of_server.reader_s
+        left = self.transport.get_write_buffer_size()
+        self._reader_timer = self.loop.call_later(wait_s, self._look_at_reader, left, wait_s)
+
+    def _look_at_reader(self, left_before: int, waited_s: float) -> None:
+        """One who reads, however much there is to read, is waited for."""
+        taken = left_before - self.transport.get_write_buffer_size()
+        if taken < waited_s * BYTES_PER_S_MIN:
+            self.transport.abort()
+        else:
+            self._wait_for_reader()
 
     def _give_up(self) -> None:
         self._head_timer = None

@@ -193,6 +193,17 @@ def test_a_header_that_is_wrong_is_not_made_good_by_a_cookie(site: Site) -> None
         assert browser.get("/accounts/me", headers=headers).status_code == 401
 
 
+def test_through_a_proxy_with_tls_the_cookie_is_for_tls_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_PUBLIC_URL", "https://memory.example.com")
+    with Site.open(tmp_path / "home") as site, start_token(site.harness.settings.home) as token:
+        browser = TestClient(site.app, BASE, follow_redirects=False)
+        answer = browser.get(f"/?token={token}", headers={"Host": "memory.example.com"})
+        assert "secure" in answer.headers["set-cookie"].lower()
+        assert answer.headers["set-cookie"].startswith("harness=")
+
+
 @pytest.mark.parametrize("token", ["", "x", "wh_x", "<script>alert(1)</script>", "é"])
 def test_an_address_with_a_wrong_token_says_what_to_do(site: Site, token: str) -> None:
     browser = TestClient(site.app, BASE, follow_redirects=False)

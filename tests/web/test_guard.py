@@ -203,6 +203,12 @@ def test_the_port_is_the_one_that_a_request_came_in_on() -> None:
     assert refusal(("host", "localhost"), server=("127.0.0.1", 443)) is not None
 
 
+def test_what_is_bound_to_all_addresses_is_called_by_none_of_these_names() -> None:
+    for name, host in (("0.0.0.0", "0.0.0.0:8642"), ("::", "[::]:8642")):
+        with pytest.raises(HttpFailure):
+            Guard(names=[name]).check(scope(("host", host)))
+
+
 def test_behind_a_unix_socket_only_the_public_names_count() -> None:
     assert refusal(("host", "localhost"), server=("/run/x.sock", None)) is not None
     assert refusal(("host", "memory.example.com"), server=("/run/x.sock", None)) is None
