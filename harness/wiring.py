@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
+from harness.duty import duties
 from harness.inbox import Inbox
+from harness.ingress import Ingress
+from harness.job import Job, Jobs
 from harness.models.anthropic import AnthropicModel
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
 from harness.models.port import Model
+from harness.runner import JobRunner
 from harness.sandbox import SANDBOXES, SandboxRecord
 from harness.settings import Settings
 from harness.template import workspace_files
@@ -22,6 +26,7 @@ from workspaces.account import Principal, default_owner
 from workspaces.catalog import Catalog
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
+from workspaces.errors import Refused
 from workspaces.lease import Leases
 from workspaces.locations import records_at
 from workspaces.records import RecordStore
@@ -43,7 +48,9 @@ class Rooms:
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
     conversations: Conversations
-    inbox: Inbox
+    ingress: Ingress
+    jobs: Jobs
+    runner: JobRunner
 
 
 def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None = None) -> Rooms:
@@ -56,8 +63,35 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
     workspaces = Workspaces(principal, home, records, clock, workspace_files)
     sandboxes = Catalog(SANDBOXES, account_id, records, clock)
     agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
-    conversations = Conversations(principal, records, clock)
-    return Rooms(
+    leases, jobs = Leases(records, clock), Jobs(records, clock)
+    large = FileBlobs(home.entries, home.entries_staging)
+    conversations = Conversations(principal, records, large, clock, leases=leases, jobs=jobs)
+    inbox = Inbox(
+        principal,
+        records,
+        large,
+        clock,
+        conversations=conversations,
+        claims=Claims(records, clock),
+        leases=leases,
+        jobs=jobs,
+    )
+    ingress = Ingress(
+        clock,
+        agents,
+        conversations,
+        inbox,
+        leases,
+        TOOLS,
+        lambda agent: model or _model(settings, agent),
+    )
+
+    def rooms_for(job: Job) -> Rooms:
+        if job.payload["userId"] != principal.user_id:
+            raise Refused("job", job.id, "is another user's")
+        return rooms
+
+    rooms = Rooms(
         settings,
         clock,
         principal,
@@ -66,18 +100,11 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
         sandboxes,
         agents,
         conversations,
-        Inbox(
-            principal,
-            records,
-            FileBlobs(home.entries, home.entries_staging),
-            agents,
-            conversations,
-            Claims(records, clock),
-            Leases(records, clock),
-            TOOLS,
-            lambda agent: model or _model(settings, agent),
-        ),
+        ingress,
+        jobs,
+        JobRunner(jobs, duties(rooms_for), clock),
     )
+    return rooms
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:
