@@ -148,6 +148,14 @@ class Harness:
         under = check_key(was.get("key", "") if key is None else key)
         return self.conversations.add(self._agent(agent).id, under, sessions, entries)
 
+    def fork_conversation(
+        self, conversation: Conversation, key: str, *, at: int | None = None
+    ) -> Conversation:
+        """A new conversation that begins with the entries of this one, up to number `at` or all."""
+        newest = self.conversations.transcript(conversation).newest()
+        last = newest.number if newest else 0
+        return self.conversations.fork(conversation, last if at is None else at, check_key(key))
+
     def run_jobs(self, told: Told = unheard) -> Drained:
         """Everything that is due, now; `told` hears of each."""
         return self._loop.run(self.rooms.runner.drain(told))

@@ -98,13 +98,13 @@ def set_(
 
 @app.command()
 def rm(agent: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Delete an agent. Its workspaces stay."""
+    """Delete an agent, with its conversations and what is private to it. Its workspaces stay."""
     with opened(home, as_json=as_json) as harness:
-        record = harness.agents.delete(agent)
+        record, conversations = harness.delete_agent(agent)
     if as_json:
-        print_json({"deleted": True, "id": record.id})
+        print_json({"deleted": True, "id": record.id, "conversations": conversations})
     else:
-        typer.echo(f"deleted: {record.name} ({record.id})")
+        typer.echo(f"deleted: {record.name} ({record.id}), {conversations} conversations")
 
 
 def _sandbox(stated: str | None) -> str | None:

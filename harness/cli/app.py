@@ -13,7 +13,18 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli import admin, agents, doctor, files, history, prompt, turns, workspaces
+from harness.cli import (
+    admin,
+    agents,
+    conversation,
+    doctor,
+    files,
+    history,
+    jobs,
+    prompt,
+    turns,
+    workspaces,
+)
 from harness.cli.face import Shown, print_json, show_failure
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
@@ -37,6 +48,8 @@ prompt.register(app)
 doctor.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
+app.add_typer(conversation.app, name="conversation")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(admin.app, name="admin")
 
 
