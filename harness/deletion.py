@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.agent import AgentRecord, Agents
+from harness.conversation import Conversations
 from harness.sandbox import SandboxRecord
 from workspaces.account import Accounts, Principal
 from workspaces.catalog import Catalog
@@ -31,6 +32,7 @@ class Gone:
     trash: tuple[Path, ...] = ()
     """Where files and histories of workspaces lie until somebody empties the trash."""
     keys: tuple[KeyId, ...] = ()
+    conversations: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -39,6 +41,7 @@ class Gone:
             "name": self.name,
             "trash": [str(place) for place in self.trash],
             "keys": list(self.keys),
+            "conversations": self.conversations,
         }
 
 
@@ -51,6 +54,7 @@ class Deletion:
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
+    conversations: Conversations
 
     def workspace(self, reference: str, *, force: bool = False) -> Gone:
         """Refused while agents mount it, unless forced: their mounts of it are then left out."""
@@ -68,15 +72,18 @@ class Deletion:
         return Gone(record.id, record.name)
 
     def agent(self, reference: str) -> Gone:
-        """With what was private to it; the workspaces it mounted stay."""
+        """With its conversations and what was private to it; the workspaces it mounted stay. Busy
+        while one of its turns runs."""
         self._check_right("agents")
         record = self.agents.get(reference)
+        conversations = self.conversations.delete_with(record.id)
         trash = self._private_workspaces(record.id)
         self.agents.forget(record.id)
-        return Gone(record.id, record.name, trash)
+        return Gone(record.id, record.name, trash, conversations=conversations)
 
     def user(self, reference: str) -> Gone:
-        """With the user's keys and private workspaces."""
+        """With the user's keys, conversations and private workspaces. Busy while a turn of the user
+        runs."""
         self._check_right("users")
         record = self.users.get(reference)
         if record.id == self.principal.owner.id:
@@ -85,15 +92,18 @@ class Deletion:
         keys = tuple(key.id for key in self.keys.list() if key.user_id == record.id)
         for key_id in keys:
             self.keys.revoke(key_id)
+        conversations = self.conversations.delete_of(record.id)
         trash = self._private_workspaces(record.id)
         self.users.delete(record.id)
-        return Gone(record.id, record.name, trash, keys)
+        return Gone(record.id, record.name, trash, keys, conversations)
 
     def account(self) -> Gone:
         """With everything in it. Its keys go last, so that whoever was interrupted can go on."""
         self._check_right("the account")
         record = self.accounts.get(self.principal.account_id)
+        conversations = 0
         for agent in self.agents.list():
+            conversations += self.conversations.delete_with(agent.id)
             self.agents.forget(agent.id)
         trash = tuple(
             self.workspaces.delete(workspace.id) for workspace in self.workspaces.list(private=True)
@@ -104,7 +114,7 @@ class Deletion:
         for key_id in keys:
             self.keys.revoke(key_id)
         self.accounts.forget(record)
-        return Gone(record.id, record.name, trash, keys)
+        return Gone(record.id, record.name, trash, keys, conversations)
 
     def _private_workspaces(self, owner_id: AgentId | UserId) -> tuple[Path, ...]:
         return tuple(

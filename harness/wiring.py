@@ -9,12 +9,16 @@ from functools import lru_cache
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
 from harness.deletion import Deletion
+from harness.duty import duties
 from harness.inbox import Inbox
+from harness.ingress import Ingress
+from harness.job import Job, Jobs
 from harness.models.anthropic import AnthropicModel
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
 from harness.models.port import Model
 from harness.resident import Resident
+from harness.runner import JobRunner
 from harness.sandbox import SANDBOXES, SandboxRecord
 from harness.settings import Settings
 from harness.template import workspace_files
@@ -54,21 +58,25 @@ class Rooms:
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
     conversations: Conversations
+    jobs: Jobs
     deletion: Deletion
-    inbox: Inbox
+    ingress: Ingress
 
 
 class House:
-    """What all principals of a home share: its settings, its stores, and rooms for each of them."""
+    """What all principals of a home share: its settings, its stores, its jobs, and rooms for each."""
 
     def __init__(self, settings: Settings, records: RecordStore, clock: Clock, model: Model | None):
         self.settings = settings
         self.clock = clock
         self.records = records
         self.accounts = Accounts(records, clock)
-        self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
-        self._model = model
+        self.jobs = Jobs(records, clock)
+        self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
+        self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
+        self._leases = Leases(records, clock)
+        self._model = model
 
     def owner(self) -> Principal:
         """The owner of the home's default account."""
@@ -77,17 +85,34 @@ class House:
     def close(self) -> None:
         self.records.close()
 
+    def _rooms_of_job(self, job: Job) -> Rooms:
+        """What is due later is due in the name of whoever wanted it."""
+        account_id, user_id = job.payload["accountId"], job.payload["userId"]
+        return self.rooms(self.accounts.member(account_id, user_id))
+
     def _furnish(self, principal: Principal) -> Rooms:
         settings, clock, records = self.settings, self.clock, self.records
-        workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
         account_id, may_change = principal.account_id, principal.may_configure
         users = Users(account_id, records, clock, may_change=may_change)
         keys = Keys(account_id, records, clock, may_change=may_change)
+        workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
         agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
-        conversations = Conversations(principal, records, clock)
+        conversations = Conversations(
+            principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
+        )
+        inbox = Inbox(
+            principal,
+            records,
+            self._large,
+            clock,
+            conversations=conversations,
+            claims=Claims(records, clock),
+            leases=self._leases,
+            jobs=self.jobs,
+        )
         return Rooms(
             settings,
             clock,
@@ -99,18 +124,11 @@ class House:
             sandboxes,
             agents,
             conversations,
-            Deletion(principal, self.accounts, users, keys, workspaces, sandboxes, agents),
-            Inbox(
-                principal,
-                records,
-                self._entries,
-                agents,
-                conversations,
-                Claims(records, clock),
-                Leases(records, clock),
-                TOOLS,
-                self._open_model,
+            self.jobs,
+            Deletion(
+                principal, self.accounts, users, keys, workspaces, sandboxes, agents, conversations
             ),
+            Ingress(clock, agents, conversations, inbox, self._leases, TOOLS, self._open_model),
         )
 
     def _open_model(self, agent: AgentRecord) -> Model:
@@ -126,8 +144,7 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
 
 def residents(house: House) -> dict[str, Resident]:
     """What lives as long as `harness up` does, by name."""
-    del house
-    return {}
+    return {"jobs": house.runner}
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:

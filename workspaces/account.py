@@ -7,7 +7,7 @@ path or a field of a request: there is no way to name another account's storage.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workspaces.catalog import Catalog, Family, partition_of
@@ -20,7 +20,7 @@ from workspaces.parse import Shape
 from workspaces.records import Delete, Key, Put, RecordStore, with_prefix
 from workspaces.revision import Author, Source
 from workspaces.stamp import Stamp
-from workspaces.user import Users
+from workspaces.user import UserRecord, Users
 
 PARTITION = "accounts"
 
@@ -79,6 +79,10 @@ class Principal:
         """The principal as the author of a revision."""
         return self.user.author(source)
 
+    def as_user(self, user: UserRecord, *, may_configure: bool) -> Principal:
+        """Another user of the same account."""
+        return replace(self, user=Person(user.id, user.name), may_configure=may_configure)
+
 
 class Accounts:
     """All accounts of a home: for the one who runs it."""
@@ -127,6 +131,15 @@ class Accounts:
         owner = Users(account.id, self._records, self._clock).get(account.owner_id)
         person = Person(owner.id, owner.name)
         return Principal(account.id, person, person)
+
+    def member(self, account_id: AccountId, user_id: UserId) -> Principal:
+        """The principal that acts as this user and changes no records; the owner, if it is that.
+        NotFound when either is gone."""
+        owner = self.owner(self.get(account_id))
+        if user_id == owner.user_id:
+            return owner
+        user = Users(account_id, self._records, self._clock).get(user_id)
+        return owner.as_user(user, may_configure=False)
 
     def forget(self, account: AccountRecord) -> None:
         """The record and everything that still lies in the account's partition; the caller has

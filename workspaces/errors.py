@@ -103,6 +103,16 @@ class OverLimit(Failure):
         self.unit = unit
 
 
+class TooMany(OverLimit):
+    """More at once than there is room for: the same may be let in a moment later."""
+
+    code = "too_many"
+
+    def __init__(self, limit: str, *, maximum: int, actual: int, unit: str) -> None:
+        super().__init__(limit, maximum=maximum, actual=actual, unit=unit)
+        self.remedy = "try again when some of them are done"
+
+
 class Busy(Failure):
     """Someone else is at work and has been for longer than a caller should wait."""
 

@@ -17,9 +17,11 @@ from harness.cli import (
     accounts,
     admin,
     agents,
+    conversation,
     doctor,
     files,
     history,
+    jobs,
     prompt,
     sandboxes,
     turns,
@@ -54,6 +56,8 @@ app.add_typer(sandboxes.app, name="sandbox")
 app.add_typer(accounts.account_app, name="account")
 app.add_typer(accounts.user_app, name="user")
 app.add_typer(accounts.key_app, name="key")
+app.add_typer(conversation.app, name="conversation")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(admin.app, name="admin")
 
 
