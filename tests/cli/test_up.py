@@ -141,6 +141,13 @@ def test_asked_to_end_it_finishes_what_runs_and_its_token_ends_with_it(terminal:
             assert again.ask("GET", "/accounts/me")[0] == 200
 
 
+def test_asked_to_end_at_once_it_ends_as_well(terminal: Terminal) -> None:
+    """The signal comes while it starts."""
+    with served(terminal) as up:
+        code, log = up.ended()
+    assert code == 0, log
+
+
 def test_interrupted_it_ends_with_130_and_no_traceback(terminal: Terminal) -> None:
     with served(terminal) as up:
         assert up.ask("GET", "/healthz")[0] == 200

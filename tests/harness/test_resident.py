@@ -58,7 +58,7 @@ class Ending:
             await asyncio.Event().wait()
 
 
-def logged(test: object) -> tuple[logging.Handler, io.StringIO]:
+def logged() -> tuple[logging.Handler, io.StringIO]:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
@@ -79,7 +79,7 @@ def test_residents_are_cancelled_and_awaited_at_the_end() -> None:
 
 
 def test_one_that_crashes_is_started_again_and_the_others_never_notice() -> None:
-    handler, stream = logged(test_one_that_crashes_is_started_again_and_the_others_never_notice)
+    handler, stream = logged()
 
     async def story() -> None:
         steady, crashing = Steady(), Crashing(3)
@@ -108,7 +108,7 @@ def test_one_that_crashes_is_started_again_and_the_others_never_notice() -> None
 
 
 def test_after_a_steady_time_a_crash_is_the_first_again() -> None:
-    handler, stream = logged(test_after_a_steady_time_a_crash_is_the_first_again)
+    handler, stream = logged()
 
     async def story() -> None:
         clock = ManualClock()
