@@ -93,8 +93,9 @@ def test_it_prints_its_address_in_one_line_and_answers(terminal: Terminal) -> No
         assert up.line.startswith("http://127.0.0.1:")
         assert len(up.token) >= 43
         assert up.ask("GET", "/healthz") == (200, {"status": "ok"})
-        ready = {"status": "ready", "records": "ok", "residents": {}}
-        assert up.ask("GET", "/readyz") == (200, ready)
+        code, ready = up.ask("GET", "/readyz")
+        assert (code, ready["status"], ready["records"]) == (200, "ready", "ok")
+        assert {one["state"] for one in ready["residents"].values()} == {"running"}
         status, listed = up.ask("GET", "/accounts/me/workspaces")
         assert (status, [one["name"] for one in listed["workspaces"]]) == (200, ["notes"])
         code, log = up.ended()
