@@ -25,7 +25,7 @@ from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
-from workspaces.account import Accounts, Principal
+from workspaces.account import Accounts, OwnAccount, Principal
 from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
@@ -52,6 +52,7 @@ class Rooms:
     clock: Clock
     principal: Principal
     records: RecordStore
+    account: OwnAccount
     users: Users
     keys: Keys
     workspaces: Workspaces
@@ -118,6 +119,7 @@ class House:
             clock,
             principal,
             records,
+            OwnAccount(principal, self.accounts),
             users,
             keys,
             workspaces,
