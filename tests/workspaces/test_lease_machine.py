@@ -60,8 +60,12 @@ class Machine(RuleBasedStateMachine):
         if bid is None:
             return
         before = self.generation()
-        with suppress(Conflict, Unavailable):
+        try:
             self.held[name] = bid.won(self.world.wires[name].write(*bid.changes))
+        except Conflict:
+            pass
+        except Unavailable:
+            self.leases[name].lose(bid)
         if self.generation() != before:  # it happened, whether or not the answer came
             if self.sign is not None and self.sign[0] != name:
                 holder, at = self.sign
@@ -174,7 +178,7 @@ class UnfencedLease(Lease):
 class UnfencedBid(Bid):
     def won(self, counters: object) -> Lease:
         lease = super().won(counters)  # type: ignore[arg-type]
-        return UnfencedLease(lease.key, lease.generation)
+        return UnfencedLease(lease.key, lease.generation, lease.mark)
 
 
 class WithoutFence(Leases):
@@ -182,7 +186,7 @@ class WithoutFence(Leases):
 
     def bid(self, key: str) -> Bid:
         bid = super().bid(key)
-        return UnfencedBid(bid.key, bid.changes)
+        return UnfencedBid(bid.key, bid.mark, bid.changes)
 
 
 class Hasty(Leases):
