@@ -45,7 +45,7 @@ class Conversation:
     forked_from: str | None = None
     """`<conversation id> <entry number>`, for one that began as a fork."""
     counter: int = 1
-    """Of its record."""
+    """Of its record, and of the copy of it under its key: neither ever changes."""
 
     @property
     def exists(self) -> Check:
@@ -118,7 +118,7 @@ class Conversations:
         pointer = self._records.get(self._pointer(agent_id, key))
         if pointer is None or pointer.value["userId"] != self._principal.user_id:
             return None
-        return self._look(pointer.value["id"])
+        return _conversation(pointer.value["id"], self._principal.account_id, pointer)
 
     def get(self, conversation_id: str) -> Conversation:
         """NotFound, also for another user's."""
@@ -269,12 +269,11 @@ class Conversations:
         except BaseException:
             transcript.erase()
             raise
-        owner = {"id": conversation.id, "userId": conversation.user_id}
         try:
             self._records.write(
                 transcript.session_put(newest),
                 Put(self._key(conversation.id), _value(conversation), expect=ABSENT),
-                Put(self._pointer(agent_id, key), owner, expect=ABSENT),
+                Put(self._pointer(agent_id, key), conversation.as_json(), expect=ABSENT),
                 Put(self._listed(conversation), {}),
             )
         except Conflict as error:

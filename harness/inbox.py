@@ -65,6 +65,8 @@ TURN = "turn"
 LOOK_AFTER_S = 5.0
 """By then whoever accepted an event has usually answered it; if not, somebody looks."""
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
 TRIES_MAX = 200
 PAUSE_S_MAX = 0.02
 
@@ -170,10 +172,9 @@ class Inbox:
 
     def next(self, conversation: Conversation, lease: Lease) -> Running | Waiting | None:
         """What the holder of the lease has to do: go on with what runs, begin what waits, or nothing."""
-        head = self._head(conversation)
+        head, tail = self._ends(conversation)
         if head.running is not None:
             return self._running(conversation, head.running, head)
-        tail = self._tail(conversation)
         end = tail.value["next"] if tail else 1
         for number in range(head.next, end):
             item = self._records.get(_event_key(conversation, number))
@@ -252,7 +253,7 @@ class Inbox:
         *,
         rejects: bool,
     ) -> Accepted:
-        tail, head = self._tail(conversation), self._head(conversation)
+        head, tail = self._ends(conversation)
         number: int = tail.value["next"] if tail else 1
         before: int = tail.value["bytes"] if tail else 0
         size = len(event.content.encode())
@@ -365,18 +366,28 @@ class Inbox:
         return Running(number, self._event(item), turn_id, first, attempt, head)
 
     def _head(self, conversation: Conversation) -> Head:
-        item = self._records.get(_head_key(conversation))
-        if item is None:
-            return Head(ABSENT, 1, 0, None)
-        return Head(item.counter, item.value["next"], item.value["bytes"], item.value["running"])
+        return self._ends(conversation)[0]
 
     def _tail(self, conversation: Conversation) -> Item | None:
-        return self._records.get(_tail_key(conversation))
+        return self._ends(conversation)[1]
+
+    def _ends(self, conversation: Conversation) -> tuple[Head, Item | None]:
+        """Both ends of the line, in one look."""
+        start, end = _head_key(conversation).sort, _tail_key(conversation).sort + "\0"
+        partition = inbox_partition(conversation.id)
+        found = {
+            item.key.sort: item for item in self._records.scan(partition, start=start, end=end)
+        }
+        tail, item = found.get("tail"), found.get("head")
+        if item is None:
+            return Head(ABSENT, 1, 0, None), tail
+        value = item.value
+        return Head(item.counter, value["next"], value["bytes"], value["running"]), tail
 
     def _small(self, conversation: Conversation, event: Event) -> JsonObject:
         """The event, or where it lies, when it is too large for a record."""
         value = event.as_json()
-        data = json.dumps(value, ensure_ascii=False).encode()
+        data = _JSON.encode(value).encode()
         if len(data) <= VALUE_BYTES_MAX // 2:
             return value
         name = f"{conversation.id}/event-{secrets.token_hex(8)}.json"

@@ -27,7 +27,7 @@ from workspaces.clock import Clock
 from workspaces.errors import Busy, Conflict, LeaseLost, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.process import is_dead, this_process
-from workspaces.records import Check, Condition, Counter, Item, Key, Put, RecordStore
+from workspaces.records import Check, Counter, Item, Key, Put, RecordStore
 from workspaces.silence import Silence
 
 
@@ -69,10 +69,10 @@ class Bid:
 
     key: str
     mark: str
-    changes: tuple[Put, Put]
+    changes: tuple[Put | Check, ...]
 
     def won(self, counters: Sequence[Counter]) -> Lease:
-        """The lease, given the counters of the two changes as they were written."""
+        """The lease, given the counters of a batch that began with the changes."""
         return Lease(self.key, counters[0], self.mark)
 
 
@@ -100,7 +100,7 @@ class Leases:
         """Busy, naming the holder, while someone else is alive with it."""
         fence = self._records.get(_fence(key))
         if fence is None or fence.value["holder"] is None:
-            return self._bid(key, fence, ANY)
+            return self._bid(key, fence)
         looked_at = self._clock.monotonic()
         pulse = self._records.get(_pulse(key))
         sign = (fence.counter, pulse.counter if pulse else None)
@@ -110,7 +110,7 @@ class Leases:
             or is_dead(fence.value["holder"])
             or self._silence.lasts(key, sign, looked_at=looked_at, seconds=lease_s)
         ):
-            return self._bid(key, fence, pulse.counter if pulse else ABSENT)
+            return self._bid(key, fence, Check(_pulse(key), pulse.counter if pulse else ABSENT))
         raise Busy("the conversation", holder=f"process {_pid(fence.value['holder'])}")
 
     def acquire(self, key: str) -> Lease:
@@ -158,17 +158,11 @@ class Leases:
         finally:
             self.release(lease)
 
-    def _bid(self, key: str, fence: Item | None, pulse: Condition) -> Bid:
+    def _bid(self, key: str, fence: Item | None, *still_silent: Check) -> Bid:
         mark = secrets.token_hex(8)
         held = {"holder": self._process, "mark": mark}
-        return Bid(
-            key,
-            mark,
-            (
-                Put(_fence(key), held, expect=fence.counter if fence else ABSENT),
-                Put(_pulse(key), {"holder": self._process}, expect=pulse),
-            ),
-        )
+        put = Put(_fence(key), held, expect=fence.counter if fence else ABSENT)
+        return Bid(key, mark, (put, *still_silent))
 
 
 def _fence(key: str) -> Key:

@@ -17,7 +17,7 @@ from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from workspaces.errors import Busy, Conflict, LeaseLost, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.lease import TERMS, Bid, Lease, Leases
-from workspaces.records import Check, Condition, Delete, Item, Key, Put
+from workspaces.records import Check, Delete, Item, Key, Put
 from workspaces.stores.faulty import Fault
 
 KEY = "conversation-lease:abc"
@@ -192,8 +192,8 @@ class WithoutFence(Leases):
 class Hasty(Leases):
     """Follows on what it saw a while ago, whatever the holder has done since."""
 
-    def _bid(self, key: str, fence: Item | None, pulse: Condition) -> Bid:
-        return super()._bid(key, fence, ANY)
+    def _bid(self, key: str, fence: Item | None, *still_silent: Check) -> Bid:
+        return super()._bid(key, fence)
 
 
 class Reusing(Leases):
