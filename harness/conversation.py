@@ -11,6 +11,7 @@ consists of; whoever deleted it runs that job at once, and anyone if they could 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -32,6 +33,9 @@ ERASE = "erase"
 """The kind of job that removes what a deleted conversation consists of."""
 
 DELETED_AT_ONCE = 100
+
+_CONVERSATION_ID = re.compile(r"[a-z0-9_]{1,64}")
+"""What is looked for at all: ids are opaque, and no other text is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +286,7 @@ class Conversations:
         return conversation
 
     def _look(self, conversation_id: str) -> Conversation | None:
-        if not conversation_id.isascii() or not conversation_id:
+        if not _CONVERSATION_ID.fullmatch(conversation_id):
             return None
         item = self._records.get(self._key(conversation_id))
         account_id = self._principal.account_id

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,8 @@ from workspaces.history.git import run_git
 
 GIT_OLDEST = (2, 30)
 DISK_BYTES_LOW = 500 * 10**6
+OVERDUE = timedelta(hours=1)
+"""A job that nobody has run for so long waits for somebody who runs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ def examine(home: Path | None) -> list[Finding]:
         Finding("home", "ok", str(settings.home.root)),
         _checked("records", lambda: _records(settings)),
         _checked("workspaces", lambda: _workspaces(settings)),
+        _checked("jobs", lambda: _jobs(settings)),
         _disk(settings),
         _model(settings),
     ]
@@ -91,6 +95,24 @@ def _workspaces(settings: Settings) -> Finding:
         remedy = "rename or remove these files: they are in no history and no prompt"
         return Finding("workspaces", "note", "; ".join(problems), remedy)
     return Finding("workspaces", "ok", ", ".join(names) or "none yet")
+
+
+def _jobs(settings: Settings) -> Finding:
+    rooms = wire(settings)
+    try:
+        listed = rooms.jobs.list()
+    finally:
+        rooms.records.close()
+    aside = [one.job.id for one in listed if one.is_aside]
+    if aside:
+        remedy = "`harness jobs` says why; `harness jobs retry JOB` tries one again"
+        return Finding("jobs", "note", f"set aside: {', '.join(aside)}", remedy)
+    long_due = rooms.clock.now() - OVERDUE
+    overdue = sum(one.job.due < long_due for one in listed)
+    if overdue:
+        told = f"{overdue} of {len(listed)} are long due"
+        return Finding("jobs", "note", told, "run them: `harness jobs run`")
+    return Finding("jobs", "ok", f"{len(listed)} waiting")
 
 
 def _disk(settings: Settings) -> Finding:

@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 from harness.agent import AgentRecord, Agents
 from harness.briefing import brief
 from harness.conversation import Conversation, Conversations
-from harness.crossing import in_thread, to_the_end
+from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.inbox import Accepted, Inbox, Running, Waiting
 from harness.message import user
@@ -101,14 +101,9 @@ class Ingress:
     async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
         """Durably in line, from now on. Conflict, Busy, TooMany, NotFound."""
         rejects = (event.on_busy or agent.config.on_busy) == "reject"
-        accepting = asyncio.ensure_future(
-            in_thread(lambda: self.inbox.accept(agent.id, event, rejects=rejects))
+        return await or_undone(
+            lambda: self.inbox.accept(agent.id, event, rejects=rejects), self._given_up
         )
-        try:
-            return await asyncio.shield(accepting)
-        except asyncio.CancelledError:
-            await self._given_up(await accepting)
-            raise
 
     async def answer(self, accepted: Accepted, emit: Emit = silent) -> Outcome:
         """What comes of an accepted event; until then, work for it."""
@@ -120,13 +115,14 @@ class Ingress:
                     await self._work(conversation, lease, accepted, emit)
                 return await self._awaited(accepted, emit)
         except asyncio.CancelledError:
-            await in_thread(self.inbox.withdraw, accepted)
+            with suppress(Failure):  # then the job looks after it
+                await in_thread(self.inbox.withdraw, accepted)
             raise
 
     async def look_after(self, conversation_id: str) -> None:
         """Whatever is unfinished in a conversation. Busy while somebody is at it; LeaseLost."""
         conversation = await in_thread(self.conversations.get, conversation_id)
-        lease = await in_thread(self.leases.acquire, conversation.lease_key)
+        lease = await self._acquired(conversation)
         async with self._leased(lease):
             await self._line(conversation, lease, None, silent)
 
@@ -166,14 +162,9 @@ class Ingress:
         return outcome
 
     async def _acquired(self, conversation: Conversation) -> Lease:
-        """Busy. An acquisition under way when we are cancelled is undone, not left behind."""
-        acquiring = asyncio.ensure_future(in_thread(self.leases.acquire, conversation.lease_key))
-        try:
-            return await asyncio.shield(acquiring)
-        except asyncio.CancelledError:
-            with suppress(Failure):
-                await in_thread(self.leases.release, await acquiring)
-            raise
+        """Busy."""
+        key = conversation.lease_key
+        return await or_undone(lambda: self.leases.acquire(key), self.leases.release)
 
     async def _work(
         self, conversation: Conversation, lease: Lease, accepted: Accepted, emit: Emit
@@ -206,10 +197,10 @@ class Ingress:
             with suppress(Failure):  # it ends by itself
                 await to_the_end(self.leases.release, lease)
 
-    async def _given_up(self, accepted: Accepted) -> None:
+    def _given_up(self, accepted: Accepted) -> None:
         if accepted.lease is not None:
-            await in_thread(self.leases.release, accepted.lease)
-        await in_thread(self.inbox.withdraw, accepted)
+            self.leases.release(accepted.lease)
+        self.inbox.withdraw(accepted)
 
     def _turnstile(self, conversation: Conversation) -> asyncio.Lock:
         key = (asyncio.get_running_loop(), conversation.id)
