@@ -80,6 +80,8 @@ class Accepted:
     number: int
     lease: Lease | None = None
     """Of the conversation, when it was free."""
+    is_new: bool = False
+    """Put in line just now, not by an earlier delivery of the same event, which may still wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,8 @@ class Inbox:
             if bid is not None:
                 self._leases.lose(bid)
             raise
-        return Accepted(conversation, claim, number, bid.won(counters) if bid else None)
+        lease = bid.won(counters) if bid else None
+        return Accepted(conversation, claim, number, lease, is_new=True)
 
     def _check_room(
         self, conversation: Conversation, head: Head, tail: Item | None, size: int

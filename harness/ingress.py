@@ -7,8 +7,8 @@ nobody waits for any more are looked after by a job (`look_after`).
 
 What ends a turn before its time:
 
-- the caller cancels. Its own event is over: withdrawn while it waited, "interrupted" once it ran. Somebody
-  else's event, which it happened to be working at, is left as it stands for the next holder;
+- the caller cancels. The event that it brought is over: withdrawn while it waited, "interrupted" once it
+  ran. One that somebody else brought, be it the same one earlier, is left as it stands for the next holder;
 - the lease is lost. Nothing more is written; another process is at it, and we wait for what comes of it;
 - the process dies. The next holder of the lease goes on with the turn where its entries end, a few times
   at most, and then reports it as failed;
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -107,16 +107,19 @@ class Ingress:
 
     async def answer(self, accepted: Accepted, emit: Emit = silent) -> Outcome:
         """What comes of an accepted event; until then, work for it."""
-        conversation, lease = accepted.conversation, accepted.lease
-        turnstile = self._turnstile(conversation) if lease is None else nullcontext()
         try:
+            if accepted.lease is not None:
+                await self._work(accepted.conversation, accepted.lease, accepted, emit)
+                return await self._awaited(accepted, emit)
+            turnstile = self._turnstile(accepted.conversation)
+            if turnstile.locked():
+                emit(Queued(await in_thread(self.inbox.ahead, accepted)))
             async with turnstile:
-                if lease is not None:
-                    await self._work(conversation, lease, accepted, emit)
                 return await self._awaited(accepted, emit)
         except asyncio.CancelledError:
-            with suppress(Failure):  # then the job looks after it
-                await in_thread(self.inbox.withdraw, accepted)
+            if accepted.is_new:
+                with suppress(Failure):  # then the job looks after it
+                    await in_thread(self.inbox.withdraw, accepted)
             raise
 
     async def look_after(self, conversation_id: str) -> None:
@@ -182,7 +185,8 @@ class Ingress:
             if found is None or (accepted is not None and found.number > accepted.number):
                 return
             is_mine = accepted is not None and found.number == accepted.number
-            at_it = _AtIt(self, conversation, lease, is_mine, emit if is_mine else silent)
+            may_end = is_mine and accepted is not None and accepted.is_new
+            at_it = _AtIt(self, conversation, lease, is_mine, may_end, emit if is_mine else silent)
             if isinstance(found, Waiting):
                 await at_it.begin(found)
             else:
@@ -200,7 +204,8 @@ class Ingress:
     def _given_up(self, accepted: Accepted) -> None:
         if accepted.lease is not None:
             self.leases.release(accepted.lease)
-        self.inbox.withdraw(accepted)
+        if accepted.is_new:
+            self.inbox.withdraw(accepted)
 
     def _turnstile(self, conversation: Conversation) -> asyncio.Lock:
         key = (asyncio.get_running_loop(), conversation.id)
@@ -229,13 +234,14 @@ class Ingress:
 
 @dataclass(frozen=True, slots=True)
 class _AtIt:
-    """The holder of the lease, at one event. `is_mine`: somebody waits for it in this very call, hears
-    what goes wrong, and may end it."""
+    """The holder of the lease, at one event. `is_mine`: somebody waits for it in this very call, and hears
+    what goes wrong. `may_end`: they are the one who brought it, so their cancellation is its end."""
 
     ingress: Ingress
     conversation: Conversation
     lease: Lease
     is_mine: bool
+    may_end: bool
     emit: Emit
 
     async def begin(self, waiting: Waiting) -> None:
@@ -260,7 +266,7 @@ class _AtIt:
                 return  # withdrawn in this instant
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
-            if self.is_mine:
+            if self.may_end:
                 await self._fail(running, _INTERRUPTED)
             raise
         await self._run(running, begun.with_turn(turn.with_entry(entry)))
@@ -289,7 +295,7 @@ class _AtIt:
             raise
         except BaseException as problem:
             is_end_of_process = not isinstance(problem, Exception)
-            if is_end_of_process and not self.is_mine:
+            if is_end_of_process and not self.may_end:
                 raise  # the next holder goes on with it
             await self._fail(running, _INTERRUPTED if is_end_of_process else _told(problem))
             if self.is_mine:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.birth import be_born
 from harness.conversation import Conversation
@@ -35,11 +35,9 @@ from harness.transcript import Entry
 from harness.wiring import Rooms, wire
 from workspaces.claim import Claims
 from workspaces.clock import Clock
-from workspaces.errors import Busy, TooMany
+from workspaces.errors import TooMany
 from workspaces.lease import TERMS, Leases, Terms
 from workspaces.records import Change, Counter, RecordStore
-
-T = TypeVar("T")
 
 ATTEMPT_S = 0.05
 
@@ -335,14 +333,3 @@ def follow(home: str, lease_s: float) -> None:
     terms = Terms(lease_s, lease_s / 3, lease_s / 12)
     outcome = asyncio.run(delivered(ingress_of(rooms, terms=terms), "e1", "c1", "hello"))
     print(json.dumps(outcome.as_json()))
-
-
-def is_busy(home: str, key: str) -> bool:
-    rooms = opened(home, Rule())
-    try:
-        rooms.ingress.leases.bid(conversation_of(rooms, key).lease_key)
-    except Busy:
-        return True
-    finally:
-        rooms.records.close()
-    return False

@@ -365,6 +365,29 @@ def test_whoever_goes_while_at_the_event_of_another_leaves_it_to_the_next(rooms:
     assert len(entries_of(rooms, "c1")) == 2
 
 
+def test_whoever_sends_an_event_again_and_goes_ends_nothing(rooms: Rooms) -> None:
+    async def talk() -> None:
+        gate = Gate()
+        ingress = answered_by(rooms, gate)
+        agent = rooms.agents.get("assistant")
+        first = asyncio.create_task(ingress.deliver(agent, say(rooms, "one")))
+        await gate.asked.wait()
+        waits = asyncio.create_task(ingress.deliver(agent, say(rooms, "two")))
+        told: list[Progress] = []
+        again = [
+            asyncio.create_task(ingress.deliver(agent, say(rooms, text), told.append))
+            for text in ("one", "two")
+        ]
+        await until(lambda: len(told) == 2)
+        for task in again:
+            await cancelled(task)
+        gate.go.set()
+        assert (await first).reply == "answer to one"
+        assert (await waits).reply == "answer to two"
+
+    run(talk())
+
+
 # interrupted
 
 
