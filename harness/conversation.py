@@ -11,6 +11,7 @@ consists of; whoever deleted it runs that job at once, and anyone if they could 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -33,6 +34,9 @@ ERASE = "erase"
 
 DELETED_AT_ONCE = 100
 
+_CONVERSATION_ID = re.compile(r"[a-z0-9_]{1,64}")
+"""What is looked for at all: ids are opaque, and no other text is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
@@ -45,7 +49,7 @@ class Conversation:
     forked_from: str | None = None
     """`<conversation id> <entry number>`, for one that began as a fork."""
     counter: int = 1
-    """Of its record."""
+    """Of its record, and of the copy of it under its key: neither ever changes."""
 
     @property
     def exists(self) -> Check:
@@ -118,7 +122,7 @@ class Conversations:
         pointer = self._records.get(self._pointer(agent_id, key))
         if pointer is None or pointer.value["userId"] != self._principal.user_id:
             return None
-        return self._look(pointer.value["id"])
+        return _conversation(pointer.value["id"], self._principal.account_id, pointer)
 
     def get(self, conversation_id: str) -> Conversation:
         """NotFound, also for another user's."""
@@ -278,12 +282,11 @@ class Conversations:
         except BaseException:
             transcript.erase()
             raise
-        owner = {"id": conversation.id, "userId": conversation.user_id}
         try:
             self._records.write(
                 transcript.session_put(newest),
                 Put(self._key(conversation.id), _value(conversation), expect=ABSENT),
-                Put(self._pointer(agent_id, key), owner, expect=ABSENT),
+                Put(self._pointer(agent_id, key), conversation.as_json(), expect=ABSENT),
                 Put(self._listed(conversation), {}),
             )
         except Conflict as error:
@@ -292,7 +295,7 @@ class Conversations:
         return conversation
 
     def _look(self, conversation_id: str) -> Conversation | None:
-        if not conversation_id.isascii() or not conversation_id:
+        if not _CONVERSATION_ID.fullmatch(conversation_id):
             return None
         item = self._records.get(self._key(conversation_id))
         account_id = self._principal.account_id

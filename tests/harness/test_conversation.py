@@ -93,6 +93,16 @@ def test_conversations_are_listed_newest_first_and_by_agent(scripted: Scripted) 
     assert [one.key for one in harness.conversations.list(other.id)] == ["c2"]
 
 
+@pytest.mark.parametrize("key", ["user:42", "conv_1", "Ünïcode key", "x" * 200])
+def test_a_conversation_is_found_by_any_key_that_is_allowed(scripted: Scripted, key: str) -> None:
+    harness, _ = scripted("hello")
+    outcome = harness.run("hi", conversation=key)
+    assert harness.conversation(key).id == outcome.conversation_id
+    assert harness.conversation(outcome.conversation_id).key == key
+    with pytest.raises(NotFound):
+        harness.conversation(key[:-1] + "?")
+
+
 # sessions
 
 
