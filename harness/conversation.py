@@ -217,11 +217,10 @@ class Conversations:
         inbox = with_prefix(self._records, inbox_partition(conversation_id), "")
         waiting = (item.value["event"] for item in inbox if "event" in item.value)
         said = (entry.event_id for entry in transcript.entries() if entry.event_id is not None)
-        events = [*(one["id"] for one in waiting if "id" in one), *said]
-        doomed = [
-            *(deleted.claim_key(one) for one in dict.fromkeys(events)),
-            *(i.key for i in inbox),
-        ]
+        events = dict.fromkeys([*(one["id"] for one in waiting), *said])
+        claims = (self._records.get(deleted.claim_key(event)) for event in events)
+        doomed = [item.key for item in inbox]
+        doomed += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
         for start in range(0, len(doomed), DELETED_AT_ONCE):
             batch = doomed[start : start + DELETED_AT_ONCE]
             self._records.write(*(Delete(key) for key in batch))
@@ -341,6 +340,11 @@ def _anew(session: Session, at: int) -> Session:
     """The session as a fork has it. Its window cannot begin behind the fork's end."""
     fresh = new_session(session.first, session.started_at)
     return replace(fresh, window_from=session.window_from) if session.window_from <= at else fresh
+
+
+def _is_about(claim: Item, conversation_id: ConversationId) -> bool:
+    """An event id says little: a fork repeats those of its original, and after a day it is free again."""
+    return claim.value["about"]["conversation"] == conversation_id
 
 
 def _value(conversation: Conversation) -> dict[str, str]:

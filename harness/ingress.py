@@ -124,7 +124,10 @@ class Ingress:
 
     async def look_after(self, conversation_id: str) -> None:
         """Whatever is unfinished in a conversation. Busy while somebody is at it; LeaseLost."""
-        conversation = await in_thread(self.conversations.get, conversation_id)
+        try:
+            conversation = await in_thread(self.conversations.get, conversation_id)
+        except NotFound:  # deleted, and its events with it
+            return
         lease = await self._acquired(conversation)
         async with self._leased(lease):
             await self._line(conversation, lease, None, silent)

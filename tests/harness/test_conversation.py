@@ -339,6 +339,14 @@ def left_of(harness: Harness, conversation_id: str) -> list[tuple[str, str]]:
     ]
 
 
+def test_deleting_a_fork_forgets_nothing_of_its_original(scripted: Scripted) -> None:
+    harness, model = scripted("one", "never")
+    first = harness.run("hello", conversation="c1", event_id="e1")
+    harness.conversations.delete(harness.fork_conversation(harness.conversation("c1"), "c2"))
+    assert harness.run("hello", conversation="c1", event_id="e1") == first
+    assert len(model.requests) == 1
+
+
 def test_a_conversation_in_use_is_not_deleted(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
