@@ -76,6 +76,8 @@ def ls(
     print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in tree.files.items()))
     for problem in tree.problems:
         sys.stderr.write(f"problem: {problem.path!r} {problem.detail}\n")
+    for name in tree.scratch:
+        sys.stderr.write(f"not kept: {name!r} is an editor's own\n")
 
 
 def cat(
