@@ -13,7 +13,18 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli import admin, agents, doctor, files, history, prompt, turns, watching, workspaces
+from harness.cli import (
+    admin,
+    agents,
+    doctor,
+    files,
+    history,
+    moving,
+    prompt,
+    turns,
+    watching,
+    workspaces,
+)
 from harness.cli.face import Shown, print_json, show_failure
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
@@ -36,6 +47,7 @@ history.register(app)
 prompt.register(app)
 doctor.register(app)
 watching.register(app)
+moving.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
 app.add_typer(admin.app, name="admin")
