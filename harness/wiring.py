@@ -4,7 +4,7 @@ and in `locations`, and nowhere else."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
@@ -71,7 +71,8 @@ class House:
 
     def _furnish(self, principal: Principal) -> Rooms:
         settings, clock, records = self.settings, self.clock, self.records
-        workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
+        templates = partial(workspace_files, own=settings.home.templates)
+        workspaces = Workspaces(principal, settings.home, records, clock, templates)
         sandboxes = Catalog(SANDBOXES, principal.account_id, records, clock)
         agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
         conversations = Conversations(principal, records, clock)

@@ -31,6 +31,11 @@ class Home:
         return self.root / "harness.yaml"
 
     @property
+    def templates(self) -> Path:
+        """Directories that a person made: what a new workspace may begin with."""
+        return self.root / "templates"
+
+    @property
     def trees(self) -> Path:
         """Holds the trees of all workspaces, of every account, each under its namespace."""
         return self.root / "workspaces"
