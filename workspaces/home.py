@@ -36,6 +36,11 @@ class Home:
         return self.root / "templates"
 
     @property
+    def used(self) -> Path:
+        """What was changed in other programs' configurations, so that it can be taken back."""
+        return self.root / "used"
+
+    @property
     def trees(self) -> Path:
         """Holds the trees of all workspaces, of every account, each under its namespace."""
         return self.root / "workspaces"

@@ -22,6 +22,7 @@ from harness.cli import (
     moving,
     prompt,
     turns,
+    use,
     watching,
     workspaces,
 )
@@ -48,6 +49,7 @@ prompt.register(app)
 doctor.register(app)
 watching.register(app)
 moving.register(app)
+use.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
 app.add_typer(admin.app, name="admin")
