@@ -19,10 +19,12 @@ from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
+from harness.transcript import Transcript
 from workspaces.account import Principal, default_owner
 from workspaces.catalog import Catalog
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
+from workspaces.ids import ConversationId
 from workspaces.lease import Leases
 from workspaces.locations import records_at
 from workspaces.records import RecordStore
@@ -65,6 +67,9 @@ class House:
     def owner(self) -> Principal:
         """The owner of the home's default account."""
         return default_owner(self.records, self.clock)
+
+    def transcript(self, conversation_id: ConversationId) -> Transcript:
+        return Transcript(conversation_id, self.records, self._entries)
 
     def close(self) -> None:
         self.records.close()

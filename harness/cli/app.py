@@ -18,9 +18,11 @@ from harness.cli import (
     agents,
     doctor,
     files,
+    grep,
     history,
     moving,
     prompt,
+    status,
     turns,
     use,
     watching,
@@ -50,6 +52,8 @@ doctor.register(app)
 watching.register(app)
 moving.register(app)
 use.register(app)
+grep.register(app)
+status.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
 app.add_typer(admin.app, name="admin")
