@@ -6,22 +6,19 @@ and that stands in the transcript: it is shown to the one whose conversation it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workspaces.ids import AgentId, ConversationId
+from workspaces.errors import NotFound
 from workspaces.revision import Revision, one_line
 
 if TYPE_CHECKING:
     from harness.conversation import Conversations
-    from harness.transcript import Transcript
 
 WHY_CHARACTERS_MAX = 120
 
 _HOW = {"edit": "by hand", "api": "through harness", "sync": "by sync"}
-
-Why = Callable[[Revision], str | None]
 
 
 @dataclass(slots=True)
@@ -57,30 +54,28 @@ def account_of(revision: Revision) -> str:
 class Reasons:
     """What turns were asked. Each conversation is read once."""
 
-    def __init__(
-        self,
-        conversations: Conversations,
-        transcript: Callable[[ConversationId], Transcript],
-    ) -> None:
+    def __init__(self, conversations: Conversations) -> None:
+        """Of the reader."""
         self._conversations = conversations
-        self._transcript = transcript
         self._read: dict[str, dict[str, str]] = {}
 
     def why(self, revision: Revision) -> str | None:
         """None when that is not known, or not the reader's to know."""
-        conversation, _, key = revision.trailers.get("Conversation", "").partition(" ")
-        agent, turn = revision.trailers.get("Agent"), revision.trailers.get("Turn")
-        if not (conversation and agent and turn):
+        conversation = revision.trailers.get("Conversation", "").partition(" ")[0]
+        turn = revision.trailers.get("Turn")
+        if not (conversation and turn):
             return None
         if conversation not in self._read:
-            mine = self._conversations.find(AgentId(agent), key)
-            is_mine = mine is not None and mine.id == conversation
-            self._read[conversation] = self._asked(conversation) if is_mine else {}
+            self._read[conversation] = self._asked(conversation)
         return self._read[conversation].get(turn)
 
     def _asked(self, conversation: str) -> dict[str, str]:
         found: dict[str, str] = {}
-        for entry in self._transcript(ConversationId(conversation)).load():
+        try:
+            mine = self._conversations.get(conversation)
+        except NotFound:
+            return found
+        for entry in self._conversations.transcript(mine).entries():
             if entry.message.role == "user" and entry.message.text:
                 told = one_line(entry.message.text)
                 is_long = len(told) > WHY_CHARACTERS_MAX

@@ -32,7 +32,14 @@ class Waiting:
     seconds: float
 
 
-Progress = TextArrived | ToolStarted | ToolEnded | Waiting
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The conversation is in use; so many events come before this one."""
+
+    ahead: int
+
+
+Progress = TextArrived | ToolStarted | ToolEnded | Waiting | Queued
 
 Emit = Callable[[Progress], None]
 

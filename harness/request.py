@@ -42,8 +42,20 @@ class Usage:
             self.cache_write + other.cache_write,
         )
 
+    def as_json(self) -> JsonObject:
+        return {
+            "input": self.input,
+            "output": self.output,
+            "cacheRead": self.cache_read,
+            "cacheWrite": self.cache_write,
+        }
+
 
 NO_USAGE = Usage()
+
+
+def usage_of(data: JsonObject) -> Usage:
+    return Usage(data["input"], data["output"], data["cacheRead"], data["cacheWrite"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,34 @@
-"""The watcher of one principal's workspaces, for whoever runs as long as it should: `harness watch`,
-`harness up`."""
+"""The watcher, for whoever runs as long as it should: `harness watch`, `harness up`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import assert_never
 
 from harness.crossing import in_thread
-from harness.wiring import Rooms
+from harness.log import event
+from workspaces.clock import Clock
 from workspaces.errors import NotFound
-from workspaces.ids import WorkspaceId
-from workspaces.watch import News, Watch
+from workspaces.watch import News, Settled, Troubled, Watch
 from workspaces.workspace import Workspace
+from workspaces.workspaces import Workspaces
+
+_log = logging.getLogger("harness.watching")
 
 
 class Watching:
     def __init__(
         self,
-        rooms: Rooms,
+        trees: Path,
+        workspaces: Callable[[], Iterable[Workspace]],
+        clock: Clock,
         tell: Callable[[News], None],
-        only: Collection[WorkspaceId] | None = None,
     ) -> None:
-        """`tell` is called from another thread. `only` None: all workspaces, private ones too, and those
-        that are made meanwhile."""
-        self._rooms = rooms
-        self._only = only
-        self._watch = Watch(rooms.settings.home.trees, self._workspaces, rooms.clock, tell)
+        """`tell` is called from another thread."""
+        self._watch = Watch(trees, workspaces, clock, tell)
 
     async def run(self) -> None:
         """Until it is cancelled; a revision that is being made is finished first."""
@@ -37,10 +40,23 @@ class Watching:
             await watching
             raise
 
-    def _workspaces(self) -> Iterator[Workspace]:
-        for record in self._rooms.workspaces.list(private=True):
-            if self._only is None or record.id in self._only:
-                try:
-                    yield self._rooms.workspaces.open(record)
-                except NotFound:  # deleted since it was listed
-                    continue
+
+def log_news(news: News) -> None:
+    """Without what anybody wrote: a subject quotes it, and a reason may."""
+    match news:
+        case Settled(workspace, revision):
+            event(_log, "settled", workspace=workspace.record.id, revision=revision.id)
+        case Troubled(workspace, _, remedy):
+            about = workspace.record.id if workspace else None
+            event(_log, "not watched", level=logging.WARNING, workspace=about, remedy=remedy)
+        case _:
+            assert_never(news)
+
+
+def all_of(workspaces: Workspaces) -> Iterator[Workspace]:
+    """Private ones too, as they are now."""
+    for record in workspaces.list(private=True):
+        try:
+            yield workspaces.open(record)
+        except NotFound:  # deleted since it was listed
+            continue

@@ -8,27 +8,33 @@ from functools import lru_cache, partial
 
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
+from harness.deletion import Deletion
+from harness.duty import duties
 from harness.inbox import Inbox
+from harness.ingress import Ingress
+from harness.job import Job, Jobs
 from harness.models.anthropic import AnthropicModel
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
 from harness.models.port import Model
+from harness.resident import Resident
+from harness.runner import JobRunner
 from harness.sandbox import SANDBOXES, SandboxRecord
 from harness.settings import Settings
 from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
-from harness.transcript import Transcript
-from workspaces.account import Principal, default_owner
-from workspaces.catalog import Catalog
+from workspaces.account import Accounts, Principal
+from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
-from workspaces.ids import ConversationId
+from workspaces.key import Keys
 from workspaces.lease import Leases
 from workspaces.locations import records_at
 from workspaces.records import RecordStore
 from workspaces.stores.files import FileBlobs
+from workspaces.user import Users
 from workspaces.workspaces import Workspaces
 
 TOOLS = (READ, WRITE, EDIT)
@@ -46,61 +52,84 @@ class Rooms:
     clock: Clock
     principal: Principal
     records: RecordStore
+    users: Users
+    keys: Keys
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
     conversations: Conversations
-    inbox: Inbox
+    jobs: Jobs
+    deletion: Deletion
+    ingress: Ingress
 
 
 class House:
-    """What all principals of a home share: its settings, its stores, and rooms for each of them."""
+    """What all principals of a home share: its settings, its stores, its jobs, and rooms for each."""
 
     def __init__(self, settings: Settings, records: RecordStore, clock: Clock, model: Model | None):
         self.settings = settings
         self.clock = clock
         self.records = records
-        self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
-        self._model = model
+        self.accounts = Accounts(records, clock)
+        self.jobs = Jobs(records, clock)
+        self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
+        self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
+        self._leases = Leases(records, clock)
+        self._model = model
 
     def owner(self) -> Principal:
         """The owner of the home's default account."""
-        return default_owner(self.records, self.clock)
-
-    def transcript(self, conversation_id: ConversationId) -> Transcript:
-        return Transcript(conversation_id, self.records, self._entries)
+        return self.accounts.owner(self.accounts.default())
 
     def close(self) -> None:
         self.records.close()
 
+    def _rooms_of_job(self, job: Job) -> Rooms:
+        """What is due later is due in the name of whoever wanted it."""
+        account_id, user_id = job.payload["accountId"], job.payload["userId"]
+        return self.rooms(self.accounts.member(account_id, user_id))
+
     def _furnish(self, principal: Principal) -> Rooms:
         settings, clock, records = self.settings, self.clock, self.records
+        account_id, may_change = principal.account_id, principal.may_configure
+        users = Users(account_id, records, clock, may_change=may_change)
+        keys = Keys(account_id, records, clock, may_change=may_change)
         templates = partial(workspace_files, own=settings.home.templates)
         workspaces = Workspaces(principal, settings.home, records, clock, templates)
-        sandboxes = Catalog(SANDBOXES, principal.account_id, records, clock)
+        sandboxes = Catalog(
+            SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
+        )
         agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
-        conversations = Conversations(principal, records, clock)
+        conversations = Conversations(
+            principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
+        )
+        inbox = Inbox(
+            principal,
+            records,
+            self._large,
+            clock,
+            conversations=conversations,
+            claims=Claims(records, clock),
+            leases=self._leases,
+            jobs=self.jobs,
+        )
         return Rooms(
             settings,
             clock,
             principal,
             records,
+            users,
+            keys,
             workspaces,
             sandboxes,
             agents,
             conversations,
-            Inbox(
-                principal,
-                records,
-                self._entries,
-                agents,
-                conversations,
-                Claims(records, clock),
-                Leases(records, clock),
-                TOOLS,
-                self._open_model,
+            self.jobs,
+            Deletion(
+                principal, self.accounts, users, keys, workspaces, sandboxes, agents, conversations
             ),
+            Ingress(clock, agents, conversations, inbox, self._leases, TOOLS, self._open_model),
         )
 
     def _open_model(self, agent: AgentRecord) -> Model:
@@ -112,6 +141,11 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
     return House(settings, records, clock, model)
+
+
+def residents(house: House) -> dict[str, Resident]:
+    """What lives as long as `harness up` does, by name."""
+    return {"jobs": house.runner}
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:

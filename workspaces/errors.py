@@ -29,6 +29,28 @@ class NotFound(Failure):
         self.name = name
 
 
+class Unauthorized(Failure):
+    """Nobody is known by what the caller showed: no key, a wrong one, an expired one."""
+
+    code = "unauthorized"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a key is needed: none was given, or the one that was is not valid",
+            remedy="send Authorization: Bearer with a key of the account",
+        )
+
+
+class Forbidden(Failure):
+    """The caller is known and may not do this."""
+
+    code = "forbidden"
+
+    def __init__(self, deed: str) -> None:
+        super().__init__(f"a user's key may not {deed}", remedy="use a key of the account")
+        self.deed = deed
+
+
 class Conflict(Failure):
     """Somebody else has been there: the state the caller had seen is not the state any more."""
 
@@ -79,6 +101,16 @@ class OverLimit(Failure):
         self.maximum = maximum
         self.actual = actual
         self.unit = unit
+
+
+class TooMany(OverLimit):
+    """More at once than there is room for: the same may be let in a moment later."""
+
+    code = "too_many"
+
+    def __init__(self, limit: str, *, maximum: int, actual: int, unit: str) -> None:
+        super().__init__(limit, maximum=maximum, actual=actual, unit=unit)
+        self.remedy = "try again when some of them are done"
 
 
 class Busy(Failure):

@@ -17,6 +17,16 @@ from workspaces.stamp import Stamp
 _CLOSED = 0o700
 _PASSABLE_AS_ROOT = 0o711
 
+_CLOSED_DIRECTORIES = (
+    "history",
+    "locks",
+    "search",
+    "entries",
+    "staging/entries",
+    "tokens",
+    "trash",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Home:
@@ -67,6 +77,21 @@ class Home:
         return self.root / "trash" / f"{stamp.replace(':', '')}-{namespace}"
 
     @property
+    def admin_key(self) -> Path:
+        """The key that makes accounts: made on first use, for whoever can read this home."""
+        return self.root / "admin.key"
+
+    @property
+    def start_tokens(self) -> Path:
+        """One empty file for each start token that is valid, named by the token's hash."""
+        return self.root / "tokens"
+
+    @property
+    def servers(self) -> Path:
+        """Locked, shared, by every server process of the home."""
+        return self.root / "locks" / "servers.lock"
+
+    @property
     def state(self) -> Path:
         return self.root / "state.db"
 
@@ -86,7 +111,7 @@ class Home:
             self.root.mkdir(mode=passable, parents=True, exist_ok=True)
             for name in ("workspaces", "staging"):
                 (self.root / name).mkdir(mode=passable, exist_ok=True)
-            for name in ("history", "locks", "search", "entries", "staging/entries", "trash"):
+            for name in _CLOSED_DIRECTORIES:
                 (self.root / name).mkdir(mode=_CLOSED, exist_ok=True)
         except OSError as error:
             raise Unavailable(

@@ -14,10 +14,10 @@ from typing import Any
 
 from workspaces.account import Principal
 from workspaces.beneath import as_failure
-from workspaces.catalog import Catalog, Family
+from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
-from workspaces.errors import AlreadyExists, NotFound, Refused
+from workspaces.errors import AlreadyExists, Forbidden, NotFound, Refused
 from workspaces.history.history import History
 from workspaces.history.origins import Origins
 from workspaces.home import Home
@@ -47,9 +47,16 @@ class Workspaces:
         self._home = home
         self._clock = clock
         self._template = template
+        partition = partition_of(principal.account_id)
         self._catalog = Catalog(
-            WORKSPACES, principal.account_id, records, clock, check=_check_storage
+            WORKSPACES,
+            partition,
+            records,
+            clock,
+            check=_check_storage,
+            may_change=principal.may_configure,
         )
+        self._private_catalog = Catalog(WORKSPACES, partition, records, clock)
         self._open: dict[WorkspaceId, Workspace] = {}
         self._open_lock = threading.Lock()
 
@@ -76,6 +83,17 @@ class Workspaces:
         """By id or name."""
         return self.open(self._catalog.get(reference))
 
+    def reach(self, reference: str) -> Workspace:
+        """What the principal itself may read and write. What is private to another user does not
+        exist for it; a user's key reaches no shared workspace but through an agent."""
+        workspace = self.get(reference)
+        user_id = self._principal.user_id
+        if is_of_another_user(workspace.record.id, user_id):
+            raise NotFound("workspace", reference)
+        if not self._principal.may_configure and not is_private_to(workspace.record.id, user_id):
+            raise Forbidden("reach files of a shared workspace, but through an agent")
+        return workspace
+
     def list(self, *, private: bool = False) -> list[WorkspaceRecord]:
         return [record for record in self._catalog.list() if private or not is_private(record.id)]
 
@@ -88,7 +106,7 @@ class Workspaces:
                 return None
         try:
             self._make_storage(workspace_id)
-            self._catalog.create({"name": workspace_id}, record_id=workspace_id)
+            self._private_catalog.create({"name": workspace_id}, record_id=workspace_id)
         except AlreadyExists:
             pass  # somebody needed it in the same instant
         return self.get(workspace_id)
@@ -118,13 +136,17 @@ class Workspaces:
             self._open.pop(record.id, None)
         return place
 
-    def tidy(self) -> None:
-        """Housekeeping of the histories that were opened here, where it is due."""
+    def untidy(self) -> list[WorkspaceId]:
+        """Of those that were opened here, the ones whose history is due for packing."""
         with self._open_lock:
             opened = list(self._open.values())
-        for workspace in opened:
-            if workspace.needs_packing:
-                workspace.tidy()
+        return [workspace.record.id for workspace in opened if workspace.needs_packing]
+
+    def tidy(self, workspace_id: WorkspaceId) -> None:
+        """Housekeeping of a history, where it is due. NotFound, WorkspaceBusy."""
+        workspace = self.get(workspace_id)
+        if workspace.needs_packing:
+            workspace.tidy()
 
     def open(self, record: WorkspaceRecord) -> Workspace:
         with self._open_lock:
@@ -155,7 +177,7 @@ class Workspaces:
             history=history,
             origins=Origins(self._home.search(name), history),
             lock=WriterLock(self._home.lock(name)),
-            person=self._principal.author("edit"),
+            person=self._principal.owner.author("edit"),
             clock=self._clock,
         )
 
@@ -168,6 +190,10 @@ def _check_storage(record: WorkspaceRecord) -> None:
         raise Refused(
             "config.storage.provider", record.config.storage.provider, rule, remedy=remedy
         )
+
+
+def is_of_another_user(workspace_id: WorkspaceId, user_id: UserId) -> bool:
+    return workspace_id.startswith("user:") and workspace_id.split(":")[1] != user_id
 
 
 def private_to_agent(agent_id: AgentId) -> WorkspaceId:

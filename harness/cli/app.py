@@ -14,16 +14,21 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import (
+    accounts,
     admin,
     agents,
+    conversation,
     doctor,
     files,
     grep,
     history,
+    jobs,
     moving,
     prompt,
+    sandboxes,
     status,
     turns,
+    up,
     use,
     watching,
     workspaces,
@@ -49,6 +54,7 @@ files.register(app)
 history.register(app)
 prompt.register(app)
 doctor.register(app)
+up.register(app)
 watching.register(app)
 moving.register(app)
 use.register(app)
@@ -56,6 +62,12 @@ grep.register(app)
 status.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
+app.add_typer(sandboxes.app, name="sandbox")
+app.add_typer(accounts.account_app, name="account")
+app.add_typer(accounts.user_app, name="user")
+app.add_typer(accounts.key_app, name="key")
+app.add_typer(conversation.app, name="conversation")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(admin.app, name="admin")
 
 
@@ -72,12 +84,19 @@ def _global(  # pyright: ignore[reportUnusedFunction]
     home: Annotated[
         Path | None, typer.Option("--home", help="The home to work on (else HARNESS_HOME).")
     ] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            "--account", help="The account to act in, anywhere on the line (else the default)."
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     del version
     Shown.home = home
+    Shown.account = account
 
 
 _STORAGE_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
@@ -105,7 +124,7 @@ def _flushed(code: int) -> int:
 
 def _run() -> int:
     try:
-        result = app(standalone_mode=False)
+        result = app(_account_first(sys.argv[1:]), standalone_mode=False)
     except typer.Exit as end:
         return end.exit_code
     except typer.TyperException as error:
@@ -117,6 +136,17 @@ def _run() -> int:
     except Exception as error:  # noqa: BLE001 - the table of this face
         return _failed(error)
     return result if isinstance(result, int) else 0
+
+
+def _account_first(arguments: list[str]) -> list[str]:
+    """`--account X` may stand anywhere: nobody has to remember on which side of the command."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    for place, argument in enumerate(ours):
+        if argument == "--account" and place + 1 < len(ours):
+            return [*ours[place : place + 2], *arguments[:place], *arguments[place + 2 :]]
+        if argument.startswith("--account="):
+            return [argument, *arguments[:place], *arguments[place + 1 :]]
+    return arguments
 
 
 def _misused(error: typer.TyperException) -> int:

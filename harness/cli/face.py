@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness import Harness
+    from harness.deletion import Gone
     from workspaces.errors import Failure
 
 HomeOption = Annotated[
@@ -29,6 +30,15 @@ HomeOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
+ConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="JSON",
+        help="Any part of its configuration, as a merge patch: null removes a key.",
+    ),
+]
+
 INPUT_BYTES_MAX = 65 * 2**20
 """More than any file or message may have: endless input is refused, not swallowed."""
 
@@ -37,6 +47,7 @@ class Shown:
     """What the running command was asked for, so that an error can be shown in the same way."""
 
     home: Path | None = None
+    account: str | None = None
     as_json: bool = False
 
 
@@ -46,7 +57,7 @@ def opened(home: Path | None, *, as_json: bool = False) -> Generator[Harness]:
     from harness import Harness
 
     Shown.as_json = as_json
-    with Harness.open(home or Shown.home) as harness:
+    with Harness.open(home or Shown.home, account=Shown.account) as harness:
         yield harness
 
 
@@ -82,6 +93,21 @@ def as_text(data: bytes) -> str:
         raise Refused("standard input", data[:40], "is not UTF-8 text") from error
 
 
+def as_config(stated: str | None, **options: object) -> dict[str, Any]:
+    """The configuration that `--config` and the options with a name of their own make together."""
+    from workspaces.catalog import merge_patch
+    from workspaces.errors import Refused
+
+    try:
+        patch: Any = json.loads(stated) if stated is not None else {}
+    except (ValueError, RecursionError) as error:
+        raise Refused("config", stated, f"is not JSON: {error}") from error
+    if not isinstance(patch, dict):
+        raise Refused("config", stated, "must be an object")
+    named = {key: value for key, value in options.items() if value is not None}
+    return merge_patch(cast(dict[str, Any], patch), named)
+
+
 def print_json(document: object) -> None:
     """One document. What is no text in it, as a file name can be, is escaped."""
     text = json.dumps(document, ensure_ascii=not _takes_unicode(), indent=2)
@@ -99,6 +125,20 @@ def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         console.print(f"[bold]{name:<{width}}[/]  ", end="")
         console.print(shown, markup=False)
+
+
+def print_gone(gone: Gone, *, as_json: bool) -> None:
+    """What a deletion took with it."""
+    if as_json:
+        print_json(gone.as_json())
+        return
+    sys.stdout.write(f"deleted: {gone.name} ({gone.id})\n")
+    for place in gone.trash:
+        sys.stdout.write(f"  files and history lie in {place}\n")
+    if gone.conversations:
+        sys.stdout.write(f"  with {gone.conversations} conversations\n")
+    for key_id in gone.keys:
+        sys.stdout.write(f"  revoked: {key_id}\n")
 
 
 def visible(text: str) -> str:

@@ -24,8 +24,6 @@ from harness.cli.face import (
     print_styled,
 )
 from harness.cli.patch import (
-    file_document,
-    revision_document,
     styled_chapters,
     styled_files,
     styled_patch,
@@ -75,6 +73,7 @@ def log(
     tells more of one of them.
     """
     from harness.chronicle import Reasons, chapters
+    from harness.document import change_document, revision_document
     from workspaces.paths import WorkspacePath
 
     why: dict[str, str | None] = {}
@@ -83,17 +82,15 @@ def log(
         if patch:
             file = WorkspacePath(path) if path else None
             changes = place.history.changes(path=file, limit=limit)
+            documents = [change_document(change) for change in changes]
             shown = [(change.revision, change.files) for change in changes]
         else:
             shown = [(revision, ()) for revision in place.log(path, limit=limit)]
+            documents = [revision_document(revision) for revision, _ in shown]
         if not as_json:
-            reasons = Reasons(harness.rooms.conversations, harness.house.transcript)
+            reasons = Reasons(harness.rooms.conversations)
             why = {revision.id: reasons.why(revision) for revision, _ in shown}
     if as_json:
-        documents = [revision_document(revision) for revision, _ in shown]
-        if patch:
-            for document, (_, files) in zip(documents, shown, strict=True):
-                document["files"] = [file_document(file, words=False) for file in files]
         print_json(documents)
         return
     files = {revision.id: found for revision, found in shown}
@@ -118,6 +115,7 @@ def diff(
 
     With a PATH and no --from: what the last revision that touched this file did to it.
     """
+    from harness.document import difference_document
     from workspaces.paths import WorkspacePath
 
     file = WorkspacePath(path) if path else None
@@ -131,7 +129,7 @@ def diff(
             found = place.history.diff(older, newer, path=file)
             before, after, files = found.older, found.newer, found.files
     if as_json:
-        told = [file_document(file, words=bool(words)) for file in files]
+        told = [difference_document(file, by_words=bool(words)) for file in files]
         print_json({"from": before, "to": after, "files": told})
     else:
         print_styled(styled_files(files, words=_by_words(words), marked=not has_colours()))
@@ -145,11 +143,12 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """One revision: who made it, when, in which conversation, and what it changed."""
+    from harness.document import change_document
+
     with settled(workspace, home, as_json) as (place, _):
         change = place.history.show(revision)
     if as_json:
-        files = [file_document(file, words=bool(words)) for file in change.files]
-        print_json({**revision_document(change.revision), "files": files})
+        print_json(change_document(change, by_words=bool(words)))
     else:
         told = styled_files(change.files, words=_by_words(words), marked=not has_colours())
         print_styled([*styled_revision(change.revision), *told])
@@ -165,25 +164,13 @@ def blame(
     as_json: JsonOption = False,
 ) -> None:
     """For every line of a file: who wrote it, when, and from which conversation and turn."""
+    from harness.document import line_document
     from workspaces.paths import WorkspacePath
 
     with settled(workspace, home, as_json) as (place, _):
         lines = place.history.blame(WorkspacePath(path), revision)
     if as_json:
-        print_json(
-            [
-                {
-                    "line_number": line.number,
-                    "text": line.text,
-                    "revision": line.revision,
-                    "at": line.at,
-                    "author": line.author,
-                    "conversation": line.conversation,
-                    "turn": line.turn,
-                }
-                for line in lines
-            ]
-        )
+        print_json([line_document(line) for line in lines])
         return
     names = [f"{line.author} ({line.conversation or 'no conversation'})" for line in lines]
     width = max(map(len, names), default=0)
@@ -210,10 +197,12 @@ def restore(
 
     This is a new revision: what the file is now stays in the history.
     """
+    from harness.document import written_document
+
     with settled(workspace, home, as_json) as (place, person):
         written = place.restore(path, revision, by=person)
     if as_json:
-        print_json({"path": written.path, "version": written.version, "revision": written.revision})
+        print_json(written_document(written))
     else:
         told = written.revision[:10] if written.revision else "is like that already"
         sys.stderr.write(f"{written.path}: {told}\n")

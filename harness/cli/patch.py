@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness.chronicle import Chapter
@@ -72,31 +72,6 @@ def styled_chapters(
 
 def _turn(revision: Revision) -> str | None:
     return revision.trailers.get("Turn")
-
-
-def file_document(file: FileDifference, *, words: bool) -> dict[str, Any]:
-    from workspaces.history.difference import words as words_of
-
-    document: dict[str, Any] = {
-        "path": file.path,
-        "kind": file.kind,
-        "binary": file.binary,
-        "added": file.added,
-        "removed": file.removed,
-        "patch": file.patch,
-    }
-    return {**document, "words": words_of(file.patch)} if words else document
-
-
-def revision_document(revision: Revision) -> dict[str, Any]:
-    return {
-        "revision": revision.id,
-        "at": revision.at,
-        "author": revision.author,
-        "subject": revision.subject,
-        "trailers": dict(revision.trailers),
-        "paths": list(revision.paths),
-    }
 
 
 def _styled_words(file: FileDifference, marked: bool) -> Styled:

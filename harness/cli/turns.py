@@ -21,8 +21,8 @@ from harness.cli.face import (
 
 if TYPE_CHECKING:
     from harness import Harness
+    from harness.outcome import Outcome
     from harness.progress import Progress
-    from harness.turn import Outcome
 
 ConversationOption = Annotated[
     str | None,
@@ -127,7 +127,7 @@ def _ask() -> str | None:
 
 
 def _show(progress: Progress) -> None:
-    from harness.progress import TextArrived, ToolEnded, ToolStarted, Waiting
+    from harness.progress import Queued, TextArrived, ToolEnded, ToolStarted, Waiting
 
     match progress:
         case TextArrived(text):
@@ -141,6 +141,9 @@ def _show(progress: Progress) -> None:
             notes().print(f"{mark} [dim]{call.name} {told}[/]")
         case Waiting(reason, seconds):
             notes().print(f"[yellow]{reason}: waiting {seconds:.0f} s[/]")
+        case Queued(ahead):
+            before = f", {ahead} before this" if ahead else ""
+            notes().print(f"[yellow]the conversation is in use: waiting in line{before}[/]")
 
 
 def _close(outcome: Outcome) -> None:

@@ -25,7 +25,7 @@ def watch(
 
     Without it edits by hand become revisions when somebody looks next: a turn, a command, a writer.
     """
-    from harness.watching import Watching
+    from harness.watching import Watching, all_of
     from workspaces.watch import News, Settled
 
     def tell(news: News) -> None:
@@ -41,7 +41,9 @@ def watch(
             notes().print(f"  → {news.remedy}", markup=False)
 
     with opened(home) as harness:
-        only = [harness.workspaces.get(name).record.id for name in workspaces or ()]
+        only = [harness.workspaces.get(name) for name in workspaces or ()]
         told = ", ".join(workspaces) if workspaces else "all workspaces"
         notes().print(f"watching {told}; Ctrl-C ends", markup=False)
-        asyncio.run(Watching(harness.rooms, tell, only or None).run())
+        trees, clock = harness.settings.home.trees, harness.rooms.clock
+        watching = Watching(trees, lambda: only or all_of(harness.workspaces), clock, tell)
+        asyncio.run(watching.run())

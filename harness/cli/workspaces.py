@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, opened, print_json, print_record, print_table
+from harness.cli.face import (
+    ConfigOption,
+    HomeOption,
+    JsonOption,
+    as_config,
+    opened,
+    print_gone,
+    print_json,
+    print_record,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from workspaces.workspace import Workspace
@@ -33,14 +43,15 @@ def create(
     ] = "default",
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a workspace."""
-    config = {"harness": {"enabled": guidance == "on"}} if guidance else {}
+    stated = as_config(config, harness=_enabled(guidance))
     with opened(home, as_json=as_json) as harness:
         workspace = harness.workspaces.create(
-            name, template=template, description=description, config=config
+            name, template=template, description=description, config=stated
         )
         print_record(_shown(workspace), as_json=as_json)
 
@@ -70,17 +81,16 @@ def set_(
     name: Annotated[str | None, typer.Option(help="A new name.")] = None,
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change a workspace. An empty description clears it."""
-    patch: dict[str, Any] = {}
+    patch: dict[str, Any] = {"config": as_config(config, harness=_enabled(guidance))}
     if name is not None:
         patch["name"] = name
     if description is not None:
         patch["description"] = description or None
-    if guidance is not None:
-        patch["config"] = {"harness": {"enabled": guidance == "on"}}
     with opened(home, as_json=as_json) as harness:
         record = harness.workspaces.patch(workspace, patch)
         print_record(_shown(harness.workspaces.open(record)), as_json=as_json)
@@ -95,12 +105,11 @@ def rm(
 ) -> None:
     """Delete a workspace. Its files and history are moved to the trash of the home."""
     with opened(home, as_json=as_json) as harness:
-        record = harness.workspaces.get(workspace).record
-        place = harness.delete_workspace(record.id, force=force)
-    if as_json:
-        print_json({"deleted": True, "id": record.id, "trash": str(place)})
-    else:
-        typer.echo(f"deleted: {record.name}; its files and history lie in {place}")
+        print_gone(harness.deletion.workspace(workspace, force=force), as_json=as_json)
+
+
+def _enabled(guidance: str | None) -> dict[str, bool] | None:
+    return None if guidance is None else {"enabled": guidance == "on"}
 
 
 def _shown(workspace: Workspace) -> dict[str, Any]:

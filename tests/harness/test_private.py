@@ -51,16 +51,16 @@ def test_a_private_workspace_is_never_the_default(harness: Harness) -> None:
 def test_an_agents_private_workspace_goes_with_it(harness: Harness) -> None:
     agent = harness.agents.create("diarist", private="rw")
     harness.agents.bindings(agent)
-    harness.agents.delete("diarist")
+    harness.deletion.agent("diarist")
     left = [record.id for record in harness.workspaces.list(private=True) if ":" in record.id]
     assert left == [private_to_user(harness.rooms.principal.user_id)]
 
 
 def test_a_mounted_workspace_is_deleted_only_by_force(harness: Harness) -> None:
     with pytest.raises(Refused) as caught:
-        harness.delete_workspace("notes")
+        harness.deletion.workspace("notes")
     assert "assistant" in caught.value.rule
-    place = harness.delete_workspace("notes", force=True)
+    (place,) = harness.deletion.workspace("notes", force=True).trash
     assert (place / "files/MEMORY.md").exists()
     assert harness.agents.bindings(harness.agents.get("assistant")) == []
     assert harness.run("hello").status == "done"

@@ -20,7 +20,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from workspaces.clock import Clock, SystemClock
@@ -164,6 +164,10 @@ class SqliteRecords:
         self._close_kept()
 
     def _prepare(self) -> None:
+        """A new file is its owner's alone, whatever the umask says: SQLite gives the files that it
+        keeps beside it the same mode. What cannot be made is said by the first connection."""
+        with suppress(OSError):
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with self._lent() as connection:
             found = connection.execute("pragma user_version").fetchone()[0]
         if found > FORMAT:
