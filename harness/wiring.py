@@ -3,6 +3,7 @@ and in `locations`, and nowhere else."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -25,6 +26,7 @@ from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
+from harness.watching import Watching, all_of, log_news
 from workspaces.account import Accounts, Principal
 from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
@@ -35,6 +37,7 @@ from workspaces.locations import records_at
 from workspaces.records import RecordStore
 from workspaces.stores.files import FileBlobs
 from workspaces.user import Users
+from workspaces.workspace import Workspace
 from workspaces.workspaces import Workspaces
 
 TOOLS = (READ, WRITE, EDIT)
@@ -145,7 +148,15 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
 
 def residents(house: House) -> dict[str, Resident]:
     """What lives as long as `harness up` does, by name."""
-    return {"jobs": house.runner}
+    trees, clock = house.settings.home.trees, house.clock
+    watcher = Watching(trees, lambda: _workspaces(house), clock, log_news)
+    return {"jobs": house.runner, "watcher": watcher}
+
+
+def _workspaces(house: House) -> Iterator[Workspace]:
+    """Of all accounts."""
+    for account in house.accounts.list():
+        yield from all_of(house.rooms(house.accounts.owner(account)).workspaces)
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:
