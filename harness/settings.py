@@ -81,6 +81,11 @@ def read_settings(
     )
 
 
+def configured_directory(variable: str, default: str) -> Path:
+    """Where another program keeps its configuration: as its own variable says, else as it does."""
+    return Path(os.environ.get(variable) or default).expanduser()
+
+
 def _root(stated: Path | None) -> Path:
     try:
         return (stated or default_root()).expanduser().absolute()

@@ -3,8 +3,9 @@ and in `locations`, and nowhere else."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
@@ -25,6 +26,7 @@ from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
+from harness.watching import Watching, all_of, log_news
 from workspaces.account import Accounts, OwnAccount, Principal
 from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
@@ -35,6 +37,7 @@ from workspaces.locations import records_at
 from workspaces.records import RecordStore
 from workspaces.stores.files import FileBlobs
 from workspaces.user import Users
+from workspaces.workspace import Workspace
 from workspaces.workspaces import Workspaces
 
 TOOLS = (READ, WRITE, EDIT)
@@ -96,7 +99,8 @@ class House:
         account_id, may_change = principal.account_id, principal.may_configure
         users = Users(account_id, records, clock, may_change=may_change)
         keys = Keys(account_id, records, clock, may_change=may_change)
-        workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
+        templates = partial(workspace_files, own=settings.home.templates)
+        workspaces = Workspaces(principal, settings.home, records, clock, templates)
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
@@ -146,7 +150,15 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
 
 def residents(house: House) -> dict[str, Resident]:
     """What lives as long as `harness up` does, by name."""
-    return {"jobs": house.runner}
+    trees, clock = house.settings.home.trees, house.clock
+    watcher = Watching(trees, lambda: _workspaces(house), clock, log_news)
+    return {"jobs": house.runner, "watcher": watcher}
+
+
+def _workspaces(house: House) -> Iterator[Workspace]:
+    """Of all accounts."""
+    for account in house.accounts.list():
+        yield from all_of(house.rooms(house.accounts.owner(account)).workspaces)
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:

@@ -40,8 +40,23 @@ class Home:
     def settings(self) -> Path:
         return self.root / "harness.yaml"
 
+    @property
+    def templates(self) -> Path:
+        """Directories that a person made: what a new workspace may begin with."""
+        return self.root / "templates"
+
+    @property
+    def used(self) -> Path:
+        """What was changed in other programs' configurations, so that it can be taken back."""
+        return self.root / "used"
+
+    @property
+    def trees(self) -> Path:
+        """Holds the trees of all workspaces, of every account, each under its namespace."""
+        return self.root / "workspaces"
+
     def tree(self, namespace: Namespace) -> Path:
-        return self.root / "workspaces" / namespace
+        return self.trees / namespace
 
     def staging(self, namespace: Namespace) -> Path:
         """Temporary files of one namespace: on the file system of its tree, outside of it."""

@@ -61,6 +61,7 @@ class WorkspacePath(str):
         return self.rpartition("/")[2]
 
 
+@lru_cache(maxsize=65_536)  # creating asks for every neighbour of the new name
 def folded(name: str) -> str:
     """Equal for all names that a case-insensitive file system would take for one."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())

@@ -6,7 +6,7 @@ decide nothing here, they only save hashing.
 
 Of twins, names that differ only in case, one is kept, and of too many files as many as the quota allows:
 those that the history has before all others, so that nobody hides a file from it by making more beside
-it; then the first.
+it; then the first. What editors keep for themselves (`scratch`) is named apart, unless the history has it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath, broken_rule, folded
 from workspaces.problem import Problem
+from workspaces.scratch import is_scratch
 from workspaces.stores.files import FileBlobs
 
 YOUNG_S = 2.0
@@ -41,6 +42,8 @@ class FileState:
 class Tree:
     files: dict[WorkspacePath, FileState] = field(default_factory=dict[WorkspacePath, FileState])
     problems: list[Problem] = field(default_factory=list[Problem])
+    scratch: list[str] = field(default_factory=list[str])
+    """An editor's own: in no revision, and nothing is wrong with it."""
     bytes: int = 0
     """Of all files that are kept."""
 
@@ -58,7 +61,7 @@ class TreeScan:
         clock: Clock,
         recorded: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """`recorded`: the names in the history; asked for only when not all are kept."""
+        """`recorded`: the names in the history; asked for only when what is kept depends on it."""
         self._blobs = blobs
         self._recorded = recorded
         self._quota = quota
@@ -69,11 +72,18 @@ class TreeScan:
     def scan(self) -> Tree:
         with self._lock:
             walked = dict(self._blobs.walk())
+            scratch = self._scratch(walked)
+            walked = {name: status for name, status in walked.items() if name not in scratch}
             tree = self._look_at(walked)
             if any(problem.kind in {"twin", "over_quota"} for problem in tree.problems):
                 first = {name: walked[name] for name in self._recorded() if name in walked}
                 tree = self._look_at({**first, **walked})
+        tree.scratch = sorted(scratch)
         return tree
+
+    def _scratch(self, walked: Mapping[str, os.stat_result]) -> set[str]:
+        found = {name for name in walked if is_scratch(name)}
+        return found - set(self._recorded()) if found else found
 
     def _look_at(self, walked: Mapping[str, os.stat_result]) -> Tree:
         tree = Tree()

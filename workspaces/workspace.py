@@ -36,7 +36,7 @@ from workspaces.revision import Author, Revision, RevisionId
 from workspaces.room import Room
 from workspaces.stores.files import FileBlobs
 from workspaces.tree import Tree, TreeScan
-from workspaces.writer import Held, Intent, WriterLock
+from workspaces.writer import WAIT_S, Held, Intent, WriterLock
 
 VERSIONS_SEARCHED_MAX = 200
 """A version that a conversation still knows after so many later ones is better read anew."""
@@ -256,15 +256,21 @@ class Workspace:
         with self._writing(self._person):
             self._history.pack()
 
-    def settle(self) -> RevisionId | None:
+    def pending(self) -> list[WorkspacePath]:
+        """What is new, different or gone since the newest revision. While somebody holds the writer
+        lock it is theirs; else a person changed it by hand, and it will be settled."""
+        changed, gone = self._dirty_paths(self._history.tip())
+        return sorted({*changed, *gone})
+
+    def settle(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
         """Make a revision of what a person changed by hand, if anything. Returns the newest one."""
-        with self._writing(self._person):
+        with self._writing(self._person, wait_s):
             self._record_dirty(Intent(self._person, None))
             return self.tip()
 
     @contextmanager
-    def _writing(self, by: Author) -> Generator[Held]:
-        with self._lock.hold(by.name) as held:
+    def _writing(self, by: Author, wait_s: float = WAIT_S) -> Generator[Held]:
+        with self._lock.hold(by.name, wait_s=wait_s) as held:
             if not self._blobs.is_at(self.root):
                 raise NotFound("workspace", self.record.name, remedy="it has been deleted")
             if held.left_behind is not None:

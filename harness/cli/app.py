@@ -20,12 +20,17 @@ from harness.cli import (
     conversation,
     doctor,
     files,
+    grep,
     history,
     jobs,
+    moving,
     prompt,
     sandboxes,
+    status,
     turns,
     up,
+    use,
+    watching,
     workspaces,
 )
 from harness.cli.face import Shown, print_json, show_failure
@@ -50,6 +55,11 @@ history.register(app)
 prompt.register(app)
 doctor.register(app)
 up.register(app)
+watching.register(app)
+moving.register(app)
+use.register(app)
+grep.register(app)
+status.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
 app.add_typer(sandboxes.app, name="sandbox")

@@ -34,7 +34,13 @@ GuidanceOption = Annotated[
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="A new name.")],
-    template: Annotated[str, typer.Option(help="What it begins with.")] = "default",
+    template: Annotated[
+        str,
+        typer.Option(
+            help="What it begins with: default, coding, research, personal, or a directory of your own "
+            "in `templates/` of the home."
+        ),
+    ] = "default",
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
     config: ConfigOption = None,

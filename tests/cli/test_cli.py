@@ -156,7 +156,7 @@ def test_log_tells_revisions_as_json_newest_first(harness: Terminal) -> None:
     assert [revision["paths"] for revision in revisions] == [
         ["notes/a.md"],
         ["MEMORY.md"],
-        ["MEMORY.md", "TASKS.md"],
+        ["MEMORY.md", "TASKS.md", "notes/README.md"],
     ]
     assert revisions[1]["trailers"]["Conversation"].endswith(" c1")
     assert all(REVISION.fullmatch(revision["revision"]) for revision in revisions)
@@ -183,6 +183,7 @@ def test_files_are_listed_found_and_printed(harness: Terminal) -> None:
         "path",
         "MEMORY.md",
         "TASKS.md",
+        "notes/README.md",
         "notes/b.bin",
     ]
     assert names.done().json[-1] == {
