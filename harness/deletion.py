@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.agent import AgentRecord, Agents
+from harness.allowance import Allowance
 from harness.sandbox import SandboxRecord
+from harness.usage import Ledger
 from workspaces.account import Accounts, Principal
 from workspaces.catalog import Catalog
 from workspaces.errors import Forbidden, Refused
@@ -51,6 +53,8 @@ class Deletion:
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
+    ledger: Ledger
+    allowance: Allowance
 
     def workspace(self, reference: str, *, force: bool = False) -> Gone:
         """Refused while agents mount it, unless forced: their mounts of it are then left out."""
@@ -103,6 +107,8 @@ class Deletion:
         keys = tuple(key.id for key in self.keys.list())
         for key_id in keys:
             self.keys.revoke(key_id)
+        self.ledger.forget(record.id)
+        self.allowance.forget(record.id)
         self.accounts.forget(record)
         return Gone(record.id, record.name, trash, keys)
 

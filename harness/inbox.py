@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.agent import AgentRecord, Agents
+from harness.allowance import Allowance
 from harness.briefing import brief
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread
@@ -46,7 +47,8 @@ class Inbox:
     claims: Claims
     leases: Leases
     tools: tuple[Tool[Any], ...]
-    open_model: Callable[[AgentRecord], Model]
+    allowance: Allowance
+    open_model: Callable[[AgentRecord, ConversationId], Model]
 
     async def deliver(self, agent: AgentRecord, event: Event, emit: Emit) -> Outcome:
         """Process an event, or answer with what came of it before. Busy, Conflict."""
@@ -60,7 +62,7 @@ class Inbox:
                 self.conversations.open, agent.id, event.conversation_key
             )
             key = lease_key(full_key(account_id, agent.id, event.conversation_key))
-            async with self._leased(key) as lease:
+            async with self._leased(key) as lease, self.allowance.admitted(account_id):
                 begun = await self._begin(agent, event, conversation, lease)
                 outcome = await begun.run(emit)
         except BaseException:
@@ -77,7 +79,7 @@ class Inbox:
     ) -> _Begun:
         """Everything up to the first question to the model."""
         turn_id = TurnId(new_id("turn"))
-        model = self.open_model(agent)
+        model = self.open_model(agent, conversation.id)
         mounts = await in_thread(self.agents.bindings, agent)
         transcript = Transcript(conversation.id, self.records, self.large)
         entries = await in_thread(transcript.load)
@@ -169,7 +171,13 @@ def _outcome_of(data: JsonObject) -> Outcome:
         data["reply"],
         ConversationId(data["conversation"]),
         TurnId(data["turn"]),
-        Usage(usage["input"], usage["output"], usage["cacheRead"], usage["cacheWrite"]),
+        Usage(
+            usage["input"],
+            usage["output"],
+            usage["cacheRead"],
+            usage["cacheWrite"],
+            usage.get("cacheWriteHour", 0),
+        ),
         tuple(Change(change["workspace"], change["revision"]) for change in data["revisions"]),
         ModelFailure(error["code"], error["message"], error["remedy"]) if error else None,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.message import ToolCall, ToolResult
+from harness.request import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,19 @@ class Waiting:
     seconds: float
 
 
-Progress = TextArrived | ToolStarted | ToolEnded | Waiting
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The answer broke off and will begin anew: what was told of it so far is void."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the question under way has used up by now."""
+
+    usage: Usage
+
+
+Progress = TextArrived | ToolStarted | ToolEnded | Waiting | Withdrawn | Counted
 
 Emit = Callable[[Progress], None]
 

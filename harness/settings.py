@@ -28,6 +28,7 @@ _VARIABLES = {
     "default_workspace": "HARNESS_DEFAULT_WORKSPACE",
     "default_agent": "HARNESS_DEFAULT_AGENT",
     "records": "HARNESS_RECORDS",
+    "prices": "HARNESS_PRICES",
 }
 
 _NEW_FILE = f"""\
@@ -46,6 +47,8 @@ class Settings:
     default_agent: str = "assistant"
     records: str = "sqlite:state.db"
     """Where records are kept; a relative path is below the home."""
+    prices: str | None = None
+    """A file of prices that count instead of ours; a relative path is below the home."""
     admin_key: str | None = field(default=None, repr=False)
     """Makes accounts; without one the home's own `admin.key` does."""
     anthropic_api_key: str | None = field(default=None, repr=False)

@@ -52,6 +52,7 @@ class Outcome:
                 "output": usage.output,
                 "cacheRead": usage.cache_read,
                 "cacheWrite": usage.cache_write,
+                "cacheWriteHour": usage.cache_write_hour,
             },
             "revisions": [
                 {"workspace": change.workspace, "revision": change.revision}

@@ -4,26 +4,33 @@ and in `locations`, and nowhere else."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from harness.agent import AgentRecord, Agents
+from harness.allowance import Allowance
 from harness.conversation import Conversations
 from harness.deletion import Deletion
 from harness.inbox import Inbox
 from harness.models.anthropic import AnthropicModel
+from harness.models.anthropic_client import AnthropicClients
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
+from harness.models.metered import MeteredModel
+from harness.models.patient import PatientModel
 from harness.models.port import Model
+from harness.price import Prices, own_prices
 from harness.sandbox import SANDBOXES, SandboxRecord
 from harness.settings import Settings
 from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
+from harness.usage import AccountUsage, Ledger, Purpose, Spender
 from workspaces.account import Accounts, Principal
 from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
+from workspaces.ids import ConversationId
 from workspaces.key import Keys
 from workspaces.lease import Leases
 from workspaces.locations import records_at
@@ -54,6 +61,7 @@ class Rooms:
     agents: Agents
     conversations: Conversations
     deletion: Deletion
+    usage: AccountUsage
     inbox: Inbox
 
 
@@ -66,7 +74,10 @@ class House:
         self.records = records
         self.accounts = Accounts(records, clock)
         self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
+        self.ledger = Ledger(records, clock, _prices(settings))
+        self.allowance = Allowance(records, clock, self.accounts, self.ledger)
         self._model = model
+        self._clients = _clients(settings)
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
 
     def owner(self) -> Principal:
@@ -98,7 +109,18 @@ class House:
             sandboxes,
             agents,
             conversations,
-            Deletion(principal, self.accounts, users, keys, workspaces, sandboxes, agents),
+            Deletion(
+                principal,
+                self.accounts,
+                users,
+                keys,
+                workspaces,
+                sandboxes,
+                agents,
+                self.ledger,
+                self.allowance,
+            ),
+            AccountUsage(principal, self.ledger),
             Inbox(
                 principal,
                 records,
@@ -108,12 +130,32 @@ class House:
                 Claims(records, clock),
                 Leases(records, clock),
                 TOOLS,
-                self._open_model,
+                self.allowance,
+                partial(self.open_model, principal),
             ),
         )
 
-    def _open_model(self, agent: AgentRecord) -> Model:
-        return self._model or _model(self.settings, agent)
+    def open_model(
+        self,
+        principal: Principal,
+        agent: AgentRecord,
+        conversation_id: ConversationId | None = None,
+        purpose: Purpose = "turn",
+    ) -> Model:
+        """The agent's model; what it uses up is noted for the principal."""
+        spender = Spender(
+            principal.account_id, agent.id, principal.user_id, conversation_id, purpose
+        )
+
+        def metered(model: Model) -> Model:
+            return MeteredModel(model, spender, self.ledger, self.allowance)
+
+        name = agent.config.model or self.settings.model
+        if self._model is not None:
+            return metered(self._model)
+        if name == DEMO or self._clients is None:
+            return metered(DemoModel())
+        return PatientModel(metered(AnthropicModel(name, self._clients)))
 
 
 def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None = None) -> House:
@@ -123,10 +165,14 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
     return House(settings, records, clock, model)
 
 
-def _model(settings: Settings, agent: AgentRecord) -> Model:
-    name = agent.config.model or settings.model
-    if name == DEMO or settings.anthropic_api_key is None:
-        return DemoModel()
-    return AnthropicModel(
-        name, api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url
-    )
+def _clients(settings: Settings) -> AnthropicClients | None:
+    """None without a key: the demo model answers."""
+    if settings.anthropic_api_key is None:
+        return None
+    return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)
+
+
+def _prices(settings: Settings) -> Prices:
+    if settings.prices is None:
+        return own_prices()
+    return own_prices().with_file(settings.home.root / settings.prices)
