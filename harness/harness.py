@@ -7,6 +7,7 @@ with Harness.open("~/.harness") as harness:
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +22,7 @@ from harness.models.port import Model
 from harness.progress import Emit, silent
 from harness.settings import Settings, read_settings
 from harness.turn import Outcome
+from harness.usage import Dimension, Report, Spending
 from harness.wiring import House, Rooms, wire
 from workspaces.account import Principal
 from workspaces.clock import Clock
@@ -102,6 +104,17 @@ class Harness:
         """The parts of the system prompt that the agent's next turn would be given."""
         record = self._agent(agent)
         return brief(record.config.system, self.agents.bindings(record))
+
+    def usage(
+        self,
+        *,
+        by: Dimension = "day",
+        since: date | None = None,
+        until: date | None = None,
+        of: tuple[Spending, str] | None = None,
+    ) -> Report:
+        """What the account's models have used up, and what it cost."""
+        return self.rooms.usage.report(by=by, since=since, until=until, of=of)
 
     def close(self) -> None:
         self._loop.close()

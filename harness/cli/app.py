@@ -23,6 +23,7 @@ from harness.cli import (
     prompt,
     sandboxes,
     turns,
+    usage,
     workspaces,
 )
 from harness.cli.face import Shown, print_json, show_failure
@@ -46,6 +47,7 @@ files.register(app)
 history.register(app)
 prompt.register(app)
 doctor.register(app)
+usage.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
 app.add_typer(sandboxes.app, name="sandbox")

@@ -13,7 +13,7 @@ import asyncio
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from harness.models.anthropic_refusal import unreachable, wrong_key
+from harness.models.anthropic_refusal import no_address, wrong_key
 from harness.request import ModelFailure
 
 BASE_URL = "https://api.anthropic.com"
@@ -58,7 +58,7 @@ class AnthropicClients:
             is_address = False
         if is_address:
             return None
-        return unreachable(f"{self._base_url!r} is not the address of a provider")
+        return no_address(f"{self._base_url!r} is not the address of a provider")
 
     def _opened(self) -> Any:
         import anthropic

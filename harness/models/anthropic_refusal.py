@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Any
 
-from harness.request import NO_USAGE, ModelFailure, Usage
+from harness.request import ModelFailure, Usage
 
 REASON_CHARACTERS_MAX = 300
 """A proxy in between may answer with a page."""
@@ -62,9 +62,13 @@ def out_of_money(message: str) -> ModelFailure:
     return ModelFailure("budget", f"the provider wants to be paid first: {message}", remedy)
 
 
-def unreachable(reason: str, *, usage: Usage = NO_USAGE) -> ModelFailure:
+def no_address(reason: str) -> ModelFailure:
+    return ModelFailure("refused", reason, "set ANTHROPIC_BASE_URL right, or leave it out")
+
+
+def unreachable(reason: str) -> ModelFailure:
     remedy = "check the network and ANTHROPIC_BASE_URL, then say it again"
-    return ModelFailure("unreachable", reason, remedy, usage)
+    return ModelFailure("unreachable", reason, remedy)
 
 
 def too_long() -> ModelFailure:
@@ -86,9 +90,9 @@ def declined(details: Any, usage: Usage) -> ModelFailure:
     return ModelFailure("declined", reason, "say it in other words", usage)
 
 
-def broken(what: str, *, usage: Usage = NO_USAGE, wait_s: float | None = None) -> ModelFailure:
+def broken(what: str, *, wait_s: float | None = None) -> ModelFailure:
     reason = f"the provider answered, but {what}"
-    return ModelFailure("broken", reason, "say it again", usage, wait_s)
+    return ModelFailure("broken", reason, "say it again", wait_s=wait_s)
 
 
 def _overloaded(error: Any) -> ModelFailure:

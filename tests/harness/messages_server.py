@@ -169,8 +169,6 @@ class MessagesServer:
             return _error(413, "request_too_large", "Request exceeds the maximum size")
         body = json.loads(data)
         rule = broken_rule(body, self._issued, self._paused)
-        if rule is None and not self._lines:
-            rule = "the script is over"
         if rule is not None:
             self.broken_rules.append(rule)
             return _error(400, "invalid_request_error", rule)
@@ -180,6 +178,9 @@ class MessagesServer:
         if refused is not None:
             self.refused.append(refused)
             return _error(400, "invalid_request_error", refused)
+        if not self._lines:
+            self.broken_rules.append("the script is over")
+            return _error(400, "invalid_request_error", "the script is over")
         self.requests.append(body)
         line = self._lines.pop(0)
         if isinstance(line, Streamed):
