@@ -85,6 +85,8 @@ class House:
         return self.accounts.owner(self.accounts.default())
 
     def close(self) -> None:
+        if self._clients is not None:
+            self._clients.close()
         self.records.close()
 
     def _furnish(self, principal: Principal) -> Rooms:

@@ -4,7 +4,7 @@ A new client costs a TLS context (tens of milliseconds) and its first question a
 kept asks its next question over an open connection. But connections belong to their event loop, and
 nobody tells us when that ends. So a task of the loop keeps the client: every end of a loop that is worth
 the name (`asyncio.run`, a server's, `LoopThread.close`) cancels the tasks that are left and waits for
-them, and the client is closed by its own loop.
+them, and the client is closed by its own loop. `close` is for loops that live on.
 """
 
 from __future__ import annotations
@@ -44,6 +44,12 @@ class AnthropicClients:
             kept = _Kept(client, loop.create_task(_keep(client), name="anthropic-client"))
             self._kept[loop] = kept
         return kept.client
+
+    def close(self) -> None:
+        """From any thread: every loop that still lives closes its client."""
+        for loop, kept in list(self._kept.items()):
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(kept.keeper.cancel)
 
     def unusable(self) -> ModelFailure | None:
         """What cannot even be sent; the SDK would call it a network that fails, or raise."""

@@ -77,7 +77,6 @@ def ask(server: MessagesServer) -> Ask:
         request: Request = HELLO,
         key: str = KEY,
         base_url: str | None = None,
-        silence_s: float = TEST_S_MAX,
     ) -> Told:
         server.answers(*lines)
         pauses: list[float] = []
@@ -86,7 +85,7 @@ def ask(server: MessagesServer) -> Ask:
         async def pause(seconds: float) -> None:
             pauses.append(seconds)
 
-        clients = AnthropicClients(key, base_url or server.url, silence_s=silence_s)
+        clients = AnthropicClients(key, base_url or server.url)
         model = PatientModel(AnthropicModel("claude-test", clients), pause=pause)
         reply = model.reply(request, output_tokens_max=500, emit=progress.append)
         return Told(asyncio.run(asyncio.wait_for(reply, TEST_S_MAX)), progress, pauses)
@@ -424,12 +423,13 @@ def test_thinking_that_may_not_come_back_is_left_out(ask: Ask, server: MessagesS
     assert len(server.refused) == 1
 
 
-def test_silence_within_a_stream_ends_it(ask: Ask, server: MessagesServer) -> None:
-    holds = [Hold() for _ in range(TRIES_MAX["unreachable"])]
-    told = ask(*[breaks_off(text("I"), ending=[hold]) for hold in holds], silence_s=0.2)
-    assert told.failure.kind == "unreachable"
-    assert told.failure.usage.input == len(holds) * 11
-    assert all(hold.left.wait(TEST_S_MAX) for hold in holds)
+def test_silence_within_a_stream_ends_it(server: MessagesServer) -> None:
+    server.answers(breaks_off(text("I"), ending=[Hold()]))
+    model = AnthropicModel("claude-test", AnthropicClients(KEY, server.url, silence_s=1.0))
+    reply = model.reply(HELLO, output_tokens_max=500, emit=lambda _: None)
+    result = asyncio.run(asyncio.wait_for(reply, TEST_S_MAX))
+    assert isinstance(result, ModelFailure)
+    assert result.kind == "unreachable"
 
 
 def test_questions_of_one_loop_share_a_connection(server: MessagesServer) -> None:
@@ -446,6 +446,29 @@ def test_questions_of_one_loop_share_a_connection(server: MessagesServer) -> Non
     asyncio.run(ask())
     assert len(seen) == 1
     assert len(server.callers) == 1
+
+
+def test_a_client_is_closed_when_it_is_let_go_and_when_its_loop_ends(
+    server: MessagesServer,
+) -> None:
+    server.answers(*[says(text("ok"))] * 2)
+    kept: list[Any] = []
+    clients = AnthropicClients(KEY, server.url)
+    model = AnthropicModel("claude-test", clients)
+
+    async def ask(*, close: bool) -> None:
+        await model.reply(HELLO, output_tokens_max=500, emit=lambda _: None)
+        kept.append(clients.of_running_loop())
+        assert not kept[-1].is_closed()
+        if close:
+            keeper = clients._kept[asyncio.get_running_loop()].keeper
+            clients.close()
+            await asyncio.wait([keeper])
+            assert kept[-1].is_closed()
+
+    asyncio.run(asyncio.wait_for(ask(close=True), TEST_S_MAX))
+    asyncio.run(ask(close=False))
+    assert [client.is_closed() for client in kept] == [True, True]
 
 
 def test_the_default_model_is_a_current_one_of_the_sdk() -> None:
