@@ -153,7 +153,8 @@ class _Note:
     spent: Spent
     day: date
     is_over: bool = False
-    error: Failure | None = None
+    error: Failure | None = field(default_factory=lambda: Unavailable("usage", "it was not noted"))
+    """None once it is written."""
 
     @property
     def cell(self) -> str:
@@ -273,14 +274,16 @@ class Ledger:
         with line.guard:
             batch, line.waiting = line.waiting[:NOTES_MAX], line.waiting[NOTES_MAX:]
         line.batches += 1
+        error: Failure | None = None
         try:
             self._write(batch, line.batches)
-        except Failure as error:
-            for note in batch:
-                note.error = error
+        except Failure as failure:
+            error = failure
         finally:
             for note in batch:
                 note.is_over = True
+        for note in batch:
+            note.error = error
 
     def _write(self, batch: Sequence[_Note], number: int) -> None:
         lost = 0

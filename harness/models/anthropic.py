@@ -8,6 +8,8 @@ thinking in it is sent once more without. What passes by itself is not waited fo
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -99,25 +101,29 @@ class _Question:
         import httpx2
 
         try:
-            async with await self._client.messages.create(**self._parameters) as stream:
-                async for event in stream:
-                    self._tell(answer, event)
+            async with (
+                await self._client.messages.create(**self._parameters) as stream,
+                aclosing(_texts(stream, answer)) as texts,
+            ):
+                await self._tell(texts, answer)
         except anthropic.APIStatusError:
             raise
         except (anthropic.APIConnectionError, httpx2.HTTPError) as error:
             return unreachable(f"the provider cannot be reached ({type(error).__name__})")
-        except (anthropic.APIError, ValueError, LookupError, AttributeError, TypeError) as error:
-            # what a stream of nonsense raises, in the SDK or in `take`
-            return broken(f"its answer cannot be understood ({type(error).__name__})")
+        except (anthropic.APIError, _Nonsense) as error:
+            name = type(error.__cause__ or error).__name__
+            return broken(f"its answer cannot be understood ({name})")
         is_whole = answer.is_whole and answer.stop_reason is not None
         return None if is_whole else broken("its answer broke off")
 
-    def _tell(self, answer: Answer, event: Any) -> None:
-        before = answer.usage
-        if text := answer.take(event):
-            self._emit(TextArrived(text))
-        if answer.usage != before:
-            self._emit(Counted(self._usage + answer.usage))
+    async def _tell(self, texts: AsyncGenerator[str | None], answer: Answer) -> None:
+        counted = NO_USAGE
+        async for text in texts:
+            if text:
+                self._emit(TextArrived(text))
+            if answer.usage != counted:
+                counted = answer.usage
+                self._emit(Counted(self._usage + counted))
 
     def _go_on_behind(self, answer: Answer) -> None:
         """The next request ends in what the provider has said so far, exactly as it said it."""
@@ -129,6 +135,19 @@ class _Question:
         message = Message("assistant", self._parts)
         ended = {"tool_use"} if message.tool_calls else {"end_turn", "stop_sequence", "tool_use"}
         return Reply(message, self._usage, is_complete=stop_reason in ended)
+
+
+class _Nonsense(Exception):
+    """What came is no answer."""
+
+
+async def _texts(stream: AsyncIterator[Any], answer: Answer) -> AsyncGenerator[str | None]:
+    """What each event adds to the text. Apart from telling it: what listeners raise is theirs."""
+    try:
+        async for event in stream:
+            yield answer.take(event)
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise _Nonsense from error
 
 
 def _parameters(model: str, request: Request, output_tokens_max: int) -> JsonObject:

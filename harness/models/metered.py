@@ -7,13 +7,15 @@ whatever repeats questions, so that every repetition is asked for and noted on i
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from harness.allowance import Allowance
 from harness.crossing import in_thread
 from harness.models.port import Model
 from harness.progress import Counted, Emit, Progress
 from harness.request import NO_USAGE, ModelFailure, Reply, Request, Usage
 from harness.usage import Ledger, Spender
-from workspaces.errors import Exhausted, Refused
+from workspaces.errors import Exhausted, Failure, Refused
 
 
 class MeteredModel:
@@ -49,7 +51,8 @@ class MeteredModel:
                 request, output_tokens_max=output_tokens_max, emit=count
             )
         except BaseException:  # cancelled, as a rule: what was used up until then is paid for
-            await self._note(so_far)
+            with suppress(Failure):  # the cancellation is what is told
+                await self._note(so_far)
             raise
         await self._note(result.usage)
         return result

@@ -227,6 +227,18 @@ def test_a_question_that_is_cancelled_is_paid_for(server: MessagesServer) -> Non
     assert spent.usage == Usage(11, 1, 200, 100, 40)
 
 
+def test_what_a_listener_raises_is_its_own(server: MessagesServer) -> None:
+    server.answers(says(text("Once.")))
+    model = PatientModel(AnthropicModel("claude-test", AnthropicClients(KEY, server.url)))
+
+    def listen(progress: Progress) -> None:
+        raise ValueError("a bug of the face")
+
+    with pytest.raises(ValueError, match="a bug of the face"):
+        asyncio.run(model.reply(HELLO, output_tokens_max=500, emit=listen))
+    assert len(server.requests) == 1
+
+
 def test_without_money_nothing_is_asked() -> None:
     scripted = ScriptedModel("one", "two", name="claude-sonnet-5-5")
     model, _, _ = metered(scripted, limits={"dollarsPerDay": 0.00001})
