@@ -22,7 +22,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from harness.wiring import House
-from workspaces.account import AccountRecord, Person, Principal
+from workspaces.account import AccountRecord, Principal
 from workspaces.errors import Forbidden, NotFound, Unauthorized, Unavailable
 from workspaces.home import Home
 from workspaces.key import SECRET_BYTES, KeyRecord, holder_of
@@ -50,8 +50,7 @@ class Access:
         user = self._known(lambda: self._users(account).get(user_id))
         if as_user not in (None, user.id, user.external_id):
             raise Forbidden("act as another user")
-        owner = self._known(lambda: house.accounts.owner(account)).owner
-        return Principal(account.id, Person(user.id, user.name), owner, may_configure=False)
+        return self._known(lambda: house.accounts.owner(account)).as_user(user, may_configure=False)
 
     def key_of(self, secret: str) -> KeyRecord | None:
         """The record of the key that is shown; None for a start token."""
@@ -69,7 +68,7 @@ class Access:
             return owner
         users, autocreate = self._users(account), account.config.users.autocreate
         user = users.named_by_platform(as_user, autocreate=autocreate)
-        return Principal(account.id, Person(user.id, user.name), owner.owner)
+        return owner.as_user(user, may_configure=True)
 
     def _users(self, account: AccountRecord) -> Users:
         return Users(account.id, self._house.records, self._house.clock)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from harness.event import OnBusy
 from harness.sandbox import SandboxRecord
 from workspaces.account import Principal
 from workspaces.catalog import Catalog, Family, partition_of
@@ -54,6 +55,8 @@ class AgentConfig(Shape):
     workspaces: list[MountConfig] = Field(default=[], max_length=MOUNTS_MAX)
     private: Literal["ro", "rw", "off"] = "ro"
     """How the private workspaces of the agent and of the user it talks to are mounted."""
+    on_busy: OnBusy = "queue"
+    """What becomes of an event while the conversation is in use, unless the event says so itself."""
     limits: Limits = Limits()
 
 

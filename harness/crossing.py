@@ -25,6 +25,17 @@ async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     return await asyncio.to_thread(call, *args, **kwargs)
 
 
+async def to_the_end(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """For what must not be left under way: a cancellation waits until it is known what became of it."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        running.exception()  # seen: the cancellation is what is told
+        raise
+
+
 class LoopThread:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

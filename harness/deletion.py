@@ -13,11 +13,12 @@ from typing import Any
 
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
+from harness.conversation import Conversations
 from harness.sandbox import SandboxRecord
 from harness.usage import Ledger
 from workspaces.account import Accounts, Principal
 from workspaces.catalog import Catalog
-from workspaces.errors import Forbidden, Refused
+from workspaces.errors import Forbidden, InUse, Refused
 from workspaces.ids import AgentId, KeyId, UserId
 from workspaces.key import Keys
 from workspaces.user import Users
@@ -33,6 +34,7 @@ class Gone:
     trash: tuple[Path, ...] = ()
     """Where files and histories of workspaces lie until somebody empties the trash."""
     keys: tuple[KeyId, ...] = ()
+    conversations: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -41,6 +43,7 @@ class Gone:
             "name": self.name,
             "trash": [str(place) for place in self.trash],
             "keys": list(self.keys),
+            "conversations": self.conversations,
         }
 
 
@@ -53,18 +56,19 @@ class Deletion:
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
+    conversations: Conversations
     ledger: Ledger
     allowance: Allowance
 
     def workspace(self, reference: str, *, force: bool = False) -> Gone:
-        """Refused while agents mount it, unless forced: their mounts of it are then left out."""
+        """InUse while agents mount it, unless forced: their mounts of it are then left out."""
         self._check_right("workspaces")
         record = self.workspaces.get(reference).record
         _check_unused("workspace", record.name, self.agents.mounting(record.id), force)
         return Gone(record.id, record.name, (self.workspaces.delete(record.id),))
 
     def sandbox(self, reference: str, *, force: bool = False) -> Gone:
-        """Refused while agents work in it, unless forced: their mounts in it are then left out."""
+        """InUse while agents work in it, unless forced: their mounts in it are then left out."""
         self._check_right("sandboxes")
         record = self.sandboxes.get(reference)
         _check_unused("sandbox", record.name, self.agents.working_in(record.id), force)
@@ -72,15 +76,18 @@ class Deletion:
         return Gone(record.id, record.name)
 
     def agent(self, reference: str) -> Gone:
-        """With what was private to it; the workspaces it mounted stay."""
+        """With its conversations and what was private to it; the workspaces it mounted stay. Busy
+        while one of its turns runs."""
         self._check_right("agents")
         record = self.agents.get(reference)
+        conversations = self.conversations.delete_with(record.id)
         trash = self._private_workspaces(record.id)
         self.agents.forget(record.id)
-        return Gone(record.id, record.name, trash)
+        return Gone(record.id, record.name, trash, conversations=conversations)
 
     def user(self, reference: str) -> Gone:
-        """With the user's keys and private workspaces."""
+        """With the user's keys, conversations and private workspaces. Busy while a turn of the user
+        runs."""
         self._check_right("users")
         record = self.users.get(reference)
         if record.id == self.principal.owner.id:
@@ -89,15 +96,18 @@ class Deletion:
         keys = tuple(key.id for key in self.keys.list() if key.user_id == record.id)
         for key_id in keys:
             self.keys.revoke(key_id)
+        conversations = self.conversations.delete_of(record.id)
         trash = self._private_workspaces(record.id)
         self.users.delete(record.id)
-        return Gone(record.id, record.name, trash, keys)
+        return Gone(record.id, record.name, trash, keys, conversations)
 
     def account(self) -> Gone:
         """With everything in it. Its keys go last, so that whoever was interrupted can go on."""
         self._check_right("the account")
         record = self.accounts.get(self.principal.account_id)
+        conversations = 0
         for agent in self.agents.list():
+            conversations += self.conversations.delete_with(agent.id)
             self.agents.forget(agent.id)
         trash = tuple(
             self.workspaces.delete(workspace.id) for workspace in self.workspaces.list(private=True)
@@ -110,7 +120,7 @@ class Deletion:
         self.ledger.forget(record.id)
         self.allowance.forget(record.id)
         self.accounts.forget(record)
-        return Gone(record.id, record.name, trash, keys)
+        return Gone(record.id, record.name, trash, keys, conversations)
 
     def _private_workspaces(self, owner_id: AgentId | UserId) -> tuple[Path, ...]:
         return tuple(
@@ -127,5 +137,4 @@ class Deletion:
 
 def _check_unused(family: str, name: str, agents: list[AgentRecord], force: bool) -> None:
     if agents and not force:
-        rule = f"is used by {', '.join(agent.name for agent in agents)}"
-        raise Refused(family, name, rule, remedy="change the agents first, or force the deletion")
+        raise InUse(family, name, [agent.name for agent in agents])

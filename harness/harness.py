@@ -6,6 +6,8 @@ with Harness.open("~/.harness") as harness:
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -15,19 +17,24 @@ from harness.agent import AgentRecord, Agents
 from harness.birth import be_born
 from harness.briefing import brief
 from harness.context.assemble import Part
+from harness.conversation import Conversation, Conversations
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
-from harness.event import Event
+from harness.duty import tidying
+from harness.event import Event, check_key
+from harness.export import exported, imported
+from harness.job import Jobs
 from harness.models.port import Model
+from harness.outcome import Outcome
 from harness.progress import Emit, silent
+from harness.runner import Drained, Told, unheard
 from harness.settings import Settings, read_settings
-from harness.turn import Outcome
 from harness.usage import Dimension, Report, Spending
 from harness.wiring import House, Rooms, wire
 from workspaces.account import Principal
 from workspaces.clock import Clock
-from workspaces.errors import Failure
-from workspaces.ids import new_id
+from workspaces.errors import Failure, NotFound
+from workspaces.ids import looks_like_id, new_id
 from workspaces.workspaces import Workspaces
 
 
@@ -80,6 +87,14 @@ class Harness:
         """Deleting records, with what belongs to them."""
         return self.rooms.deletion
 
+    @property
+    def conversations(self) -> Conversations:
+        return self.rooms.conversations
+
+    @property
+    def jobs(self) -> Jobs:
+        return self.rooms.jobs
+
     def run(
         self,
         text: str,
@@ -98,7 +113,7 @@ class Harness:
             new_id("c") if conversation is None else conversation,
             text,
         )
-        return self._loop.run(self.rooms.inbox.deliver(self._agent(agent), event, emit))
+        return self._loop.run(self.rooms.ingress.deliver(self._agent(agent), event, emit))
 
     def prompt(self, agent: AgentRecord | str | None = None) -> list[Part]:
         """The parts of the system prompt that the agent's next turn would be given."""
@@ -116,10 +131,54 @@ class Harness:
         """What the account's models have used up, and what it cost."""
         return self.rooms.usage.report(by=by, since=since, until=until, of=of)
 
+    def conversation(
+        self, reference: str, *, agent: AgentRecord | str | None = None
+    ) -> Conversation:
+        """By its id, or by its key with an agent (else the home's default one). NotFound."""
+        if looks_like_id(reference):
+            return self.conversations.get(reference)
+        found = self.conversations.find(self._agent(agent).id, reference)
+        if found is None:
+            raise NotFound(
+                "conversation", reference, remedy="`harness conversation list` lists them"
+            )
+        return found
+
+    def export_conversation(self, conversation: Conversation) -> Iterator[str]:
+        """JSON lines, each with its end."""
+        lines = exported(conversation, self.conversations.transcript(conversation))
+        return (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+    def import_conversation(
+        self,
+        lines: Iterable[str],
+        *,
+        agent: AgentRecord | str | None = None,
+        key: str | None = None,
+    ) -> Conversation:
+        """What `export_conversation` gave, as a new conversation of this agent, under the key that it
+        had unless another is named. AlreadyExists, Refused."""
+        was, sessions, entries = imported(lines)
+        under = check_key(was.get("key", "") if key is None else key)
+        return self.conversations.add(self._agent(agent).id, under, sessions, entries)
+
+    def fork_conversation(
+        self, conversation: Conversation, key: str, *, at: int | None = None
+    ) -> Conversation:
+        """A new conversation that begins with the entries of this one, up to number `at` or all."""
+        newest = self.conversations.transcript(conversation).newest()
+        last = newest.number if newest else 0
+        return self.conversations.fork(conversation, last if at is None else at, check_key(key))
+
+    def run_jobs(self, told: Told = unheard) -> Drained:
+        """Everything that is due, now; `told` hears of each."""
+        return self._loop.run(self.house.runner.drain(told))
+
     def close(self) -> None:
         self._loop.close()
-        with suppress(Failure):  # whatever stands in the way, the next one to close will do it
-            self.workspaces.tidy()
+        with suppress(Failure):  # whatever stands in the way, the next one to close wants it too
+            for workspace_id in self.workspaces.untidy():
+                self.jobs.enqueue(tidying(self.rooms.principal, workspace_id, self.house.clock))
         self.house.close()
 
     def __enter__(self) -> Harness:

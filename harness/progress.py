@@ -45,7 +45,14 @@ class Counted:
     usage: Usage
 
 
-Progress = TextArrived | ToolStarted | ToolEnded | Waiting | Withdrawn | Counted
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The conversation is in use; so many events come before this one."""
+
+    ahead: int
+
+
+Progress = TextArrived | ToolStarted | ToolEnded | Waiting | Withdrawn | Counted | Queued
 
 Emit = Callable[[Progress], None]
 

@@ -50,8 +50,27 @@ class Usage:
         """All that the model was shown, wherever it was read from."""
         return self.input + self.cache_read + self.cache_write
 
+    def as_json(self) -> JsonObject:
+        return {
+            "input": self.input,
+            "output": self.output,
+            "cacheRead": self.cache_read,
+            "cacheWrite": self.cache_write,
+            "cacheWriteHour": self.cache_write_hour,
+        }
+
 
 NO_USAGE = Usage()
+
+
+def usage_of(data: JsonObject) -> Usage:
+    return Usage(
+        data["input"],
+        data["output"],
+        data["cacheRead"],
+        data["cacheWrite"],
+        data.get("cacheWriteHour", 0),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ _VARIABLES = {
     "default_agent": "HARNESS_DEFAULT_AGENT",
     "records": "HARNESS_RECORDS",
     "prices": "HARNESS_PRICES",
+    "public_url": "HARNESS_PUBLIC_URL",
 }
 
 _NEW_FILE = f"""\
@@ -51,8 +52,15 @@ class Settings:
     """A file of prices that count instead of ours; a relative path is below the home."""
     admin_key: str | None = field(default=None, repr=False)
     """Makes accounts; without one the home's own `admin.key` does."""
+    public_url: str = ""
+    """By which `harness up` is reached through a proxy, as in `https://memory.example.com`; several
+    with blanks between them. Beside these it answers to its own address alone."""
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
+
+    @property
+    def public_urls(self) -> list[str]:
+        return self.public_url.split()
 
 
 def read_settings(

@@ -45,6 +45,28 @@ def render(name: str, **variables: object) -> str:
     return _environment().get_template(name).render(**variables).strip()
 
 
+@cache
+def _page_environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(root()),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        autoescape=True,
+    )
+
+
+def page(name: str, **variables: object) -> str:
+    """The HTML of `templates/pages/<name>`; every variable in it is text, never markup."""
+    return _page_environment().get_template(f"pages/{name}").render(**variables)
+
+
+def page_file(name: str) -> bytes:
+    """What a page refers to, as it is."""
+    return (root() / "pages" / name).read_bytes()
+
+
 def workspace_templates() -> list[str]:
     return sorted(place.name for place in (root() / "workspaces").iterdir() if place.is_dir())
 

@@ -25,7 +25,7 @@ from datetime import date, timedelta
 from typing import Literal, assert_never
 
 from harness.price import NANODOLLARS, Prices
-from harness.request import NO_USAGE, Usage
+from harness.request import NO_USAGE, Usage, usage_of
 from workspaces.account import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Conflict, Failure, Forbidden, Refused, Unavailable
@@ -95,14 +95,9 @@ class Spent:
         return self.nanodollars / NANODOLLARS
 
     def as_json(self) -> JsonObject:
-        usage = self.usage
         return {
             "asked": self.asked,
-            "input": usage.input,
-            "output": usage.output,
-            "cacheRead": usage.cache_read,
-            "cacheWrite": usage.cache_write,
-            "cacheWriteHour": usage.cache_write_hour,
+            **self.usage.as_json(),
             "dollars": self.dollars,
             "unpriced": self.unpriced,
         }
@@ -409,13 +404,7 @@ def _cells_of(value: JsonObject) -> Cells:
     return {
         cell: Spent(
             told["asked"],
-            Usage(
-                told["input"],
-                told["output"],
-                told["cacheRead"],
-                told["cacheWrite"],
-                told["cacheWriteHour"],
-            ),
+            usage_of(told),
             told["nanodollars"],
             told["unpriced"],
         )

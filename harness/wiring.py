@@ -10,7 +10,10 @@ from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
 from harness.conversation import Conversations
 from harness.deletion import Deletion
+from harness.duty import duties
 from harness.inbox import Inbox
+from harness.ingress import Ingress
+from harness.job import Job, Jobs
 from harness.models.anthropic import AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
 from harness.models.demo import NAME as DEMO
@@ -19,6 +22,8 @@ from harness.models.metered import MeteredModel
 from harness.models.patient import PatientModel
 from harness.models.port import Model
 from harness.price import Prices, own_prices
+from harness.resident import Resident
+from harness.runner import JobRunner
 from harness.sandbox import SANDBOXES, SandboxRecord
 from harness.settings import Settings
 from harness.template import workspace_files
@@ -26,7 +31,7 @@ from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
 from harness.usage import AccountUsage, Ledger, Purpose, Spender
-from workspaces.account import Accounts, Principal
+from workspaces.account import Accounts, OwnAccount, Principal
 from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
@@ -54,31 +59,36 @@ class Rooms:
     clock: Clock
     principal: Principal
     records: RecordStore
+    account: OwnAccount
     users: Users
     keys: Keys
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
     conversations: Conversations
+    jobs: Jobs
     deletion: Deletion
     usage: AccountUsage
-    inbox: Inbox
+    ingress: Ingress
 
 
 class House:
-    """What all principals of a home share: its settings, its stores, and rooms for each of them."""
+    """What all principals of a home share: its settings, its stores, its jobs, and rooms for each."""
 
     def __init__(self, settings: Settings, records: RecordStore, clock: Clock, model: Model | None):
         self.settings = settings
         self.clock = clock
         self.records = records
         self.accounts = Accounts(records, clock)
-        self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self.ledger = Ledger(records, clock, _prices(settings))
         self.allowance = Allowance(records, clock, self.accounts, self.ledger)
-        self._model = model
         self._clients = _clients(settings)
+        self.jobs = Jobs(records, clock)
+        self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
+        self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
+        self._leases = Leases(records, clock)
+        self._model = model
 
     def owner(self) -> Principal:
         """The owner of the home's default account."""
@@ -89,28 +99,47 @@ class House:
             self._clients.close()
         self.records.close()
 
+    def _rooms_of_job(self, job: Job) -> Rooms:
+        """What is due later is due in the name of whoever wanted it."""
+        account_id, user_id = job.payload["accountId"], job.payload["userId"]
+        return self.rooms(self.accounts.member(account_id, user_id))
+
     def _furnish(self, principal: Principal) -> Rooms:
         settings, clock, records = self.settings, self.clock, self.records
-        workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
         account_id, may_change = principal.account_id, principal.may_configure
         users = Users(account_id, records, clock, may_change=may_change)
         keys = Keys(account_id, records, clock, may_change=may_change)
+        workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
         agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
-        conversations = Conversations(principal, records, clock)
+        conversations = Conversations(
+            principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
+        )
+        inbox = Inbox(
+            principal,
+            records,
+            self._large,
+            clock,
+            conversations=conversations,
+            claims=Claims(records, clock),
+            leases=self._leases,
+            jobs=self.jobs,
+        )
         return Rooms(
             settings,
             clock,
             principal,
             records,
+            OwnAccount(principal, self.accounts),
             users,
             keys,
             workspaces,
             sandboxes,
             agents,
             conversations,
+            self.jobs,
             Deletion(
                 principal,
                 self.accounts,
@@ -119,18 +148,17 @@ class House:
                 workspaces,
                 sandboxes,
                 agents,
+                conversations,
                 self.ledger,
                 self.allowance,
             ),
             AccountUsage(principal, self.ledger),
-            Inbox(
-                principal,
-                records,
-                self._entries,
+            Ingress(
+                clock,
                 agents,
                 conversations,
-                Claims(records, clock),
-                Leases(records, clock),
+                inbox,
+                self._leases,
                 TOOLS,
                 self.allowance,
                 partial(self.open_model, principal),
@@ -165,6 +193,11 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
     return House(settings, records, clock, model)
+
+
+def residents(house: House) -> dict[str, Resident]:
+    """What lives as long as `harness up` does, by name."""
+    return {"jobs": house.runner}
 
 
 def _clients(settings: Settings) -> AnthropicClients | None:

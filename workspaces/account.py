@@ -7,7 +7,7 @@ path or a field of a request: there is no way to name another account's storage.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -15,14 +15,14 @@ from pydantic import Field
 from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import Name
-from workspaces.errors import AlreadyExists, Conflict, Refused, Unavailable
+from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused, Unavailable
 from workspaces.expect import ABSENT
 from workspaces.ids import AccountId, UserId, new_id
 from workspaces.parse import Shape
 from workspaces.records import Delete, Key, Put, RecordStore, with_prefix
 from workspaces.revision import Author, Source
 from workspaces.stamp import Stamp
-from workspaces.user import Users
+from workspaces.user import UserRecord, Users
 
 PARTITION = "accounts"
 
@@ -91,6 +91,10 @@ class Principal:
         """The principal as the author of a revision."""
         return self.user.author(source)
 
+    def as_user(self, user: UserRecord, *, may_configure: bool) -> Principal:
+        """Another user of the same account."""
+        return replace(self, user=Person(user.id, user.name), may_configure=may_configure)
+
 
 class Accounts:
     """All accounts of a home: for the one who runs it."""
@@ -140,6 +144,15 @@ class Accounts:
         person = Person(owner.id, owner.name)
         return Principal(account.id, person, person)
 
+    def member(self, account_id: AccountId, user_id: UserId) -> Principal:
+        """The principal that acts as this user and changes no records; the owner, if it is that.
+        NotFound when either is gone."""
+        owner = self.owner(self.get(account_id))
+        if user_id == owner.user_id:
+            return owner
+        user = Users(account_id, self._records, self._clock).get(user_id)
+        return owner.as_user(user, may_configure=False)
+
     def forget(self, account: AccountRecord) -> None:
         """The record and everything that still lies in the account's partition; the caller has
         deleted what the records stand for."""
@@ -156,6 +169,22 @@ class Accounts:
             return self.create({"name": "default"})
         except AlreadyExists:
             return self.get("default")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAccount:
+    """The account of a principal, as the principal may see and change it."""
+
+    principal: Principal
+    accounts: Accounts
+
+    def get(self) -> AccountRecord:
+        return self.accounts.get(self.principal.account_id)
+
+    def patch(self, patch: Mapping[str, Any]) -> AccountRecord:
+        if not self.principal.may_configure:
+            raise Forbidden("change the account")
+        return self.accounts.patch(self.principal.account_id, patch)
 
 
 def default_owner(records: RecordStore, clock: Clock) -> Principal:

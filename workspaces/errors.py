@@ -7,6 +7,7 @@ library raises into these at their edge; faces show them through one table each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
 
@@ -80,6 +81,17 @@ class AlreadyExists(Conflict):
         self.remedy = "choose another name, or use the one that is there"
 
 
+class InUse(Conflict):
+    """Others refer to it."""
+
+    code = "in_use"
+
+    def __init__(self, what: str, name: str, users: Sequence[str]) -> None:
+        super().__init__(what, name, expected=None, actual=users)
+        self.args = (f"{what} {name!r} is used by {', '.join(users)}",)
+        self.remedy = "change what uses it first, or force the deletion"
+
+
 class Refused(Failure):
     """Input that breaks a rule: which field, which value, which rule."""
 
@@ -121,6 +133,16 @@ class Exhausted(Failure):
         self.maximum = maximum
         self.left = left
         self.free_in_s = free_in_s
+
+
+class TooMany(OverLimit):
+    """More at once than there is room for: the same may be let in a moment later."""
+
+    code = "too_many"
+
+    def __init__(self, limit: str, *, maximum: int, actual: int, unit: str) -> None:
+        super().__init__(limit, maximum=maximum, actual=actual, unit=unit)
+        self.remedy = "try again when some of them are done"
 
 
 class Busy(Failure):

@@ -136,13 +136,17 @@ class Workspaces:
             self._open.pop(record.id, None)
         return place
 
-    def tidy(self) -> None:
-        """Housekeeping of the histories that were opened here, where it is due."""
+    def untidy(self) -> list[WorkspaceId]:
+        """Of those that were opened here, the ones whose history is due for packing."""
         with self._open_lock:
             opened = list(self._open.values())
-        for workspace in opened:
-            if workspace.needs_packing:
-                workspace.tidy()
+        return [workspace.record.id for workspace in opened if workspace.needs_packing]
+
+    def tidy(self, workspace_id: WorkspaceId) -> None:
+        """Housekeeping of a history, where it is due. NotFound, WorkspaceBusy."""
+        workspace = self.get(workspace_id)
+        if workspace.needs_packing:
+            workspace.tidy()
 
     def open(self, record: WorkspaceRecord) -> Workspace:
         with self._open_lock:

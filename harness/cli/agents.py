@@ -112,6 +112,6 @@ def set_(
 
 @app.command()
 def rm(agent: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Delete an agent and what was private to it. The workspaces it mounted stay."""
+    """Delete an agent with its conversations and what was private to it. Its workspaces stay."""
     with opened(home, as_json=as_json) as harness:
         print_gone(harness.deletion.agent(agent), as_json=as_json)

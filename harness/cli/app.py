@@ -17,12 +17,15 @@ from harness.cli import (
     accounts,
     admin,
     agents,
+    conversation,
     doctor,
     files,
     history,
+    jobs,
     prompt,
     sandboxes,
     turns,
+    up,
     usage,
     workspaces,
 )
@@ -48,12 +51,15 @@ history.register(app)
 prompt.register(app)
 doctor.register(app)
 usage.register(app)
+up.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
 app.add_typer(sandboxes.app, name="sandbox")
 app.add_typer(accounts.account_app, name="account")
 app.add_typer(accounts.user_app, name="user")
 app.add_typer(accounts.key_app, name="key")
+app.add_typer(conversation.app, name="conversation")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(admin.app, name="admin")
 
 

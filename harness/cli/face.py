@@ -131,6 +131,8 @@ def print_gone(gone: Gone, *, as_json: bool) -> None:
     sys.stdout.write(f"deleted: {gone.name} ({gone.id})\n")
     for place in gone.trash:
         sys.stdout.write(f"  files and history lie in {place}\n")
+    if gone.conversations:
+        sys.stdout.write(f"  with {gone.conversations} conversations\n")
     for key_id in gone.keys:
         sys.stdout.write(f"  revoked: {key_id}\n")
 

@@ -55,6 +55,8 @@ def ls(
     as_json: JsonOption = False,
 ) -> None:
     """List the files of a workspace."""
+    from harness.document import listing
+
     with opened(home, as_json=as_json) as harness:
         place = harness.workspaces.get(workspace)
         if revision is not None:
@@ -66,12 +68,7 @@ def ls(
             return
         tree = place.scan()
     if as_json:
-        print_json(
-            [
-                {"path": name, "size": state.size, "version": state.version}
-                for name, state in tree.files.items()
-            ]
-        )
+        print_json(listing(tree))
         return
     print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in tree.files.items()))
     for problem in tree.problems:
@@ -86,10 +83,12 @@ def cat(
     as_json: JsonOption = False,
 ) -> None:
     """Print a file of a workspace, to the byte."""
+    from harness.document import file_document
+
     with opened(home, as_json=as_json) as harness:
         found = harness.workspaces.get(workspace).read(file, view=revision or "head")
     if as_json:
-        print_json({"path": found.path, "version": found.version, "content": found.text})
+        print_json(file_document(found))
         return
     sys.stdout.buffer.write(found.data)
     sys.stdout.buffer.flush()
@@ -108,6 +107,7 @@ def write(
     as_json: JsonOption = False,
 ) -> None:
     """Write standard input to a file of a workspace, and make a revision of it."""
+    from harness.document import written_document
     from workspaces.expect import ABSENT, ANY
     from workspaces.ids import Version
 
@@ -116,9 +116,8 @@ def write(
     with opened(home, as_json=as_json) as harness:
         author = harness.rooms.principal.author("api")
         written = harness.workspaces.get(workspace).write(file, data, by=author, expect=expect)
-    shown = {"path": written.path, "version": written.version, "revision": written.revision}
     if as_json:
-        print_json(shown)
+        print_json(written_document(written))
     else:
         told = written.revision[:12] if written.revision else "unchanged"
         sys.stderr.write(f"{written.path}: {told}\n")

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json, print_styled
-from harness.cli.patch import (
-    file_document,
-    revision_document,
-    styled_files,
-    styled_patch,
-    styled_revision,
-)
+from harness.cli.patch import styled_files, styled_patch, styled_revision
 
 if TYPE_CHECKING:
     from workspaces.revision import Author
@@ -59,20 +53,19 @@ def log(
     Each is one act of one writer: a turn of an agent (with its conversation), an edit by hand, a call
     of the API. `harness show` tells more of one of them.
     """
+    from harness.document import change_document, revision_document
     from workspaces.paths import WorkspacePath
 
     with settled(workspace, home, as_json) as (place, _):
         if patch:
             file = WorkspacePath(path) if path else None
             changes = place.history.changes(path=file, limit=limit)
+            documents = [change_document(change) for change in changes]
             shown = [(change.revision, change.files) for change in changes]
         else:
             shown = [(revision, ()) for revision in place.log(path, limit=limit)]
+            documents = [revision_document(revision) for revision, _ in shown]
     if as_json:
-        documents = [revision_document(revision) for revision, _ in shown]
-        if patch:
-            for document, (_, files) in zip(documents, shown, strict=True):
-                document["files"] = [file_document(file, words=False) for file in files]
         print_json(documents)
         return
     for revision, files in shown:
@@ -106,6 +99,7 @@ def diff(
 
     With a PATH and no --from: what the last revision that touched this file did to it.
     """
+    from harness.document import difference_document
     from workspaces.paths import WorkspacePath
 
     file = WorkspacePath(path) if path else None
@@ -119,7 +113,7 @@ def diff(
             found = place.history.diff(older, newer, path=file)
             before, after, files = found.older, found.newer, found.files
     if as_json:
-        told = [file_document(file, words=words) for file in files]
+        told = [difference_document(file, by_words=words) for file in files]
         print_json({"from": before, "to": after, "files": told})
     else:
         print_styled(styled_files(files, words=words))
@@ -133,11 +127,12 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """One revision: who made it, when, in which conversation, and what it changed."""
+    from harness.document import change_document
+
     with settled(workspace, home, as_json) as (place, _):
         change = place.history.show(revision)
     if as_json:
-        files = [file_document(file, words=words) for file in change.files]
-        print_json({**revision_document(change.revision), "files": files})
+        print_json(change_document(change, by_words=words))
     else:
         print_styled([*styled_revision(change.revision), *styled_files(change.files, words=words)])
 
@@ -152,25 +147,13 @@ def blame(
     as_json: JsonOption = False,
 ) -> None:
     """For every line of a file: who wrote it, when, and from which conversation and turn."""
+    from harness.document import line_document
     from workspaces.paths import WorkspacePath
 
     with settled(workspace, home, as_json) as (place, _):
         lines = place.history.blame(WorkspacePath(path), revision)
     if as_json:
-        print_json(
-            [
-                {
-                    "line_number": line.number,
-                    "text": line.text,
-                    "revision": line.revision,
-                    "at": line.at,
-                    "author": line.author,
-                    "conversation": line.conversation,
-                    "turn": line.turn,
-                }
-                for line in lines
-            ]
-        )
+        print_json([line_document(line) for line in lines])
         return
     names = [f"{line.author} ({line.conversation or 'no conversation'})" for line in lines]
     width = max(map(len, names), default=0)
@@ -196,10 +179,12 @@ def restore(
 
     This is a new revision: what the file is now stays in the history.
     """
+    from harness.document import written_document
+
     with settled(workspace, home, as_json) as (place, person):
         written = place.restore(path, revision, by=person)
     if as_json:
-        print_json({"path": written.path, "version": written.version, "revision": written.revision})
+        print_json(written_document(written))
     else:
         told = written.revision[:10] if written.revision else "is like that already"
         sys.stderr.write(f"{written.path}: {told}\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from workspaces.history.difference import FileDifference
@@ -42,31 +42,6 @@ def styled_revision(revision: Revision) -> Styled:
     for name, value in revision.trailers.items():
         yield f"    {name}: {value}\n", "dim"
     yield "\n", ""
-
-
-def file_document(file: FileDifference, *, words: bool) -> dict[str, Any]:
-    from workspaces.history.difference import words as words_of
-
-    document: dict[str, Any] = {
-        "path": file.path,
-        "kind": file.kind,
-        "binary": file.binary,
-        "added": file.added,
-        "removed": file.removed,
-        "patch": file.patch,
-    }
-    return {**document, "words": words_of(file.patch)} if words else document
-
-
-def revision_document(revision: Revision) -> dict[str, Any]:
-    return {
-        "revision": revision.id,
-        "at": revision.at,
-        "author": revision.author,
-        "subject": revision.subject,
-        "trailers": dict(revision.trailers),
-        "paths": list(revision.paths),
-    }
 
 
 def _styled_words(file: FileDifference) -> Styled:

@@ -21,8 +21,8 @@ from harness.cli.face import (
 
 if TYPE_CHECKING:
     from harness import Harness
+    from harness.outcome import Outcome
     from harness.progress import Progress
-    from harness.turn import Outcome
 
 ConversationOption = Annotated[
     str | None,
@@ -129,6 +129,7 @@ def _ask() -> str | None:
 def _show(progress: Progress) -> None:
     from harness.progress import (
         Counted,
+        Queued,
         TextArrived,
         ToolEnded,
         ToolStarted,
@@ -152,6 +153,9 @@ def _show(progress: Progress) -> None:
             notes().print(f"{mark} [dim]{call.name} {told}[/]")
         case Waiting(reason, seconds):
             notes().print(f"[yellow]{reason}: waiting {seconds:.0f} s[/]")
+        case Queued(ahead):
+            before = f", {ahead} before this" if ahead else ""
+            notes().print(f"[yellow]the conversation is in use: waiting in line{before}[/]")
 
 
 def _close(outcome: Outcome) -> None:

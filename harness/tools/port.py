@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from harness.agent import Mount
 from harness.crossing import in_thread
-from harness.message import INVALID_JSON, Message, ToolCall, ToolResult
+from harness.message import INVALID_JSON, ToolCall, ToolResult
 from harness.progress import Emit, ToolEnded, ToolStarted
 from harness.request import ToolSpec
 from harness.template import render
@@ -46,14 +46,12 @@ class Toolset:
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec(self.desk.mounts) for tool in self._tools.values())
 
-    async def run(self, calls: Sequence[ToolCall], emit: Emit) -> Message:
-        """One result a call, in their order; a failure is a result too."""
-        results: list[ToolResult] = []
-        for call in calls:
-            emit(ToolStarted(call))
-            results.append(await in_thread(self._result, call))
-            emit(ToolEnded(call, results[-1]))
-        return Message("user", tuple(results))
+    async def run(self, call: ToolCall, emit: Emit) -> ToolResult:
+        """A failure is a result too."""
+        emit(ToolStarted(call))
+        result = await in_thread(self._result, call)
+        emit(ToolEnded(call, result))
+        return result
 
     def _result(self, call: ToolCall) -> ToolResult:
         tool = self._tools.get(call.name)

@@ -4,7 +4,7 @@ import pytest
 
 from harness import Harness
 from harness.tools.desk import Desk
-from workspaces.errors import NotFound, Refused
+from workspaces.errors import InUse, NotFound
 from workspaces.revision import Author
 from workspaces.workspaces import private_to_user
 
@@ -42,7 +42,7 @@ def test_an_agent_may_be_given_private_workspaces_of_its_own(harness: Harness) -
 def test_a_private_workspace_is_never_the_default(harness: Harness) -> None:
     agent = harness.agents.create("diarist", private="rw")
     desk = Desk(harness.agents.bindings(agent), lambda call_id: AUTHOR)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InUse) as caught:
         desk.mount(None)
     assert "_user-agent" in (caught.value.remedy or "")
     assert desk.mount("_agent").is_private
@@ -57,7 +57,7 @@ def test_an_agents_private_workspace_goes_with_it(harness: Harness) -> None:
 
 
 def test_a_mounted_workspace_is_deleted_only_by_force(harness: Harness) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InUse) as caught:
         harness.deletion.workspace("notes")
     assert "assistant" in caught.value.rule
     (place,) = harness.deletion.workspace("notes", force=True).trash

@@ -12,11 +12,10 @@ from harness import Harness
 from harness.models.anthropic import AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
 from harness.models.patient import PatientModel
+from harness.outcome import Outcome
 from harness.progress import Progress, TextArrived, Withdrawn
 from harness.request import ModelFailure, Usage
 from harness.settings import DEFAULT_MODEL
-from harness.transcript import Transcript
-from harness.turn import Outcome
 from tests.harness.messages_server import (
     KEY,
     Drop,
@@ -50,8 +49,8 @@ def failure(outcome: Outcome) -> ModelFailure:
 
 
 def said(harness: Harness, conversation_id: ConversationId) -> list[str]:
-    inbox = harness.rooms.inbox
-    entries = Transcript(conversation_id, inbox.records, inbox.large).load()
+    conversation = harness.conversations.get(conversation_id)
+    entries = harness.conversations.transcript(conversation).entries()
     return [entry.message.text for entry in entries if entry.message.text]
 
 

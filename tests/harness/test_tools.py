@@ -45,10 +45,7 @@ def call(desk: Desk) -> Call:
     loop = LoopThread()
 
     def made(name: str, **arguments: Any) -> ToolResult:
-        message = loop.run(toolset.run([ToolCall("t1", name, arguments)], silent))
-        (result,) = message.parts
-        assert isinstance(result, ToolResult)
-        return result
+        return loop.run(toolset.run(ToolCall("t1", name, arguments), silent))
 
     return made
 
