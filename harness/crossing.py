@@ -81,6 +81,9 @@ class LoopThread:
             loop, self._loop = self._loop, None
             thread, self._thread = self._thread, None
         if loop is not None and thread is not None:
+            ending = asyncio.run_coroutine_threadsafe(_end_tasks(), loop)
+            with suppress(TimeoutError):
+                ending.result(STOP_S_MAX)
             loop.call_soon_threadsafe(loop.stop)
             thread.join(STOP_S_MAX)
             if not thread.is_alive():
@@ -95,6 +98,14 @@ class LoopThread:
                 )
                 self._thread.start()
             return self._loop
+
+
+async def _end_tasks() -> None:
+    """As `asyncio.run` does at its end: what still runs may leave things in order."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:

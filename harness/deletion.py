@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.agent import AgentRecord, Agents
+from harness.allowance import Allowance
 from harness.conversation import Conversations
 from harness.sandbox import SandboxRecord
+from harness.usage import Ledger
 from workspaces.account import Accounts, Principal
 from workspaces.catalog import Catalog
 from workspaces.errors import Forbidden, InUse, Refused
@@ -55,6 +57,8 @@ class Deletion:
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
     conversations: Conversations
+    ledger: Ledger
+    allowance: Allowance
 
     def workspace(self, reference: str, *, force: bool = False) -> Gone:
         """InUse while agents mount it, unless forced: their mounts of it are then left out."""
@@ -113,6 +117,8 @@ class Deletion:
         keys = tuple(key.id for key in self.keys.list())
         for key_id in keys:
             self.keys.revoke(key_id)
+        self.ledger.forget(record.id)
+        self.allowance.forget(record.id)
         self.accounts.forget(record)
         return Gone(record.id, record.name, trash, keys, conversations)
 

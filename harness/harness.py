@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from types import TracebackType
 
@@ -28,6 +29,7 @@ from harness.outcome import Outcome
 from harness.progress import Emit, silent
 from harness.runner import Drained, Told, unheard
 from harness.settings import Settings, read_settings
+from harness.usage import Dimension, Report, Spending
 from harness.wiring import House, Rooms, wire
 from workspaces.account import Principal
 from workspaces.clock import Clock
@@ -117,6 +119,17 @@ class Harness:
         """The parts of the system prompt that the agent's next turn would be given."""
         record = self._agent(agent)
         return brief(record.config.system, self.agents.bindings(record))
+
+    def usage(
+        self,
+        *,
+        by: Dimension = "day",
+        since: date | None = None,
+        until: date | None = None,
+        of: tuple[Spending, str] | None = None,
+    ) -> Report:
+        """What the account's models have used up, and what it cost."""
+        return self.rooms.usage.report(by=by, since=since, until=until, of=of)
 
     def conversation(
         self, reference: str, *, agent: AgentRecord | str | None = None

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents
+from harness.allowance import Allowance
 from harness.briefing import brief
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
@@ -87,7 +88,8 @@ class Ingress:
     inbox: Inbox
     leases: Leases
     tools: tuple[Tool[Any], ...]
-    open_model: Callable[[AgentRecord], Model]
+    allowance: Allowance
+    open_model: Callable[[AgentRecord, ConversationId], Model]
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
@@ -248,18 +250,29 @@ class _AtIt:
     emit: Emit
 
     async def begin(self, waiting: Waiting) -> None:
-        """Everything up to the first question to the model gives the event back when it fails."""
-        inbox = self.ingress.inbox
+        """Everything up to the first question to the model gives the event back when it fails. A turn
+        that is gone on with was admitted when it began."""
+        async with AsyncExitStack() as stack:
+            begun = await self._begun(waiting, stack)
+            if begun is not None:
+                await self._begin(waiting, begun)
+
+    async def _begun(self, waiting: Waiting, stack: AsyncExitStack) -> _Begun | None:
+        """None when the event was given back."""
+        account_id = self.conversation.account_id
         try:
-            begun = await in_thread(self._prepared, waiting.event, TurnId(new_id("turn")), None)
+            await stack.enter_async_context(self.ingress.allowance.admitted(account_id))
+            return await in_thread(self._prepared, waiting.event, TurnId(new_id("turn")), None)
         except Exception as problem:  # whatever it is: the event must not stand in the way for ever
             why = problem if isinstance(problem, Failure) else Failure(_told(problem))
             give_back = (self.conversation, waiting, why, self.lease)
-            await to_the_end(lambda: inbox.give_back(*give_back))
+            await to_the_end(lambda: self.ingress.inbox.give_back(*give_back))
             if self.is_mine:
                 raise
-            return
-        turn = begun.turn
+            return None
+
+    async def _begin(self, waiting: Waiting, begun: _Begun) -> None:
+        turn, inbox = begun.turn, self.ingress.inbox
         entry = turn.entry(user(waiting.event.content), event_id=waiting.event.id)
         running, also = inbox.beginning(self.conversation, waiting, turn.id, turn.first)
         try:
@@ -321,7 +334,7 @@ class _AtIt:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
         agent = ingress.agents.get(conversation.agent_id)
-        model = ingress.open_model(agent)
+        model = ingress.open_model(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
         transcript = ingress.conversations.transcript(conversation)
         window = transcript.window()

@@ -28,6 +28,7 @@ _VARIABLES = {
     "default_workspace": "HARNESS_DEFAULT_WORKSPACE",
     "default_agent": "HARNESS_DEFAULT_AGENT",
     "records": "HARNESS_RECORDS",
+    "prices": "HARNESS_PRICES",
     "public_url": "HARNESS_PUBLIC_URL",
 }
 
@@ -47,6 +48,8 @@ class Settings:
     default_agent: str = "assistant"
     records: str = "sqlite:state.db"
     """Where records are kept; a relative path is below the home."""
+    prices: str | None = None
+    """A file of prices that count instead of ours; a relative path is below the home."""
     admin_key: str | None = field(default=None, repr=False)
     """Makes accounts; without one the home's own `admin.key` does."""
     public_url: str = ""

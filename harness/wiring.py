@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from harness.agent import AgentRecord, Agents
+from harness.allowance import Allowance
 from harness.conversation import Conversations
 from harness.deletion import Deletion
 from harness.duty import duties
@@ -15,9 +16,13 @@ from harness.inbox import Inbox
 from harness.ingress import Ingress
 from harness.job import Job, Jobs
 from harness.models.anthropic import AnthropicModel
+from harness.models.anthropic_client import AnthropicClients
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
+from harness.models.metered import MeteredModel
+from harness.models.patient import PatientModel
 from harness.models.port import Model
+from harness.price import Prices, own_prices
 from harness.resident import Resident
 from harness.runner import JobRunner
 from harness.sandbox import SANDBOXES, SandboxRecord
@@ -26,11 +31,13 @@ from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
+from harness.usage import AccountUsage, Ledger, Purpose, Spender
 from harness.watching import Watching, all_of, log_news
 from workspaces.account import Accounts, OwnAccount, Principal
 from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
+from workspaces.ids import ConversationId
 from workspaces.key import Keys
 from workspaces.lease import Leases
 from workspaces.locations import records_at
@@ -64,6 +71,7 @@ class Rooms:
     conversations: Conversations
     jobs: Jobs
     deletion: Deletion
+    usage: AccountUsage
     ingress: Ingress
 
 
@@ -75,6 +83,9 @@ class House:
         self.clock = clock
         self.records = records
         self.accounts = Accounts(records, clock)
+        self.ledger = Ledger(records, clock, _prices(settings))
+        self.allowance = Allowance(records, clock, self.accounts, self.ledger)
+        self._clients = _clients(settings)
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
@@ -87,6 +98,8 @@ class House:
         return self.accounts.owner(self.accounts.default())
 
     def close(self) -> None:
+        if self._clients is not None:
+            self._clients.close()
         self.records.close()
 
     def _rooms_of_job(self, job: Job) -> Rooms:
@@ -132,13 +145,51 @@ class House:
             conversations,
             self.jobs,
             Deletion(
-                principal, self.accounts, users, keys, workspaces, sandboxes, agents, conversations
+                principal,
+                self.accounts,
+                users,
+                keys,
+                workspaces,
+                sandboxes,
+                agents,
+                conversations,
+                self.ledger,
+                self.allowance,
             ),
-            Ingress(clock, agents, conversations, inbox, self._leases, TOOLS, self._open_model),
+            AccountUsage(principal, self.ledger),
+            Ingress(
+                clock,
+                agents,
+                conversations,
+                inbox,
+                self._leases,
+                TOOLS,
+                self.allowance,
+                partial(self.open_model, principal),
+            ),
         )
 
-    def _open_model(self, agent: AgentRecord) -> Model:
-        return self._model or _model(self.settings, agent)
+    def open_model(
+        self,
+        principal: Principal,
+        agent: AgentRecord,
+        conversation_id: ConversationId | None = None,
+        purpose: Purpose = "turn",
+    ) -> Model:
+        """The agent's model; what it uses up is noted for the principal."""
+        spender = Spender(
+            principal.account_id, agent.id, principal.user_id, conversation_id, purpose
+        )
+
+        def metered(model: Model) -> Model:
+            return MeteredModel(model, spender, self.ledger, self.allowance)
+
+        name = agent.config.model or self.settings.model
+        if self._model is not None:
+            return metered(self._model)
+        if name == DEMO or self._clients is None:
+            return metered(DemoModel())
+        return PatientModel(metered(AnthropicModel(name, self._clients)))
 
 
 def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None = None) -> House:
@@ -161,10 +212,14 @@ def _workspaces(house: House) -> Iterator[Workspace]:
         yield from all_of(house.rooms(house.accounts.owner(account)).workspaces)
 
 
-def _model(settings: Settings, agent: AgentRecord) -> Model:
-    name = agent.config.model or settings.model
-    if name == DEMO or settings.anthropic_api_key is None:
-        return DemoModel()
-    return AnthropicModel(
-        name, api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url
-    )
+def _clients(settings: Settings) -> AnthropicClients | None:
+    """None without a key: the demo model answers."""
+    if settings.anthropic_api_key is None:
+        return None
+    return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)
+
+
+def _prices(settings: Settings) -> Prices:
+    if settings.prices is None:
+        return own_prices()
+    return own_prices().with_file(settings.home.root / settings.prices)

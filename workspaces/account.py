@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
@@ -33,8 +35,18 @@ class UsersConfig(Shape):
     """Make a user when a platform first names it."""
 
 
+class AccountLimits(Shape):
+    """What the account may use; what is not stated is not limited."""
+
+    turns_per_minute: Annotated[int, Field(ge=1, le=6000)] | None = None
+    running_turns: Annotated[int, Field(ge=1, le=1000)] | None = None
+    dollars_per_day: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
+    dollars_per_month: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
+
+
 class AccountConfig(Shape):
     users: UsersConfig = UsersConfig()
+    limits: AccountLimits = AccountLimits()
 
 
 class AccountRecord(Shape):

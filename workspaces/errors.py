@@ -8,6 +8,7 @@ library raises into these at their edge; faces show them through one table each.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 
 class Failure(Exception):
@@ -116,6 +117,24 @@ class OverLimit(Failure):
         self.unit = unit
 
 
+class Exhausted(Failure):
+    """A limit of the account is used up for the moment."""
+
+    code = "limit_reached"
+
+    def __init__(
+        self, limit: str, told: str, *, maximum: float, left: float, free_in_s: float
+    ) -> None:
+        super().__init__(
+            f"{limit}: {told}; it is free again in {_duration(free_in_s)}",
+            remedy=f"wait, or raise config.limits.{limit} of the account",
+        )
+        self.limit = limit
+        self.maximum = maximum
+        self.left = left
+        self.free_in_s = free_in_s
+
+
 class TooMany(OverLimit):
     """More at once than there is room for: the same may be let in a moment later."""
 
@@ -177,3 +196,13 @@ def _shown(value: object) -> str:
 
 def _state(state: object) -> str:
     return "nothing" if state is None else str(state)
+
+
+def _duration(seconds: float) -> str:
+    """Rounded up: who waits so long does not come too early."""
+    if seconds <= 120:
+        return f"{ceil(seconds)} s"
+    minutes = ceil(seconds / 60)
+    if minutes <= 120:
+        return f"{minutes} min"
+    return f"{ceil(minutes / 60)} h"

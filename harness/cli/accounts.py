@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from harness.cli.face import (
+    ConfigOption,
     HomeOption,
     JsonOption,
+    as_config,
     notes,
     opened,
     print_gone,
@@ -72,13 +74,19 @@ def set_account(
         Literal["on", "off"] | None,
         typer.Option("--users-autocreate", help="Make a user when a platform first names it."),
     ] = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the account that commands act in."""
-    patch: dict[str, Any] = {} if name is None else {"name": name}
-    if autocreate is not None:
-        patch["config"] = {"users": {"autocreate": autocreate == "on"}}
+    """Change the account that commands act in.
+
+    What it may use is limited by --config '{"limits": {"turnsPerMinute": 60, "runningTurns": 10,
+    "dollarsPerDay": 5, "dollarsPerMonth": 50}}', or by one of these; null takes a limit away.
+    """
+    users = None if autocreate is None else {"autocreate": autocreate == "on"}
+    patch: dict[str, Any] = {"config": as_config(config, users=users)}
+    if name is not None:
+        patch["name"] = name
     with opened(home, as_json=as_json) as harness:
         print_record(harness.rooms.account.patch(patch).as_json(), as_json=as_json)
 

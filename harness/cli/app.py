@@ -29,6 +29,7 @@ from harness.cli import (
     status,
     turns,
     up,
+    usage,
     use,
     watching,
     workspaces,
@@ -54,6 +55,7 @@ files.register(app)
 history.register(app)
 prompt.register(app)
 doctor.register(app)
+usage.register(app)
 up.register(app)
 watching.register(app)
 moving.register(app)
