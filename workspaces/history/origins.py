@@ -162,8 +162,8 @@ class Origins:
         with self._lock:
             try:
                 return self._caught_up(read)
-            except sqlite3.OperationalError as error:
-                raise Unavailable(f"{self._file.name}", str(error)) from error
+            except (sqlite3.OperationalError, OSError) as error:
+                raise Unavailable(self._file.name, str(error)) from error
             except sqlite3.DatabaseError:  # damaged: it holds nothing that is not in the history
                 self._remove()
                 return self._caught_up(read)
