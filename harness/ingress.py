@@ -26,7 +26,7 @@ from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents
-from harness.briefing import brief
+from harness.briefing import Briefing
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, to_the_end
 from harness.event import Event
@@ -331,7 +331,9 @@ class _AtIt:
             transcript,
             self.lease,
             ingress.clock,
-            brief(agent.config.system, mounts),
+            window.session,
+            Briefing(agent.config, mounts, model=model.name),
+            ingress.conversations.showing(conversation),
             agent.config.limits,
             tuple(entry.message for entry in window.entries if entry.number < first),
             first,
