@@ -19,6 +19,7 @@ from harness.crossing import LoopThread
 from harness.deletion import Deletion
 from harness.duty import tidying
 from harness.event import Event, check_key
+from harness.explanation import Explanation
 from harness.export import exported, imported
 from harness.job import Jobs
 from harness.models.port import Model
@@ -125,6 +126,15 @@ class Harness:
         return preview(
             self.rooms.ingress, self._agent(agent), conversation=conversation, message=message
         )
+
+    def explain(self, conversation: Conversation) -> Explanation:
+        """What its turns were shown, and which revision of which memory came in with which."""
+        try:
+            mounts = self.agents.bindings(self.agents.get(conversation.agent_id))
+        except NotFound:  # the agent is gone, and with it the names of its mounts
+            mounts = []
+        workspaces = {mount.name: mount.workspace for mount in mounts}
+        return Explanation(self.conversations.showing(conversation), workspaces)
 
     def conversation(
         self, reference: str, *, agent: AgentRecord | str | None = None

@@ -19,6 +19,7 @@ from harness.cli import (
     agents,
     conversation,
     doctor,
+    explain,
     files,
     history,
     jobs,
@@ -48,6 +49,7 @@ turns.register(app)
 files.register(app)
 history.register(app)
 prompt.register(app)
+explain.register(app)
 doctor.register(app)
 up.register(app)
 app.add_typer(agents.app, name="agent")

@@ -323,3 +323,28 @@ def test_a_preview_of_nothing_said_is_the_prompt_alone(talk: Talk) -> None:
     assert [part["source"] for part in parts] == ["guidance", "memory", "memory/notes", "date"]
     assert parts[2]["revision"] == talk.notes.tip()
     assert all(part["characters"] == len(part["text"]) for part in parts)
+
+
+def test_an_explanation_says_which_revision_came_in_with_which_turn(talk: Talk) -> None:
+    talk.say()
+    talk.remember(LONG + "- and tea\n")
+    talk.remember("- a task\n", path="TASKS.md")
+    talk.remember("# Tea\n", path="notes/tea.md")
+    talk.say(read(1), "ok")
+    talk.remember(LONG)
+    talk.say()
+    explained = talk.harness.explain(talk.conversation)
+    first, second, third = explained.turns()
+    assert len(second.receipts) == 2
+    assert [one.source for one in first.entered] == ["memory/notes"]
+    (entrance,) = second.entered
+    assert entrance.before == first.entered[0].revision
+    assert [one.paths for one in explained.revisions(entrance)] == [
+        ("notes/tea.md",),
+        ("MEMORY.md",),
+    ]
+    assert explained.turns(second.id[:12]) == [second]
+    came, went = explained.sightings("and tea")
+    assert (came.receipt, came.is_shown) == (second.receipts[0], True)
+    assert (went.receipt, went.is_shown) == (third.receipts[0], False)
+    assert "+ - and tea" in explained.text(second.receipts[0])
