@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from harness.context.budget import MEMORY_CHARACTERS_MAX
 from harness.event import OnBusy
 from harness.sandbox import SandboxRecord
 from workspaces.account import Principal
@@ -32,6 +33,8 @@ from workspaces.workspaces import (
 )
 
 SYSTEM_CHARACTERS_MAX = 50_000
+MEMORY_CHARACTERS_HIGHEST = 200_000
+"""What memory may ever take of the largest context that can be configured."""
 MOUNTS_MAX = 20
 
 
@@ -47,6 +50,15 @@ class Limits(Shape):
     output_tokens: Annotated[int, Field(ge=1, le=128_000)] = 16_000
 
 
+class SessionMemory(Shape):
+    max_length: Annotated[int, Field(ge=1, le=MEMORY_CHARACTERS_HIGHEST)] = MEMORY_CHARACTERS_MAX
+    """How much memory a prompt shows, in code points, of all mounts together."""
+
+
+class SessionConfig(Shape):
+    memory: SessionMemory = SessionMemory()
+
+
 class AgentConfig(Shape):
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Absent: the home's setting `model`."""
@@ -57,6 +69,7 @@ class AgentConfig(Shape):
     """How the private workspaces of the agent and of the user it talks to are mounted."""
     on_busy: OnBusy = "queue"
     """What becomes of an event while the conversation is in use, unless the event says so itself."""
+    session: SessionConfig = SessionConfig()
     limits: Limits = Limits()
 
 

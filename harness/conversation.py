@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from harness.event import full_key
 from harness.job import Job, Jobs
 from harness.session import Session, new_session
+from harness.showing import Showing
 from harness.transcript import Entry, Transcript
 from workspaces.account import Principal
 from workspaces.blobs import BlobStore
@@ -154,6 +155,9 @@ class Conversations:
     def transcript(self, conversation: Conversation) -> Transcript:
         return Transcript(conversation.id, self._records, self._large)
 
+    def showing(self, conversation: Conversation) -> Showing:
+        return Showing(conversation.id, self._records, self._large)
+
     def reset(self, conversation: Conversation) -> Session:
         """A new session from here on. Busy while a turn runs or was interrupted."""
         with self._leases.held(conversation.lease_key) as lease:
@@ -224,6 +228,7 @@ class Conversations:
         for start in range(0, len(doomed), DELETED_AT_ONCE):
             batch = doomed[start : start + DELETED_AT_ONCE]
             self._records.write(*(Delete(key) for key in batch))
+        Showing(conversation_id, self._records, self._large).erase()
         transcript.erase()
         self._records.write(Delete(place.key), *self._jobs.unwanted(f"turn:{conversation_id}"))
 

@@ -15,18 +15,19 @@ from types import TracebackType
 
 from harness.agent import AgentRecord, Agents
 from harness.birth import be_born
-from harness.briefing import brief
-from harness.context.assemble import Part
 from harness.conversation import Conversation, Conversations
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
 from harness.duty import tidying
 from harness.event import Event, check_key
+from harness.explanation import Explanation
 from harness.export import exported, imported
 from harness.job import Jobs
 from harness.models.port import Model
 from harness.outcome import Outcome
+from harness.preview import preview
 from harness.progress import Emit, silent
+from harness.question import Question
 from harness.runner import Drained, Told, unheard
 from harness.settings import Settings, read_settings
 from harness.usage import Dimension, Report, Spending
@@ -115,10 +116,27 @@ class Harness:
         )
         return self._loop.run(self.rooms.ingress.deliver(self._agent(agent), event, emit))
 
-    def prompt(self, agent: AgentRecord | str | None = None) -> list[Part]:
-        """The parts of the system prompt that the agent's next turn would be given."""
-        record = self._agent(agent)
-        return brief(record.config.system, self.agents.bindings(record))
+    def preview(
+        self,
+        agent: AgentRecord | str | None = None,
+        *,
+        conversation: str | None = None,
+        message: str | None = None,
+    ) -> Question:
+        """What the agent's next turn would send if `message` were said now: part by part, and the
+        request. Without `conversation`, or with a key that is not used yet, of a first turn."""
+        return preview(
+            self.rooms.ingress, self._agent(agent), conversation=conversation, message=message
+        )
+
+    def explain(self, conversation: Conversation) -> Explanation:
+        """What its turns were shown, and which revision of which memory came in with which."""
+        try:
+            mounts = self.agents.bindings(self.agents.get(conversation.agent_id))
+        except NotFound:  # the agent is gone, and with it the names of its mounts
+            mounts = []
+        workspaces = {mount.name: mount.workspace for mount in mounts}
+        return Explanation(self.conversations.showing(conversation), workspaces)
 
     def usage(
         self,

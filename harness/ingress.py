@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
-from harness.briefing import brief
+from harness.briefing import Briefing
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
@@ -89,7 +89,7 @@ class Ingress:
     leases: Leases
     tools: tuple[Tool[Any], ...]
     allowance: Allowance
-    open_model: Callable[[AgentRecord, ConversationId], Model]
+    open_model: Callable[[AgentRecord, ConversationId | None], Model]
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
@@ -344,7 +344,9 @@ class _AtIt:
             transcript,
             self.lease,
             ingress.clock,
-            brief(agent.config.system, mounts),
+            window.session,
+            Briefing(agent.config, mounts, model=model.name),
+            ingress.conversations.showing(conversation),
             agent.config.limits,
             tuple(entry.message for entry in window.entries if entry.number < first),
             first,

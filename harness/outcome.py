@@ -25,11 +25,14 @@ class Ending:
     first: int
     last: int
     failure: ModelFailure | None = None
+    unavailable: tuple[str, ...] = ()
+    """Sources of memory that could not be read."""
 
     def as_json(self) -> JsonObject:
         error = {"error": _error(self.failure)} if self.failure else {}
+        missed = {"unavailable": list(self.unavailable)} if self.unavailable else {}
         numbers = {"first": self.first, "last": self.last}
-        return {"status": self.status, "turn": self.turn_id, **numbers, **error}
+        return {"status": self.status, "turn": self.turn_id, **numbers, **error, **missed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Outcome:
     usage: Usage = NO_USAGE
     changes: tuple[Change, ...] = ()
     failure: ModelFailure | None = None
+    unavailable: tuple[str, ...] = ()
+    """Sources of memory that could not be read, so that the model went without."""
 
     def as_json(self) -> JsonObject:
         return {
@@ -52,13 +57,17 @@ class Outcome:
             "revisions": [change.as_json() for change in self.changes],
             "durable": {"local": True, "files": False, "history": False},
             **({"error": _error(self.failure)} if self.failure else {}),
+            **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
         }
 
 
 def ending_of(data: JsonObject) -> Ending:
     error = data.get("error")
     failure = ModelFailure(error["code"], error["message"], error["remedy"]) if error else None
-    return Ending(data["status"], TurnId(data["turn"]), data["first"], data["last"], failure)
+    missed = tuple(data.get("unavailable", ()))
+    return Ending(
+        data["status"], TurnId(data["turn"]), data["first"], data["last"], failure, missed
+    )
 
 
 def outcome_of(ending: Ending, conversation_id: ConversationId, own: Sequence[Entry]) -> Outcome:
@@ -72,6 +81,7 @@ def outcome_of(ending: Ending, conversation_id: ConversationId, own: Sequence[En
         sum((entry.usage for entry in own), start=NO_USAGE),
         tuple(change for entry in own for change in entry.changes),
         ending.failure,
+        ending.unavailable,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.message import Message
+from harness.message import Message, part_as_json
 from workspaces.records import JsonObject
 
 
@@ -16,13 +16,45 @@ class ToolSpec:
     schema: JsonObject
     """JSON Schema of the input."""
 
+    def as_json(self) -> JsonObject:
+        return {"name": self.name, "description": self.description, "input_schema": self.schema}
+
+
+def tool_spec_of(data: JsonObject) -> ToolSpec:
+    return ToolSpec(data["name"], data["description"], data["input_schema"])
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoints:
+    """Where a later request may still be the same: the provider is asked to keep what it has read up to
+    the end of these. By position in the request."""
+
+    system: tuple[int, ...] = ()
+    messages: tuple[int, ...] = ()
+
+
+BREAKPOINTS_MAX = 4
+"""What a provider takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
     system: tuple[str, ...]
-    """The parts of the prompt, most stable first."""
+    """Blocks of the prompt, most stable first."""
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
+    breakpoints: Breakpoints = Breakpoints()
+
+    def as_json(self) -> JsonObject:
+        """All that the model reads, in the provider's notation."""
+        return {
+            "system": list(self.system),
+            "messages": [
+                {"role": one.role, "content": [part_as_json(part) for part in one.parts]}
+                for one in self.messages
+            ],
+            "tools": [tool.as_json() for tool in self.tools],
+        }
 
 
 @dataclass(frozen=True, slots=True)

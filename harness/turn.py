@@ -10,14 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from harness.agent import Limits
-from harness.context.assemble import Part, assemble
+from harness.briefing import Briefing
+from harness.context.assemble import Numbered
 from harness.context.repair import INTERRUPTED
 from harness.crossing import in_thread
 from harness.message import Message, ToolCall, ToolResult
 from harness.models.port import Model
 from harness.outcome import Ending, Status
 from harness.progress import Emit
+from harness.question import put
 from harness.request import ModelFailure, Reply, Request
+from harness.session import Session
+from harness.showing import Showing
 from harness.tools.desk import News
 from harness.tools.port import Toolset
 from harness.transcript import Entry, Transcript
@@ -35,7 +39,9 @@ class Turn:
     transcript: Transcript
     lease: Lease
     clock: Clock
-    parts: list[Part]
+    session: Session
+    briefing: Briefing
+    showing: Showing
     limits: Limits
     before: tuple[Message, ...]
     """The messages in the window that came before this turn."""
@@ -87,13 +93,28 @@ class Turn:
         entry = self.entry(Message("user", (result,)))
         return await self.append(replace(entry, seen=news.seen, changes=news.changes))
 
-    def request(self, toolset: Toolset) -> Request:
-        own = tuple(entry.message for entry in self.entries)
-        return assemble(self.parts, (*self.before, *own), toolset.specs())
+    @property
+    def messages(self) -> tuple[Numbered, ...]:
+        """All that the window holds, under the numbers of their entries."""
+        before = enumerate(self.before, start=self.first - len(self.before))
+        return (*before, *((entry.number, entry.message) for entry in self.entries))
+
+    def ask(self, toolset: Toolset) -> Request:
+        """What the model is asked next; what it is shown with it is kept before it is."""
+        question = put(
+            self.briefing,
+            self.showing.held(),
+            self.messages,
+            toolset.specs(),
+            session=self.session,
+            at=self.clock.now(),
+        )
+        self.showing.keep(question, self.id, self.briefing.model, self.lease)
+        return question.request
 
     def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
         last = self.first + len(self.entries) - 1
-        return Ending(status, self.id, self.first, last, failure)
+        return Ending(status, self.id, self.first, last, failure, self.showing.unavailable)
 
 
 async def run_turn(
@@ -110,9 +131,8 @@ async def run_turn(
     while not turn.is_answered:
         if turn.steps >= turn.limits.steps:
             return turn, turn.ended("out_of_steps")
-        reply = await model.reply(
-            turn.request(toolset), output_tokens_max=turn.limits.output_tokens, emit=emit
-        )
+        request = await in_thread(turn.ask, toolset)
+        reply = await model.reply(request, output_tokens_max=turn.limits.output_tokens, emit=emit)
         if isinstance(reply, ModelFailure):
             return turn, turn.ended("failed", reply)
         turn = await turn.replied(reply)

@@ -19,6 +19,7 @@ from harness.cli import (
     agents,
     conversation,
     doctor,
+    explain,
     files,
     grep,
     history,
@@ -54,6 +55,7 @@ turns.register(app)
 files.register(app)
 history.register(app)
 prompt.register(app)
+explain.register(app)
 doctor.register(app)
 usage.register(app)
 up.register(app)

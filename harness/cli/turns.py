@@ -166,6 +166,8 @@ def _close(outcome: Outcome) -> None:
 
 
 def _say_what_went_wrong(outcome: Outcome) -> None:
+    for source in outcome.unavailable:
+        notes().print(f"{source} could not be read: the agent answered without it", markup=False)
     if outcome.failure is not None:
         notes().print(f"error ({outcome.failure.kind}): {outcome.failure.reason}", markup=False)
         notes().print(f"  → {outcome.failure.remedy}", markup=False)

@@ -152,8 +152,10 @@ async def _texts(stream: AsyncIterator[Any], answer: Answer) -> AsyncGenerator[s
 
 def _parameters(model: str, request: Request, output_tokens_max: int) -> JsonObject:
     system: list[JsonObject] = [{"type": "text", "text": text} for text in request.system]
-    if system:
-        system[-1]["cache_control"] = {"type": "ephemeral"}
+    contents = [[part_as_json(part) for part in message.parts] for message in request.messages]
+    kept = [system[at] for at in request.breakpoints.system]
+    for block in (*kept, *(contents[at][-1] for at in request.breakpoints.messages)):
+        block["cache_control"] = {"type": "ephemeral"}
     tools = [
         {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
         for tool in request.tools
@@ -163,8 +165,8 @@ def _parameters(model: str, request: Request, output_tokens_max: int) -> JsonObj
         "max_tokens": output_tokens_max,
         "stream": True,
         "messages": [
-            {"role": message.role, "content": [part_as_json(part) for part in message.parts]}
-            for message in request.messages
+            {"role": message.role, "content": content}
+            for message, content in zip(request.messages, contents, strict=True)
         ],
         **({"system": system} if system else {}),
         **({"tools": tools} if tools else {}),

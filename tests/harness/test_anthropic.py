@@ -13,7 +13,7 @@ from harness.models.anthropic import PAUSES_MAX, AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
 from harness.models.patient import TRIES_MAX, WAIT_S_MAX, PatientModel
 from harness.progress import Counted, Progress, TextArrived, Waiting, Withdrawn
-from harness.request import FailureKind, ModelFailure, Reply, Request, ToolSpec, Usage
+from harness.request import Breakpoints, FailureKind, ModelFailure, Reply, Request, ToolSpec, Usage
 from harness.settings import DEFAULT_MODEL
 from tests.harness.messages_server import (
     KEY,
@@ -33,7 +33,7 @@ from tests.harness.messages_server import (
 )
 
 READ = ToolSpec("read", "Read a file.", {"type": "object", "properties": {}})
-HELLO = Request(("Be brief.",), (user("hello"),), (READ,))
+HELLO = Request(("Be brief.",), (user("hello"),), (READ,), Breakpoints(system=(0,)))
 OVERLOADED = Refusal(529, "overloaded_error", "Overloaded")
 TEST_S_MAX = 60.0
 
@@ -137,6 +137,23 @@ def test_the_request_holds_the_prompt_the_tools_and_the_limit(
         {"name": "read", "description": "Read a file.", "input_schema": READ.schema}
     ]
     assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
+
+
+def test_the_provider_is_asked_to_keep_what_stays(ask: Ask, server: MessagesServer) -> None:
+    result = Message("user", (ToolResult("t1", "text"), Text("and more")))
+    call = Message("assistant", (ToolCall("t1", "read", {}),))
+    request = Request(
+        ("Shared.", "Own.", "For this turn."),
+        (user("hello"), call, result),
+        (READ,),
+        Breakpoints(system=(0, 1), messages=(0, 2)),
+    )
+    ask(says(text("ok")), request=request)
+    (body,) = server.requests
+    kept = {"type": "ephemeral"}
+    assert [block.get("cache_control") for block in body["system"]] == [kept, kept, None]
+    marks = [[part.get("cache_control") for part in one["content"]] for one in body["messages"]]
+    assert marks == [[kept], [None], [None, kept]]
 
 
 def test_usage_is_counted_with_the_cache(ask: Ask) -> None:

@@ -28,7 +28,7 @@ def test_private_workspaces_are_mounted_read_only_unless_the_agent_says_otherwis
         ("notes", True),
         ("_user", False),
     ]
-    assert "the owner likes tea" in harness.prompt(agent)[-1].text
+    assert "the owner likes tea" in harness.preview(agent).request.system[-1]
     off = harness.agents.patch(agent.id, {"config": {"private": "off"}})
     assert [mount.name for mount in harness.agents.bindings(off)] == ["notes"]
 

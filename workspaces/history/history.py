@@ -96,6 +96,27 @@ class History:
             return {}
         return dict(sorted(self._files(self.commit(revision).tree, "")))
 
+    def below(self, revision: RevisionId | None, directory: str) -> dict[WorkspacePath, ObjectId]:
+        """Every file of a revision below one directory, ascending by path."""
+        found: list[tuple[WorkspacePath, ObjectId]] = []
+        for name, entry in self._directory_at(revision, directory).items():
+            path = f"{directory}/{name}"
+            if entry.mode == TREE_MODE:
+                found += self._files(entry.id, f"{path}/")
+            else:
+                found.append((WorkspacePath(path), entry.id))
+        return dict(sorted(found))
+
+    def holds(self, revision: RevisionId) -> bool:
+        """Whether a revision still belongs to what the newest one has grown from."""
+        tip = self.tip()
+        if tip is None or tip == revision:
+            return tip == revision
+        try:
+            return not self._git("rev-list", "-n1", revision, f"^{tip}", "--")
+        except Unavailable:  # it is not there at all
+            return False
+
     def find(self, revision: RevisionId | None, path: WorkspacePath) -> ObjectId | None:
         """One file of a revision, looked up along its path alone."""
         directory, _, leaf = path.rpartition("/")
