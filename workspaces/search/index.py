@@ -1,0 +1,420 @@
+"""An index: the units of a source's texts, where their terms occur, and finding them.
+
+Writers do nothing for it. Whoever asks a question first has the states of all texts compared with those
+that were indexed, and what differs is indexed on the spot, from the first line on that is different. So
+a missed event, a crash, an edit by hand or another process cannot make it wrong, and it can be thrown
+away at any moment. Each batch of files is one transaction: a crash loses no more than that.
+
+What is read of the tables while a question is answered belongs to one state of them; what is remembered
+of them (`Corpus`) is read again when another process has written, which a number tells.
+
+A file has a range of numbers of its own, somewhat larger than it needs, so that a line that is added
+finds room. A file that outgrows its range moves to the first one that is free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import threading
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TypeVar
+
+from workspaces.errors import Unavailable
+from workspaces.search import exact, ranking
+from workspaces.search.ranking import GAP_UNITS, SECTION_MARK, Corpus, Scored
+from workspaces.search.source import UNSURE, Source
+from workspaces.search.table import (
+    BLOCK_UNITS,
+    Edit,
+    Edits,
+    Row,
+    above_of,
+    apply_edits,
+    connected,
+    drop_row,
+    generation_of,
+    next_generation,
+    packed,
+    postings_of,
+    put_row,
+    replace_texts,
+    rows_of,
+    texts_of,
+    transaction,
+    unpacked,
+)
+from workspaces.search.unit import Unit, units
+from workspaces.search.words import STOP_WORDS, query_terms, terms
+
+BATCH_UNITS = 4096
+"""In one transaction: some hundred milliseconds, in which other processes wait to write."""
+
+ROUNDS_MAX = 3
+"""Texts that change as often while they are indexed are found as they were a moment ago."""
+
+QUERY_TERMS_MAX = 64
+"""A longer query is a text; its first words say what it is about."""
+
+_T = TypeVar("_T")
+
+Told = Callable[[int, int], None]
+"""How many files are done, of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One unit that a query is about."""
+
+    path: str
+    line: int
+    text: str
+    score: float
+    is_named: bool
+    """It alone holds an id, path or name that the query holds."""
+    why: tuple[str, ...]
+    """In words, what speaks for it; nothing for an empty query."""
+
+
+class Index:
+    """Threads and processes may share the file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._generation = -1
+        self._corpus = Corpus({})
+
+    def find(
+        self,
+        source: Source,
+        query: str,
+        *,
+        limit: int,
+        keep: Callable[[str], bool] | None = None,
+        only: Callable[[str, int, int], bool] | None = None,
+    ) -> list[Found]:
+        """The best `limit` units, after what has changed was indexed. Of an empty query the first ones, by
+        name and line. `keep` judges a text's name, `only` a unit by name, first line and number of lines."""
+        asked = dict(list(query_terms(query).items())[:QUERY_TERMS_MAX])
+
+        def answer(database: sqlite3.Connection) -> list[Found]:
+            if not query.strip():
+                found = self._listed(database, keep)
+            else:
+                found = self._ranked(database, query, asked, keep, limit if only is None else None)
+            wanted = (
+                one
+                for one in found
+                if only is None or only(one.path, one.line, one.text.count("\n") + 1)
+            )
+            return list(islice(wanted, limit))
+
+        return self._ask(source, answer)
+
+    def catch_up(self, source: Source, told: Told | None = None) -> int:
+        """Index what has changed; how many units there are then."""
+        return self._ask(source, lambda _: self._corpus.size, told)
+
+    def forget(self) -> None:
+        """Leave nothing behind: what it was made from is going away."""
+        with self._lock:
+            self._remove()
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+    def _ranked(
+        self,
+        database: sqlite3.Connection,
+        query: str,
+        asked: Mapping[str, str],
+        keep: Callable[[str], bool] | None,
+        limit: int | None,
+    ) -> Iterable[Found]:
+        wanted = chain.from_iterable((term, SECTION_MARK + term) for term in asked)
+        postings = postings_of(database, wanted)
+        named = exact.named(query, asked, postings, lambda unit: _text_of(database, unit)[1])
+        candidates = None if limit is None else max(ranking.CANDIDATES, 3 * limit)
+        for one in ranking.rank(
+            list(asked), postings, self._corpus, keep=keep, named=named, candidates=candidates
+        ):
+            line, text = _text_of(database, one.unit)
+            yield Found(one.path, line, text, one.score, one.is_named, _why(one, asked))
+
+    def _listed(
+        self, database: sqlite3.Connection, keep: Callable[[str], bool] | None
+    ) -> Iterable[Found]:
+        for path, row in self._corpus.rows.items():
+            if keep is None or keep(path):
+                for line, text in texts_of(database, row.base, row.base + len(row.traits)):
+                    yield Found(path, line, text, 0.0, False, ())
+
+    def _ask(
+        self, source: Source, read: Callable[[sqlite3.Connection], _T], told: Told | None = None
+    ) -> _T:
+        with self._lock:
+            try:
+                return self._caught_up(source, read, told)
+            except sqlite3.OperationalError as error:
+                raise Unavailable(
+                    f"the recall index {self._file.name}",
+                    str(error),
+                    remedy="check that the home can be written; the files themselves are fine",
+                ) from error
+            except sqlite3.DatabaseError:  # damaged: it holds nothing that is not in the texts
+                self._remove()
+                return self._caught_up(source, read, told)
+
+    def _caught_up(
+        self, source: Source, read: Callable[[sqlite3.Connection], _T], told: Told | None
+    ) -> _T:
+        database = self._connected()
+        for _ in range(ROUNDS_MAX):
+            states = source.states()
+            with transaction(database, "DEFERRED"):
+                self._look(database)
+                suspects = _suspects(states, self._corpus.rows)
+                news = [path for path in suspects if self._is_news(source, path, states.get(path))]
+                if not news:
+                    return read(database)
+            self._take(database, source, states, news, told)
+        with transaction(database, "DEFERRED"):
+            self._look(database)
+            return read(database)
+
+    def _look(self, database: sqlite3.Connection) -> None:
+        generation = generation_of(database)
+        if generation != self._generation:
+            self._corpus = Corpus(rows_of(database))
+            self._generation = generation
+
+    def _is_news(self, source: Source, path: str, state: str | None) -> bool:
+        """Whether a text whose state differs has to be indexed: what is too young to be sure of mostly is
+        what it was."""
+        row = self._corpus.rows.get(path)
+        if state is None:
+            return True
+        if row is not None and not state.startswith(UNSURE):
+            return True
+        data = source.read(path)
+        return (row is not None) if data is None else (row is None or row.digest != _digest(data))
+
+    def _take(
+        self,
+        database: sqlite3.Connection,
+        source: Source,
+        states: Mapping[str, str],
+        news: list[str],
+        told: Told | None,
+    ) -> None:
+        """In batches. What another process has done meanwhile is done once more, to the same end."""
+        waiting = list(reversed(news))
+        while waiting:
+            with transaction(database):
+                self._look(database)
+                batch = _Batch(database, dict(self._corpus.rows))
+                while waiting and batch.size < BATCH_UNITS:
+                    path = waiting.pop()
+                    state = states.get(path)
+                    data = None if state is None else source.read(path)
+                    if state is None or data is None:
+                        batch.drop(path)
+                    else:
+                        batch.put(path, state, data)
+                batch.finish()
+                generation = next_generation(database)
+            self._corpus, self._generation = Corpus(dict(sorted(batch.rows.items()))), generation
+            if told is not None:
+                told(len(news) - len(waiting), len(news))
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connected(self._file)
+        return self._connection
+
+    def _remove(self) -> None:
+        self._disconnect()
+        for suffix in ("", "-wal", "-shm"):
+            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
+
+    def _disconnect(self) -> None:
+        self._generation, self._corpus = -1, Corpus({})
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class _Batch:
+    """Some files of one transaction: what becomes of their rows, units and postings."""
+
+    def __init__(self, database: sqlite3.Connection, rows: dict[str, Row]) -> None:
+        self.rows = rows
+        self.size = 0
+        self._database = database
+        self._edits: Edits = {}
+        self._taken = sorted((row.base, row.base + row.room) for row in rows.values())
+
+    def drop(self, path: str) -> None:
+        row = self.rows.pop(path, None)
+        if row is not None:
+            self._clear(row, 0)
+            self._free(row)
+            drop_row(self._database, path)
+
+    def put(self, path: str, state: str, data: bytes) -> None:
+        old = self.rows.get(path)
+        new = list(units(data.decode(errors="replace")))
+        if old is not None and len(new) + GAP_UNITS <= old.room:
+            base, room = old.base, old.room
+            same = self._same(old, new)
+            self._clear(old, same)
+        else:
+            if old is not None:
+                self._clear(old, 0)
+                self._free(old)
+            room = len(new) + GAP_UNITS + len(new) // 4 + 4
+            base, same = self._allocate(room), 0
+        self._write(path, state, data, new, base, room, same)
+
+    def finish(self) -> None:
+        apply_edits(self._database, self._edits)
+
+    def _same(self, old: Row, new: list[Unit]) -> int:
+        """How many units from the first on are as they were."""
+        before = texts_of(self._database, old.base, old.base + len(old.traits))
+        for at, (unit, known) in enumerate(zip(new, before, strict=False)):
+            if (unit.line, unit.text) != known:
+                return at
+        return min(len(new), len(before))
+
+    def _clear(self, row: Row, same: int) -> None:
+        """Take out the postings of its units from `same` on, and of all its sections."""
+        first, end = row.base + same, row.base + len(row.traits)
+        self.size += end - first
+        for at, (_, text) in enumerate(texts_of(self._database, first, end), first):
+            for term in set(terms(text)):
+                self._out(term, at, first, end)
+        starts = unpacked(row.sections)
+        for at, above in zip(starts, above_of(self._database, row.path), strict=True):
+            for term in above.split():
+                self._out(SECTION_MARK + term, row.base + at, row.base, row.base + row.room)
+        replace_texts(self._database, first, end, ())
+
+    def _out(self, term: str, unit: int, first: int, end: int) -> None:
+        """Only of the unit's block; the file's units of another one name it themselves."""
+        edit = self._edit(term, unit)
+        if (first, end) not in edit.gone:
+            edit.gone.append((first, end))
+
+    def _write(
+        self, path: str, state: str, data: bytes, new: list[Unit], base: int, room: int, same: int
+    ) -> None:
+        self.size += len(new) - same
+        starts = array("I")
+        above: list[str] = []
+        traits = bytearray()
+        neighbours: list[list[frozenset[str]]] = []
+        headings: tuple[str, ...] | None = None
+        for at, unit in enumerate(new):
+            found = terms(unit.text)
+            subject = set(terms(unit.subject))
+            if unit.headings != headings:
+                headings = unit.headings
+                starts.append(at)
+                above.append(" ".join(_terms_above(path, headings)))
+                neighbours.append([])
+            if not unit.is_heading:
+                neighbours[-1].append(frozenset(found) - subject - STOP_WORDS)
+            traits.append(ranking.HEADING_TRAIT * unit.is_heading + ranking.ASKS_TRAIT * unit.asks)
+            if at >= same:
+                self._in(base + at, found, subject)
+        for at, terms_above in zip(starts, above, strict=True):
+            for term in terms_above.split():
+                self._edit(SECTION_MARK + term, base + at).new.append((base + at, 1))
+        texts = ((unit.line, unit.text) for unit in new[same:])
+        replace_texts(self._database, base + same, base + room, texts)
+        row = Row(
+            path,
+            state,
+            _digest(data),
+            base,
+            room,
+            bytes(traits),
+            packed(starts),
+            *ranking.neighbourly(neighbours),
+        )
+        put_row(self._database, row, above)
+        self.rows[path] = row
+
+    def _in(self, unit: int, found: list[str], subject: set[str]) -> None:
+        counts: dict[str, int] = {}
+        for term in found:
+            counts[term] = counts.get(term, 0) + 1
+        for term, count in counts.items():
+            byte = ranking.weight(count, len(found), is_subject=term in subject)
+            self._edit(term, unit).new.append((unit, byte))
+
+    def _edit(self, term: str, unit: int) -> Edit:
+        key = (term, unit // BLOCK_UNITS)
+        edit = self._edits.get(key)
+        if edit is None:
+            edit = self._edits[key] = Edit([], [])
+        return edit
+
+    def _allocate(self, room: int) -> int:
+        """The first range of numbers that nobody has."""
+        free = 0
+        for first, end in self._taken:
+            if first - free >= room:
+                break
+            free = max(free, end)
+        self._taken.append((free, free + room))
+        self._taken.sort()
+        return free
+
+    def _free(self, row: Row) -> None:
+        self._taken.remove((row.base, row.base + row.room))
+
+
+def _suspects(states: Mapping[str, str], rows: Mapping[str, Row]) -> list[str]:
+    changed = [
+        path
+        for path, state in states.items()
+        if state.startswith(UNSURE) or (row := rows.get(path)) is None or row.state != state
+    ]
+    return changed + [path for path in rows if path not in states]
+
+
+def _terms_above(path: str, headings: tuple[str, ...]) -> list[str]:
+    """What the section's headings and the file's name say: each term once."""
+    name = path.rpartition(".")[0].replace("/", " ")
+    return sorted({term for text in (name, *headings) for term in terms(text)})
+
+
+def _text_of(database: sqlite3.Connection, unit: int) -> tuple[int, str]:
+    return texts_of(database, unit, unit + 1)[0]
+
+
+def _why(one: Scored, asked: Mapping[str, str]) -> tuple[str, ...]:
+    def told(names: tuple[str, ...]) -> str:
+        return ", ".join(sorted({asked[name] for name in names}))
+
+    reasons = [
+        "holds exactly what was asked for" if one.is_named else "",
+        f"says {told(one.own)}" if one.own else "",
+        "begins with a name that was asked for" if one.is_subject else "",
+        f"stands under {told(one.above)}" if one.above else "",
+        f"stands beside {told(one.near)}" if one.near else "",
+    ]
+    return tuple(reason for reason in reasons if reason)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:16]

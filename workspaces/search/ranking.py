@@ -1,0 +1,334 @@
+"""Ranking: from where a query's terms occur to the units it is about. Pure.
+
+The score of a unit is a sum over the query's terms, BM25 with one change: what is saturated is not how
+often the term occurs in the unit alone, but
+
+    own + cohesion · neighbours + section
+
+- **own**: how often it occurs, divided by a weak length norm: a line is short, and a longer one mostly
+  says more. A line is its own heading's or subject's child only through the parts below.
+- **neighbours**: a share of what stands up to two units before and after, the one before counting most:
+  an answer follows its question, "it" follows what it names.
+- **cohesion** is how much lines of this file have to do with their neighbours: how many terms units that
+  stand side by side share, divided by how many any two of the same section share. 1 means that the
+  order says nothing, as in a list of facts, and then neighbours count nothing; from 1.5 on they count in
+  full. It is measured for each file when it is indexed, and drawn towards that of the whole index where
+  a file is short. So the same weights serve diaries and shuffled lists.
+- **section**: the share of the section's units that hold the term, and whether its headings or the
+  file's name do. It lifts all lines of a section alike.
+
+Being saturated together, ten weak hints for one term are worth less than the term itself. The sum is then
+multiplied: up, when the query names the **subject** that starts the line; down for a line that only
+**asks**, which is rarely the one that tells; and down for a **heading**, whose words the lines below it
+have anyway.
+
+What each is worth is in docs/benchmarks.md. Tried and left out, because they gained less than half a
+point: pairs of neighbouring words, how much of the query is covered, words of the best lines added to the
+query, times of day for a query that asks when.
+
+**What makes it fast.** Only units that hold one of the query's rarer terms, or stand beside one, are
+looked at; terms that a fifth of all units hold, and whatever comes after `POSTINGS_MAX` postings, only
+weigh what the rarer ones have found. Of what is found the `CANDIDATES` with the highest estimates are
+scored in full. Ids of neighbouring units are neighbouring numbers, with a gap between files, so
+neighbours and sections are found by arithmetic and bisection.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from heapq import nlargest
+from itertools import pairwise
+from math import log
+
+from workspaces.search.table import NOWHERE, Posting, Row, unpacked
+
+BEFORE = (0.5, 0.25, 0.125)
+AFTER = (0.3, 0.15, 0.075)
+GAP_UNITS = max(len(BEFORE), len(AFTER))
+"""Numbers left free between files, so that nobody's neighbour is in another file."""
+
+SECTION = 2.0
+SECTION_DAMPING_UNITS = 10
+"""In a section of three lines each line is a third of it, which says nothing."""
+
+HEADING = 0.2
+SUBJECT = 0.7
+ASKS = 0.2
+IS_HEADING = 0.5
+
+SATURATION = 1.2
+LENGTH = 0.1
+LENGTH_PIVOT_TERMS = 16
+"""A fixed length, so that a unit's weight does not change when others come."""
+
+COHESION_NONE, COHESION_FULL = 1.1, 1.5
+COHESION_ASSUMED = 1.5
+COHESION_DAMPING = 4.0
+"""In shared terms that chance would expect: files with fewer are judged by the whole index."""
+
+COMMON_SHARE = 0.4
+COMMON_UNITS_MIN = 64
+POSTINGS_MAX = 4000
+SEEDS = 150
+CANDIDATES = 100
+
+HEADING_TRAIT, ASKS_TRAIT = 1, 2
+SECTION_MARK = "§"
+"""What the terms of headings begin with: their postings are sections."""
+
+_SHARES = (
+    *((step, share) for step, share in enumerate(BEFORE, 1)),
+    *((-step, share) for step, share in enumerate(AFTER, 1)),
+)
+"""Of a unit's worth, for whoever stands that much further on."""
+
+_SUBJECT_BIT = 0x80
+_STEPS = 16
+_STRENGTH = tuple((byte & 0x7F) / _STEPS for byte in range(256))
+
+
+def weight(count: int, length: int, *, is_subject: bool) -> int:
+    """The byte that a posting keeps."""
+    norm = 1 - LENGTH + LENGTH * length / LENGTH_PIVOT_TERMS
+    return min(0x7F, max(1, round(_STEPS * count / norm))) | (_SUBJECT_BIT if is_subject else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    unit: int
+    path: str
+    score: float
+    own: tuple[str, ...]
+    """Terms that stand in the unit itself, …"""
+    above: tuple[str, ...]
+    """… only in its headings or the file's name, …"""
+    near: tuple[str, ...]
+    """… and only beside it."""
+    is_subject: bool
+    is_named: bool = False
+
+
+class Corpus:
+    """All files of an index, as far as ranking must know them."""
+
+    def __init__(self, rows: Mapping[str, Row]) -> None:
+        self.rows = rows
+        self.size = sum(len(row.traits) for row in rows.values())
+        self._ordered = sorted(rows.values(), key=lambda row: row.base)
+        self._bases = [row.base for row in self._ordered]
+
+    def row_of(self, unit: int) -> Row | None:
+        """The file of a unit; None for a number that is no unit."""
+        at = bisect_right(self._bases, unit) - 1
+        row = self._ordered[at] if at >= 0 else None
+        return row if row is not None and unit < row.base + len(row.traits) else None
+
+    def cohesion(self, row: Row) -> float:
+        """How much its neighbours tell of a unit: 0 … 1."""
+        prior = self._cohesion * COHESION_DAMPING
+        found = (row.shared + prior) / (row.expected + COHESION_DAMPING)
+        share = (found - COHESION_NONE) / (COHESION_FULL - COHESION_NONE)
+        return min(1.0, max(0.0, share))
+
+    @cached_property
+    def _cohesion(self) -> float:
+        shared = sum(row.shared for row in self._ordered)
+        expected = sum(row.expected for row in self._ordered)
+        prior = COHESION_ASSUMED * COHESION_DAMPING
+        return (shared + prior) / (expected + COHESION_DAMPING)
+
+
+def rank(
+    terms: Sequence[str],
+    postings: Mapping[str, Posting],
+    corpus: Corpus,
+    *,
+    keep: Callable[[str], bool] | None = None,
+    named: Collection[int] = (),
+    candidates: int | None = CANDIDATES,
+) -> list[Scored]:
+    """What is `named` first, then the best; of equals the first path and line. `candidates` None:
+    everything that is found."""
+    ideal = sum(_rarity(len(postings.get(term, NOWHERE).units), corpus.size) for term in terms)
+    known = [_Term(term, postings, corpus.size) for term in terms if term in postings]
+    known.sort(key=lambda term: (len(term.units), term.name))
+    leading = _leading(known, corpus.size)
+    own = _own(leading)
+    if keep is not None:
+        kept = frozenset(path for path in corpus.rows if keep(path))
+        own = {
+            unit: value
+            for unit, value in own.items()
+            if (row := corpus.row_of(unit)) is not None and row.path in kept
+        }
+    else:
+        kept = corpus.rows.keys()
+    sections: dict[int, list[_Around]] = {}
+    scored: list[Scored] = []
+    for unit in {*_candidates(own, candidates), *named}:
+        row = corpus.row_of(unit)
+        if row is not None and row.path in kept:
+            found = _scored(unit, row, corpus.cohesion(row), known, sections)
+            if found is not None:
+                scored.append(replace(found, score=found.score / ideal, is_named=unit in named))
+    return sorted(scored, key=lambda one: (not one.is_named, -one.score, one.path, one.unit))
+
+
+_Around = tuple[float, bool]
+
+
+class _Term:
+    """One term of a query: where it occurs."""
+
+    def __init__(self, name: str, postings: Mapping[str, Posting], size: int) -> None:
+        posting = postings[name]
+        self.name = name
+        self.units = posting.units
+        self.weights = posting.weights
+        self.sections = postings.get(SECTION_MARK + name, NOWHERE).units
+        self.rarity = _rarity(len(self.units), size)
+        self.bytes: dict[int, int] | None = None
+        """For a leading term; of the others only single units are ever asked for."""
+
+    def lead(self) -> None:
+        self.bytes = dict(zip(self.units, self.weights, strict=True))
+
+    def byte(self, unit: int) -> int:
+        if self.bytes is not None:
+            return self.bytes.get(unit, 0)
+        at = bisect_left(self.units, unit)
+        return self.weights[at] if at < len(self.units) and self.units[at] == unit else 0
+
+    def around(self, start: int, end: int) -> _Around:
+        """What a section says: how much, and whether its headings do."""
+        count = bisect_left(self.units, end) - bisect_left(self.units, start)
+        share = SECTION * count / (end - start + SECTION_DAMPING_UNITS)
+        at = bisect_left(self.sections, start)
+        is_above = at < len(self.sections) and self.sections[at] == start
+        return (share + HEADING, True) if is_above else (share, False)
+
+
+def _rarity(count: int, size: int) -> float:
+    return log(1 + (size - count + 0.5) / (count + 0.5))
+
+
+def _leading(terms: list[_Term], size: int) -> list[_Term]:
+    """Of terms that ascend by how often they occur, those that find units; at least the rarest."""
+    common = max(COMMON_UNITS_MIN, COMMON_SHARE * size)
+    leading: list[_Term] = []
+    room = POSTINGS_MAX
+    for term in terms:
+        if leading and (len(term.units) > common or len(term.units) > room):
+            break
+        room -= len(term.units)
+        term.lead()
+        leading.append(term)
+    return leading
+
+
+def _own(leading: list[_Term]) -> dict[int, float]:
+    """What each unit that holds a leading term is worth by itself, roughly."""
+    found: dict[int, float] = {}
+    get = found.get
+    strength = _STRENGTH
+    for term in leading:
+        rarity = term.rarity
+        for unit, byte in zip(term.units, term.weights, strict=True):
+            found[unit] = get(unit, 0.0) + rarity * strength[byte]
+    return found
+
+
+def _candidates(own: dict[int, float], count: int | None) -> Iterable[int]:
+    """Those units, and their neighbours, that could be worth most."""
+    seeds: Iterable[int] = own
+    if count is not None and len(own) > count + SEEDS:
+        seeds = nlargest(count + SEEDS, own, key=own.__getitem__)
+    found: dict[int, float] = {}
+    get = found.get
+    for unit in seeds:
+        value = own[unit]
+        found[unit] = get(unit, 0.0) + value
+        for step, share in _SHARES:
+            found[unit + step] = get(unit + step, 0.0) + share * value
+    if count is None or len(found) <= count:
+        return found
+    return nlargest(count, found, key=found.__getitem__)
+
+
+def _scored(
+    unit: int, row: Row, cohesion: float, terms: list[_Term], sections: dict[int, list[_Around]]
+) -> Scored | None:
+    start, end = _section(unit, row)
+    context = sections.get(start)
+    if context is None:
+        context = sections[start] = [term.around(start, end) for term in terms]
+    score = 0.0
+    is_subject = False
+    own: list[str] = []
+    near: list[str] = []
+    above: list[str] = []
+    for term, (around, is_above) in zip(terms, context, strict=True):
+        byte = term.byte(unit)
+        strength = _STRENGTH[byte]
+        beside = _beside(unit, term) * cohesion if cohesion else 0.0
+        if byte:
+            is_subject = is_subject or byte >= _SUBJECT_BIT
+            own.append(term.name)
+        elif is_above:
+            above.append(term.name)
+        elif beside:
+            near.append(term.name)
+        found = strength + beside + around
+        score += term.rarity * found * (SATURATION + 1) / (found + SATURATION)
+    if not own and not near and not above:
+        return None
+    trait = row.traits[unit - row.base]
+    if is_subject:
+        score *= 1 + SUBJECT
+    if trait & ASKS_TRAIT:
+        score *= 1 - ASKS
+    if trait & HEADING_TRAIT:
+        score *= IS_HEADING
+    return Scored(unit, row.path, score, tuple(own), tuple(above), tuple(near), is_subject)
+
+
+def _beside(unit: int, term: _Term) -> float:
+    """What neighbours say; common terms say nothing of whoever stands beside them."""
+    found = 0.0
+    if term.bytes is not None:
+        get = term.bytes.get
+        for step, share in _SHARES:
+            byte = get(unit - step)
+            if byte:
+                found += share * _STRENGTH[byte]
+    return found
+
+
+def _section(unit: int, row: Row) -> tuple[int, int]:
+    """Of a unit: from, to."""
+    starts = unpacked(row.sections)
+    at = bisect_right(starts, unit - row.base)
+    end = starts[at] if at < len(starts) else len(row.traits)
+    return row.base + starts[at - 1], row.base + end
+
+
+def neighbourly(sections: Sequence[Sequence[frozenset[str]]]) -> tuple[float, float]:
+    """Of a file's units' terms, section by section: how many terms units side by side share, and how many
+    any two of the same section would."""
+    shared = expected = 0.0
+    for units in sections:
+        size = len(units)
+        if size < 2 + GAP_UNITS:
+            continue
+        counts: dict[str, int] = {}
+        for unit in units:
+            for term in unit:
+                counts[term] = counts.get(term, 0) + 1
+        all_pairs = sum(count * (count - 1) for count in counts.values()) / (size * (size - 1))
+        side_by_side = [*pairwise(units), *zip(units, units[2:], strict=False)]
+        shared += sum(len(one & other) for one, other in side_by_side)
+        expected += all_pairs * len(side_by_side)
+    return shared, expected
