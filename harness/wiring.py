@@ -17,6 +17,7 @@ from harness.settings import Settings
 from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
+from harness.tools.recall import RECALL
 from harness.tools.write import WRITE
 from workspaces.account import Principal, default_owner
 from workspaces.catalog import Catalog
@@ -28,7 +29,7 @@ from workspaces.records import RecordStore
 from workspaces.stores.files import FileBlobs
 from workspaces.workspaces import Workspaces
 
-TOOLS = (READ, WRITE, EDIT)
+TOOLS = (READ, WRITE, EDIT, RECALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,18 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli import admin, agents, doctor, files, history, prompt, turns, workspaces
+from harness.cli import (
+    admin,
+    agents,
+    bench,
+    doctor,
+    files,
+    history,
+    prompt,
+    recall,
+    turns,
+    workspaces,
+)
 from harness.cli.face import Shown, print_json, show_failure
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
@@ -33,11 +44,13 @@ app = typer.Typer(
 turns.register(app)
 files.register(app)
 history.register(app)
+recall.register(app)
 prompt.register(app)
 doctor.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
 app.add_typer(admin.app, name="admin")
+app.add_typer(bench.app, name="bench")
 
 
 def _version(asked: bool) -> None:

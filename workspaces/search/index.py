@@ -403,17 +403,18 @@ def _text_of(database: sqlite3.Connection, unit: int) -> tuple[int, str]:
 
 
 def _why(one: Scored, asked: Mapping[str, str]) -> tuple[str, ...]:
-    def told(names: tuple[str, ...]) -> str:
+    def told(names: list[str]) -> str:
         return ", ".join(sorted({asked[name] for name in names}))
 
-    reasons = [
+    reasons = one.reasons()
+    said = [
         "holds exactly what was asked for" if one.is_named else "",
-        f"says {told(one.own)}" if one.own else "",
-        "begins with a name that was asked for" if one.is_subject else "",
-        f"stands under {told(one.above)}" if one.above else "",
-        f"stands beside {told(one.near)}" if one.near else "",
+        f"says {told(reasons.own)}" if reasons.own else "",
+        "begins with a name that was asked for" if reasons.is_subject else "",
+        f"stands under {told(reasons.above)}" if reasons.above else "",
+        f"stands beside {told(reasons.near)}" if reasons.near else "",
     ]
-    return tuple(reason for reason in reasons if reason)
+    return tuple(reason for reason in said if reason)
 
 
 def _digest(data: bytes) -> bytes:

@@ -36,9 +36,9 @@ neighbours and sections are found by arithmetic and bisection.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from heapq import nlargest
 from itertools import pairwise
 from math import log
@@ -97,18 +97,28 @@ def weight(count: int, length: int, *, is_subject: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Reasons:
+    """Which terms of the query speak for a unit, and from where."""
+
+    own: list[str]
+    """They stand in the unit itself, …"""
+    above: list[str]
+    """… only in its headings or the file's name, …"""
+    near: list[str]
+    """… only beside it."""
+    is_subject: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Scored:
     unit: int
     path: str
     score: float
-    own: tuple[str, ...]
-    """Terms that stand in the unit itself, …"""
-    above: tuple[str, ...]
-    """… only in its headings or the file's name, …"""
-    near: tuple[str, ...]
-    """… and only beside it."""
-    is_subject: bool
-    is_named: bool = False
+    is_named: bool
+    _judge: _Judge
+
+    def reasons(self) -> Reasons:
+        return self._judge.reasons(self.unit)
 
 
 class Corpus:
@@ -166,18 +176,16 @@ def rank(
         }
     else:
         kept = corpus.rows.keys()
-    sections: dict[int, list[_Around]] = {}
     scored: list[Scored] = []
-    for unit in {*_candidates(own, candidates), *named}:
-        row = corpus.row_of(unit)
-        if row is not None and row.path in kept:
-            found = _scored(unit, row, corpus.cohesion(row), known, sections)
-            if found is not None:
-                scored.append(replace(found, score=found.score / ideal, is_named=unit in named))
+    for row, units in _by_file({*_candidates(own, candidates), *named}, corpus):
+        if row.path in kept:
+            judge = _Judge(row, corpus.cohesion(row), known, ideal)
+            scored += [one for unit in units if (one := judge.judge(unit, named)) is not None]
     return sorted(scored, key=lambda one: (not one.is_named, -one.score, one.path, one.unit))
 
 
 _Around = tuple[float, bool]
+"""What a section says of a term: how much, and whether its headings do."""
 
 
 class _Term:
@@ -190,25 +198,50 @@ class _Term:
         self.weights = posting.weights
         self.sections = postings.get(SECTION_MARK + name, NOWHERE).units
         self.rarity = _rarity(len(self.units), size)
-        self.bytes: dict[int, int] | None = None
-        """For a leading term; of the others only single units are ever asked for."""
+        self.worth = self.rarity * (SATURATION + 1)
+        self.byte: Callable[[int], int | None] = self._searched
+        """How strongly a unit holds it."""
+        self.beside: Callable[[int], float | None] = _nothing
+        """What the neighbours of a unit say; only of a leading term."""
 
     def lead(self) -> None:
-        self.bytes = dict(zip(self.units, self.weights, strict=True))
+        """Units are asked for one by one from now on: quickly, and with their neighbours."""
+        strengths = dict(zip(self.units, self.weights, strict=True))
+        self.byte = strengths.get
+        if len(strengths) > CANDIDATES:
+            self.beside = partial(_gathered, strengths.get)
+            return
+        near: dict[int, float] = {}  # less work to tell it to all than to ask for some
+        for unit, byte in strengths.items():
+            for step, share in _SHARES:
+                at = unit + step
+                near[at] = near.get(at, 0.0) + share * _STRENGTH[byte]
+        self.beside = near.get
 
-    def byte(self, unit: int) -> int:
-        if self.bytes is not None:
-            return self.bytes.get(unit, 0)
+    def _searched(self, unit: int) -> int | None:
         at = bisect_left(self.units, unit)
-        return self.weights[at] if at < len(self.units) and self.units[at] == unit else 0
+        return self.weights[at] if at < len(self.units) and self.units[at] == unit else None
 
     def around(self, start: int, end: int) -> _Around:
-        """What a section says: how much, and whether its headings do."""
         count = bisect_left(self.units, end) - bisect_left(self.units, start)
         share = SECTION * count / (end - start + SECTION_DAMPING_UNITS)
         at = bisect_left(self.sections, start)
         is_above = at < len(self.sections) and self.sections[at] == start
         return (share + HEADING, True) if is_above else (share, False)
+
+
+def _nothing(unit: int) -> None:
+    """Common terms say nothing of whoever stands beside them."""
+    del unit
+
+
+def _gathered(byte: Callable[[int], int | None], unit: int) -> float:
+    found = 0.0
+    for step, share in _SHARES:
+        beside = byte(unit - step)
+        if beside:
+            found += share * _STRENGTH[beside]
+    return found
 
 
 def _rarity(count: int, size: int) -> float:
@@ -258,61 +291,84 @@ def _candidates(own: dict[int, float], count: int | None) -> Iterable[int]:
     return nlargest(count, found, key=found.__getitem__)
 
 
-def _scored(
-    unit: int, row: Row, cohesion: float, terms: list[_Term], sections: dict[int, list[_Around]]
-) -> Scored | None:
-    start, end = _section(unit, row)
-    context = sections.get(start)
-    if context is None:
-        context = sections[start] = [term.around(start, end) for term in terms]
-    score = 0.0
-    is_subject = False
-    own: list[str] = []
-    near: list[str] = []
-    above: list[str] = []
-    for term, (around, is_above) in zip(terms, context, strict=True):
-        byte = term.byte(unit)
-        strength = _STRENGTH[byte]
-        beside = _beside(unit, term) * cohesion if cohesion else 0.0
-        if byte:
-            is_subject = is_subject or byte >= _SUBJECT_BIT
-            own.append(term.name)
-        elif is_above:
-            above.append(term.name)
-        elif beside:
-            near.append(term.name)
-        found = strength + beside + around
-        score += term.rarity * found * (SATURATION + 1) / (found + SATURATION)
-    if not own and not near and not above:
-        return None
-    trait = row.traits[unit - row.base]
-    if is_subject:
-        score *= 1 + SUBJECT
-    if trait & ASKS_TRAIT:
-        score *= 1 - ASKS
-    if trait & HEADING_TRAIT:
-        score *= IS_HEADING
-    return Scored(unit, row.path, score, tuple(own), tuple(above), tuple(near), is_subject)
+def _by_file(units: Iterable[int], corpus: Corpus) -> Iterator[tuple[Row, list[int]]]:
+    """Numbers that are no unit are left out."""
+    row: Row | None = None
+    together: list[int] = []
+    for unit in sorted(units):
+        if row is None or unit >= row.base + len(row.traits):
+            if row is not None:
+                yield row, together
+            row, together = corpus.row_of(unit), []
+        if row is not None:
+            together.append(unit)
+    if row is not None:
+        yield row, together
 
 
-def _beside(unit: int, term: _Term) -> float:
-    """What neighbours say; common terms say nothing of whoever stands beside them."""
-    found = 0.0
-    if term.bytes is not None:
-        get = term.bytes.get
-        for step, share in _SHARES:
-            byte = get(unit - step)
+class _Judge:
+    """Scores units of one file."""
+
+    def __init__(self, row: Row, cohesion: float, terms: list[_Term], ideal: float) -> None:
+        self._row = row
+        self._cohesion = cohesion
+        self._terms = terms
+        self._ideal = ideal
+        self._starts = unpacked(row.sections)
+        self._sections: dict[int, list[_Around]] = {}
+
+    def judge(self, unit: int, named: Collection[int]) -> Scored | None:
+        """None for a unit that only its section speaks for."""
+        cohesion = self._cohesion
+        score = 0.0
+        is_reached = is_subject = False
+        for term, (around, is_above) in zip(self._terms, self._section(unit), strict=True):
+            found = around
+            byte = term.byte(unit)
             if byte:
-                found += share * _STRENGTH[byte]
-    return found
+                found += _STRENGTH[byte]
+                is_reached = True
+                is_subject = is_subject or byte >= _SUBJECT_BIT
+            if cohesion and (beside := term.beside(unit)):
+                found += cohesion * beside
+                is_reached = True
+            is_reached = is_reached or is_above
+            score += term.worth * found / (found + SATURATION)
+        if not is_reached:
+            return None
+        trait = self._row.traits[unit - self._row.base]
+        if is_subject:
+            score *= 1 + SUBJECT
+        if trait & ASKS_TRAIT:
+            score *= 1 - ASKS
+        if trait & HEADING_TRAIT:
+            score *= IS_HEADING
+        return Scored(unit, self._row.path, score / self._ideal, unit in named, self)
 
+    def reasons(self, unit: int) -> Reasons:
+        found = Reasons(
+            [], [], [], any((one.byte(unit) or 0) >= _SUBJECT_BIT for one in self._terms)
+        )
+        for term, (_, is_above) in zip(self._terms, self._section(unit), strict=True):
+            if term.byte(unit):
+                found.own.append(term.name)
+            elif is_above:
+                found.above.append(term.name)
+            elif self._cohesion and term.beside(unit):
+                found.near.append(term.name)
+        return found
 
-def _section(unit: int, row: Row) -> tuple[int, int]:
-    """Of a unit: from, to."""
-    starts = unpacked(row.sections)
-    at = bisect_right(starts, unit - row.base)
-    end = starts[at] if at < len(starts) else len(row.traits)
-    return row.base + starts[at - 1], row.base + end
+    def _section(self, unit: int) -> list[_Around]:
+        """What the section of a unit says of each term."""
+        starts = self._starts
+        at = bisect_right(starts, unit - self._row.base)
+        found = self._sections.get(at)
+        if found is None:
+            base = self._row.base
+            end = starts[at] if at < len(starts) else len(self._row.traits)
+            found = [term.around(base + starts[at - 1], base + end) for term in self._terms]
+            self._sections[at] = found
+        return found
 
 
 def neighbourly(sections: Sequence[Sequence[frozenset[str]]]) -> tuple[float, float]:
