@@ -24,6 +24,7 @@ from harness.wiring import Rooms, wire
 from workspaces.clock import Clock
 from workspaces.errors import Failure, Refused
 from workspaces.ids import new_id
+from workspaces.search.meaning import Embedder
 from workspaces.workspaces import Workspaces
 
 
@@ -41,9 +42,14 @@ class Harness:
         *,
         model: Model | None = None,
         clock: Clock | None = None,
+        embedder: Embedder | None = None,
     ) -> Harness:
-        """A home, made when it is not there yet; without a name the one that the environment names."""
-        rooms = wire(read_settings(None if home is None else Path(home)), model=model, clock=clock)
+        """A home, made when it is not there yet; without a name the one that the environment names.
+
+        `embedder`: any callable from texts to vectors; recall then finds by meaning too.
+        """
+        settings = read_settings(None if home is None else Path(home))
+        rooms = wire(settings, model=model, clock=clock, embedder=embedder)
         be_born(rooms)
         return cls(rooms)
 

@@ -28,6 +28,8 @@ _VARIABLES = {
     "default_workspace": "HARNESS_DEFAULT_WORKSPACE",
     "default_agent": "HARNESS_DEFAULT_AGENT",
     "records": "HARNESS_RECORDS",
+    "embeddings_url": "HARNESS_EMBEDDINGS_URL",
+    "embeddings_model": "HARNESS_EMBEDDINGS_MODEL",
 }
 
 _NEW_FILE = f"""\
@@ -46,6 +48,10 @@ class Settings:
     default_agent: str = "assistant"
     records: str = "sqlite:state.db"
     """Where records are kept; a relative path is below the home."""
+    embeddings_url: str | None = None
+    """An endpoint that speaks as OpenAI's does, for recall by meaning too; without one words decide."""
+    embeddings_model: str = "text-embedding-3-small"
+    embeddings_key: str | None = field(default=None, repr=False)
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
 
@@ -64,6 +70,7 @@ def read_settings(
             values[key] = environment[variable]
     return Settings(
         home=place,
+        embeddings_key=environment.get("HARNESS_EMBEDDINGS_KEY") or None,
         anthropic_api_key=environment.get("ANTHROPIC_API_KEY") or None,
         anthropic_base_url=environment.get("ANTHROPIC_BASE_URL") or None,
         **values,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
+from harness.embedding import EmbeddingEndpoint
 from harness.inbox import Inbox
 from harness.models.anthropic import AnthropicModel
 from harness.models.demo import NAME as DEMO
@@ -26,6 +27,7 @@ from workspaces.clock import Clock, SystemClock
 from workspaces.lease import Leases
 from workspaces.locations import records_at
 from workspaces.records import RecordStore
+from workspaces.search.meaning import Embedder
 from workspaces.stores.files import FileBlobs
 from workspaces.workspaces import Workspaces
 
@@ -47,14 +49,23 @@ class Rooms:
     inbox: Inbox
 
 
-def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None = None) -> Rooms:
-    """`model` answers for every agent, whatever model it names: for tests and for trying out."""
+def wire(
+    settings: Settings,
+    *,
+    model: Model | None = None,
+    clock: Clock | None = None,
+    embedder: Embedder | None = None,
+) -> Rooms:
+    """`model` answers for every agent, whatever model it names: for tests and for trying out.
+    `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
     home = settings.home
     records = records_at(settings.records, base=home.root, clock=clock)
     principal = default_owner(records, clock)
     account_id = principal.account_id
-    workspaces = Workspaces(principal, home, records, clock, workspace_files)
+    workspaces = Workspaces(
+        principal, home, records, clock, workspace_files, embedder or _embedder(settings)
+    )
     sandboxes = Catalog(SANDBOXES, account_id, records, clock)
     agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
     conversations = Conversations(principal, records, clock)
@@ -78,6 +89,14 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
             TOOLS,
             lambda agent: model or _model(settings, agent),
         ),
+    )
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    if settings.embeddings_url is None:
+        return None
+    return EmbeddingEndpoint(
+        settings.embeddings_url, settings.embeddings_model, settings.embeddings_key
     )
 
 

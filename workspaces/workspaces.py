@@ -23,6 +23,7 @@ from workspaces.history.origins import Origins
 from workspaces.home import Home
 from workspaces.ids import AgentId, UserId, WorkspaceId, namespace, new_id
 from workspaces.records import RecordStore
+from workspaces.search.meaning import Embedder
 from workspaces.search.recall import Recall
 from workspaces.stamp import stamp_of
 from workspaces.stores.files import FileBlobs
@@ -43,11 +44,14 @@ class Workspaces:
         records: RecordStore,
         clock: Clock,
         template: Template,
+        embedder: Embedder | None = None,
     ) -> None:
+        """`embedder`: for recall by meaning too."""
         self._principal = principal
         self._home = home
         self._clock = clock
         self._template = template
+        self._embedder = embedder
         self._catalog = Catalog(
             WORKSPACES, principal.account_id, records, clock, check=_check_storage
         )
@@ -158,7 +162,9 @@ class Workspaces:
             blobs=blobs,
             history=history,
             origins=origins,
-            recall=Recall(self._home.search(name), blobs, history, origins, self._clock),
+            recall=Recall(
+                self._home.search(name), blobs, history, origins, self._clock, self._embedder
+            ),
             lock=WriterLock(self._home.lock(name)),
             person=self._principal.author("edit"),
             clock=self._clock,

@@ -26,6 +26,7 @@ from typing import TypeVar
 
 from workspaces.errors import Unavailable
 from workspaces.search import exact, ranking
+from workspaces.search.meaning import BATCHES_A_QUESTION, Asked, Embedder, Meaning
 from workspaces.search.ranking import GAP_UNITS, SECTION_MARK, Corpus, Scored
 from workspaces.search.source import UNSURE, Source
 from workspaces.search.table import (
@@ -83,8 +84,11 @@ class Found:
 class Index:
     """Threads and processes may share the file."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, embedder: Embedder | None = None) -> None:
         self._file = file
+        self._meaning = None if embedder is None else Meaning(embedder)
+        self._without_meaning = ""
+        """Why the embedder could not be asked the last time."""
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._generation = -1
@@ -143,10 +147,27 @@ class Index:
         named = exact.named(query, asked, postings, lambda unit: _text_of(database, unit)[1])
         candidates = None if limit is None else max(ranking.CANDIDATES, 3 * limit)
         for one in ranking.rank(
-            list(asked), postings, self._corpus, keep=keep, named=named, candidates=candidates
+            list(asked),
+            postings,
+            self._corpus,
+            keep=keep,
+            named=named,
+            meant=self._meant(query),
+            candidates=candidates,
         ):
             line, text = _text_of(database, one.unit)
-            yield Found(one.path, line, text, one.score, one.is_named, _why(one, asked))
+            why = _why(one, asked, self._without_meaning)
+            yield Found(one.path, line, text, one.score, one.is_named, why)
+
+    def _meant(self, query: str) -> Asked | None:
+        """A question is answered by its words alone when the embedder fails, and the answer says so."""
+        if self._meaning is None or self._without_meaning:
+            return None
+        try:
+            return self._meaning.asked(query)
+        except Unavailable as failure:
+            self._without_meaning = str(failure)
+            return None
 
     def _listed(
         self, database: sqlite3.Connection, keep: Callable[[str], bool] | None
@@ -161,7 +182,7 @@ class Index:
     ) -> _T:
         with self._lock:
             try:
-                return self._caught_up(source, read, told)
+                return self._answered(source, read, told)
             except sqlite3.OperationalError as error:
                 raise Unavailable(
                     f"the recall index {self._file.name}",
@@ -170,24 +191,34 @@ class Index:
                 ) from error
             except sqlite3.DatabaseError:  # damaged: it holds nothing that is not in the texts
                 self._remove()
-                return self._caught_up(source, read, told)
+                return self._answered(source, read, told)
 
-    def _caught_up(
+    def _answered(
         self, source: Source, read: Callable[[sqlite3.Connection], _T], told: Told | None
     ) -> _T:
         database = self._connected()
+        self._catch_up(database, source, told)
+        if self._meaning is not None:
+            batches = BATCHES_A_QUESTION if told is None else None
+            self._without_meaning = ""
+            try:
+                self._meaning.catch_up(database, self._generation, batches=batches)
+            except Unavailable as failure:
+                self._without_meaning = str(failure)
+        with transaction(database, "DEFERRED"):
+            self._look(database)
+            return read(database)
+
+    def _catch_up(self, database: sqlite3.Connection, source: Source, told: Told | None) -> None:
         for _ in range(ROUNDS_MAX):
             states = source.states()
             with transaction(database, "DEFERRED"):
                 self._look(database)
                 suspects = _suspects(states, self._corpus.rows)
                 news = [path for path in suspects if self._is_news(source, path, states.get(path))]
-                if not news:
-                    return read(database)
+            if not news:
+                return
             self._take(database, source, states, news, told)
-        with transaction(database, "DEFERRED"):
-            self._look(database)
-            return read(database)
 
     def _look(self, database: sqlite3.Connection) -> None:
         generation = generation_of(database)
@@ -402,7 +433,7 @@ def _text_of(database: sqlite3.Connection, unit: int) -> tuple[int, str]:
     return texts_of(database, unit, unit + 1)[0]
 
 
-def _why(one: Scored, asked: Mapping[str, str]) -> tuple[str, ...]:
+def _why(one: Scored, asked: Mapping[str, str], without_meaning: str) -> tuple[str, ...]:
     def told(names: list[str]) -> str:
         return ", ".join(sorted({asked[name] for name in names}))
 
@@ -413,6 +444,8 @@ def _why(one: Scored, asked: Mapping[str, str]) -> tuple[str, ...]:
         "begins with a name that was asked for" if reasons.is_subject else "",
         f"stands under {told(reasons.above)}" if reasons.above else "",
         f"stands beside {told(reasons.near)}" if reasons.near else "",
+        f"means much the same ({one.similarity:.2f})" if one.similarity else "",
+        f"(found by words alone: {without_meaning})" if without_meaning else "",
     ]
     return tuple(reason for reason in said if reason)
 

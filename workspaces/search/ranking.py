@@ -36,13 +36,14 @@ neighbours and sections are found by arithmetic and bisection.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from heapq import nlargest
 from itertools import pairwise
 from math import log
 
+from workspaces.search.meaning import Asked, fused
 from workspaces.search.table import NOWHERE, Posting, Row, unpacked
 
 BEFORE = (0.5, 0.25, 0.125)
@@ -114,6 +115,8 @@ class Scored:
     unit: int
     path: str
     score: float
+    similarity: float
+    """In meaning; 0 where nobody was asked for it."""
     is_named: bool
     _judge: _Judge
 
@@ -135,6 +138,11 @@ class Corpus:
         at = bisect_right(self._bases, unit) - 1
         row = self._ordered[at] if at >= 0 else None
         return row if row is not None and unit < row.base + len(row.traits) else None
+
+    def has(self, unit: int, paths: Container[str]) -> bool:
+        """Whether a number is a unit of one of these files."""
+        row = self.row_of(unit)
+        return row is not None and row.path in paths
 
     def cohesion(self, row: Row) -> float:
         """How much its neighbours tell of a unit: 0 … 1."""
@@ -158,28 +166,27 @@ def rank(
     *,
     keep: Callable[[str], bool] | None = None,
     named: Collection[int] = (),
+    meant: Asked | None = None,
     candidates: int | None = CANDIDATES,
 ) -> list[Scored]:
-    """What is `named` first, then the best; of equals the first path and line. `candidates` None:
-    everything that is found."""
+    """What is `named` first, then the best; of equals the first path and line. `meant`: the query's
+    meaning, to be fused in. `candidates` None: everything that is found."""
     ideal = sum(_rarity(len(postings.get(term, NOWHERE).units), corpus.size) for term in terms)
     known = [_Term(term, postings, corpus.size) for term in terms if term in postings]
     known.sort(key=lambda term: (len(term.units), term.name))
     leading = _leading(known, corpus.size)
     own = _own(leading)
+    kept = corpus.rows.keys()
     if keep is not None:
         kept = frozenset(path for path in corpus.rows if keep(path))
-        own = {
-            unit: value
-            for unit, value in own.items()
-            if (row := corpus.row_of(unit)) is not None and row.path in kept
-        }
-    else:
-        kept = corpus.rows.keys()
+        own = {unit: value for unit, value in own.items() if corpus.has(unit, kept)}
+    chosen = {*_candidates(own, candidates), *named}
+    if meant is not None:
+        chosen.update(meant.nearest(lambda unit: corpus.has(unit, kept)))
     scored: list[Scored] = []
-    for row, units in _by_file({*_candidates(own, candidates), *named}, corpus):
+    for row, units in _by_file(chosen, corpus):
         if row.path in kept:
-            judge = _Judge(row, corpus.cohesion(row), known, ideal)
+            judge = _Judge(row, corpus.cohesion(row), known, ideal, meant)
             scored += [one for unit in units if (one := judge.judge(unit, named)) is not None]
     return sorted(scored, key=lambda one: (not one.is_named, -one.score, one.path, one.unit))
 
@@ -309,7 +316,10 @@ def _by_file(units: Iterable[int], corpus: Corpus) -> Iterator[tuple[Row, list[i
 class _Judge:
     """Scores units of one file."""
 
-    def __init__(self, row: Row, cohesion: float, terms: list[_Term], ideal: float) -> None:
+    def __init__(
+        self, row: Row, cohesion: float, terms: list[_Term], ideal: float, meant: Asked | None
+    ) -> None:
+        self._meant = meant
         self._row = row
         self._cohesion = cohesion
         self._terms = terms
@@ -334,7 +344,8 @@ class _Judge:
                 is_reached = True
             is_reached = is_reached or is_above
             score += term.worth * found / (found + SATURATION)
-        if not is_reached:
+        similarity = self._meant.similarity(unit) if self._meant is not None else 0.0
+        if not is_reached and not similarity:
             return None
         trait = self._row.traits[unit - self._row.base]
         if is_subject:
@@ -343,7 +354,10 @@ class _Judge:
             score *= 1 - ASKS
         if trait & HEADING_TRAIT:
             score *= IS_HEADING
-        return Scored(unit, self._row.path, score / self._ideal, unit in named, self)
+        score = score / self._ideal if self._ideal else 0.0
+        if self._meant is not None:
+            score = fused(score, similarity)
+        return Scored(unit, self._row.path, score, similarity, unit in named, self)
 
     def reasons(self, unit: int) -> Reasons:
         found = Reasons(

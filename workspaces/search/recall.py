@@ -18,6 +18,7 @@ from workspaces.history.origins import Origins
 from workspaces.revision import RevisionId
 from workspaces.search.index import Index, Told
 from workspaces.search.kind import Kind, kind_of
+from workspaces.search.meaning import Embedder
 from workspaces.search.provenance import Provenance
 from workspaces.search.source import LiveTree, RevisionTree, Source
 from workspaces.stamp import Stamp
@@ -85,13 +86,19 @@ class Recall:
     """Threads and processes may share the files."""
 
     def __init__(
-        self, file: Path, blobs: FileBlobs, history: History, origins: Origins, clock: Clock
+        self,
+        file: Path,
+        blobs: FileBlobs,
+        history: History,
+        origins: Origins,
+        clock: Clock,
+        embedder: Embedder | None = None,
     ) -> None:
         self._history = history
         self._origins = origins
         self._live = LiveTree(blobs, clock)
-        self._index = Index(file)
-        self._viewed = Index(file.with_name(f"{file.stem}.view.db"))
+        self._index = Index(file, embedder)
+        self._viewed = Index(file.with_name(f"{file.stem}.view.db"), embedder)
 
     def find(
         self, query: str, *, limit: int = 10, view: View = HEAD, scope: Scope = EVERYTHING
