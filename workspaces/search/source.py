@@ -41,12 +41,17 @@ class LiveTree:
     def __init__(self, blobs: FileBlobs, clock: Clock) -> None:
         self._blobs = blobs
         self._clock = clock
+        self._are_texts: dict[str, bool] = {}
+        """Names are judged once: with ten thousand files that would be most of the work."""
 
     def states(self) -> Mapping[str, str]:
         young = (self._clock.now().timestamp() - YOUNG_S) * 1e9
         found: dict[str, str] = {}
+        judged, self._are_texts = self._are_texts, {}
         for name, status in self._blobs.walk():
-            if not _is_text(name):
+            is_text = judged[name] if name in judged else _is_text(name)
+            self._are_texts[name] = is_text
+            if not is_text:
                 continue
             changed = max(status.st_mtime_ns, status.st_ctime_ns)
             state = f"{status.st_size} {changed} {status.st_ino}"
