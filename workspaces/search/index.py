@@ -14,10 +14,8 @@ finds room. A file that outgrows its range moves to the first one that is free.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import threading
-from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -26,31 +24,21 @@ from typing import TypeVar
 
 from workspaces.errors import Unavailable
 from workspaces.search import exact, ranking
+from workspaces.search.batch import Batch, digest
 from workspaces.search.meaning import BATCHES_A_QUESTION, Asked, Embedder, Meaning
-from workspaces.search.ranking import GAP_UNITS, SECTION_MARK, Corpus, Scored
+from workspaces.search.ranking import SECTION_MARK, Corpus, Scored
 from workspaces.search.source import UNSURE, Source
 from workspaces.search.table import (
-    BLOCK_UNITS,
-    Edit,
-    Edits,
     Row,
-    above_of,
-    apply_edits,
     connected,
-    drop_row,
     generation_of,
     next_generation,
-    packed,
     postings_of,
-    put_row,
-    replace_texts,
     rows_of,
     texts_of,
     transaction,
-    unpacked,
 )
-from workspaces.search.unit import Unit, units
-from workspaces.search.words import STOP_WORDS, query_terms, terms
+from workspaces.search.words import query_terms
 
 BATCH_UNITS = 4096
 """In one transaction: some hundred milliseconds, in which other processes wait to write."""
@@ -62,6 +50,8 @@ QUERY_TERMS_MAX = 64
 """A longer query is a text; its first words say what it is about."""
 
 _T = TypeVar("_T")
+
+_Read = Callable[[sqlite3.Connection, Asked | None], _T]
 
 Told = Callable[[int, int], None]
 """How many files are done, of how many."""
@@ -107,11 +97,12 @@ class Index:
         name and line. `keep` judges a text's name, `only` a unit by name, first line and number of lines."""
         asked = dict(list(query_terms(query).items())[:QUERY_TERMS_MAX])
 
-        def answer(database: sqlite3.Connection) -> list[Found]:
+        def answer(database: sqlite3.Connection, meant: Asked | None) -> list[Found]:
             if not query.strip():
                 found = self._listed(database, keep)
             else:
-                found = self._ranked(database, query, asked, keep, limit if only is None else None)
+                depth = limit if only is None else None
+                found = self._ranked(database, query, asked, keep, meant, depth)
             wanted = (
                 one
                 for one in found
@@ -119,11 +110,15 @@ class Index:
             )
             return list(islice(wanted, limit))
 
-        return self._ask(source, answer)
+        return self._ask(source, answer, query=query)
 
     def catch_up(self, source: Source, told: Told | None = None) -> int:
         """Index what has changed; how many units there are then."""
-        return self._ask(source, lambda _: self._corpus.size, told)
+
+        def answer(_: sqlite3.Connection, __: Asked | None) -> int:
+            return self._corpus.size
+
+        return self._ask(source, answer, told=told)
 
     def forget(self) -> None:
         """Leave nothing behind: what it was made from is going away."""
@@ -140,6 +135,7 @@ class Index:
         query: str,
         asked: Mapping[str, str],
         keep: Callable[[str], bool] | None,
+        meant: Asked | None,
         limit: int | None,
     ) -> Iterable[Found]:
         wanted = chain.from_iterable((term, SECTION_MARK + term) for term in asked)
@@ -152,22 +148,12 @@ class Index:
             self._corpus,
             keep=keep,
             named=named,
-            meant=self._meant(query),
+            meant=meant,
             candidates=candidates,
         ):
             line, text = _text_of(database, one.unit)
             why = _why(one, asked, self._without_meaning)
             yield Found(one.path, line, text, one.score, one.is_named, why)
-
-    def _meant(self, query: str) -> Asked | None:
-        """A question is answered by its words alone when the embedder fails, and the answer says so."""
-        if self._meaning is None or self._without_meaning:
-            return None
-        try:
-            return self._meaning.asked(query)
-        except Unavailable as failure:
-            self._without_meaning = str(failure)
-            return None
 
     def _listed(
         self, database: sqlite3.Connection, keep: Callable[[str], bool] | None
@@ -178,11 +164,11 @@ class Index:
                     yield Found(path, line, text, 0.0, False, ())
 
     def _ask(
-        self, source: Source, read: Callable[[sqlite3.Connection], _T], told: Told | None = None
+        self, source: Source, read: _Read[_T], *, query: str = "", told: Told | None = None
     ) -> _T:
         with self._lock:
             try:
-                return self._answered(source, read, told)
+                return self._answered(source, read, query, told)
             except sqlite3.OperationalError as error:
                 raise Unavailable(
                     f"the recall index {self._file.name}",
@@ -191,23 +177,28 @@ class Index:
                 ) from error
             except sqlite3.DatabaseError:  # damaged: it holds nothing that is not in the texts
                 self._remove()
-                return self._answered(source, read, told)
+                return self._answered(source, read, query, told)
 
-    def _answered(
-        self, source: Source, read: Callable[[sqlite3.Connection], _T], told: Told | None
-    ) -> _T:
+    def _answered(self, source: Source, read: _Read[_T], query: str, told: Told | None) -> _T:
         database = self._connected()
         self._catch_up(database, source, told)
-        if self._meaning is not None:
-            batches = BATCHES_A_QUESTION if told is None else None
-            self._without_meaning = ""
-            try:
-                self._meaning.catch_up(database, self._generation, batches=batches)
-            except Unavailable as failure:
-                self._without_meaning = str(failure)
+        batches = BATCHES_A_QUESTION if told is None else None
+        meant = self._meant(database, query, batches)
         with transaction(database, "DEFERRED"):
             self._look(database)
-            return read(database)
+            return read(database, meant)
+
+    def _meant(self, database: sqlite3.Connection, query: str, batches: int | None) -> Asked | None:
+        """A question is answered by its words alone when the embedder fails, and the answer says so."""
+        self._without_meaning = ""
+        if self._meaning is None:
+            return None
+        try:
+            self._meaning.catch_up(database, self._generation, batches=batches)
+            return self._meaning.asked(query) if query.strip() else None
+        except Unavailable as failure:
+            self._without_meaning = str(failure)
+            return None
 
     def _catch_up(self, database: sqlite3.Connection, source: Source, told: Told | None) -> None:
         for _ in range(ROUNDS_MAX):
@@ -235,7 +226,7 @@ class Index:
         if row is not None and not state.startswith(UNSURE):
             return True
         data = source.read(path)
-        return (row is not None) if data is None else (row is None or row.digest != _digest(data))
+        return (row is not None) if data is None else (row is None or row.digest != digest(data))
 
     def _take(
         self,
@@ -250,7 +241,7 @@ class Index:
         while waiting:
             with transaction(database):
                 self._look(database)
-                batch = _Batch(database, dict(self._corpus.rows))
+                batch = Batch(database, dict(self._corpus.rows))
                 while waiting and batch.size < BATCH_UNITS:
                     path = waiting.pop()
                     state = states.get(path)
@@ -282,138 +273,6 @@ class Index:
             self._connection = None
 
 
-class _Batch:
-    """Some files of one transaction: what becomes of their rows, units and postings."""
-
-    def __init__(self, database: sqlite3.Connection, rows: dict[str, Row]) -> None:
-        self.rows = rows
-        self.size = 0
-        self._database = database
-        self._edits: Edits = {}
-        self._taken = sorted((row.base, row.base + row.room) for row in rows.values())
-
-    def drop(self, path: str) -> None:
-        row = self.rows.pop(path, None)
-        if row is not None:
-            self._clear(row, 0)
-            self._free(row)
-            drop_row(self._database, path)
-
-    def put(self, path: str, state: str, data: bytes) -> None:
-        old = self.rows.get(path)
-        new = list(units(data.decode(errors="replace")))
-        if old is not None and len(new) + GAP_UNITS <= old.room:
-            base, room = old.base, old.room
-            same = self._same(old, new)
-            self._clear(old, same)
-        else:
-            if old is not None:
-                self._clear(old, 0)
-                self._free(old)
-            room = len(new) + GAP_UNITS + len(new) // 4 + 4
-            base, same = self._allocate(room), 0
-        self._write(path, state, data, new, base, room, same)
-
-    def finish(self) -> None:
-        apply_edits(self._database, self._edits)
-
-    def _same(self, old: Row, new: list[Unit]) -> int:
-        """How many units from the first on are as they were."""
-        before = texts_of(self._database, old.base, old.base + len(old.traits))
-        for at, (unit, known) in enumerate(zip(new, before, strict=False)):
-            if (unit.line, unit.text) != known:
-                return at
-        return min(len(new), len(before))
-
-    def _clear(self, row: Row, same: int) -> None:
-        """Take out the postings of its units from `same` on, and of all its sections."""
-        first, end = row.base + same, row.base + len(row.traits)
-        self.size += end - first
-        for at, (_, text) in enumerate(texts_of(self._database, first, end), first):
-            for term in set(terms(text)):
-                self._out(term, at, first, end)
-        starts = unpacked(row.sections)
-        for at, above in zip(starts, above_of(self._database, row.path), strict=True):
-            for term in above.split():
-                self._out(SECTION_MARK + term, row.base + at, row.base, row.base + row.room)
-        replace_texts(self._database, first, end, ())
-
-    def _out(self, term: str, unit: int, first: int, end: int) -> None:
-        """Only of the unit's block; the file's units of another one name it themselves."""
-        edit = self._edit(term, unit)
-        if (first, end) not in edit.gone:
-            edit.gone.append((first, end))
-
-    def _write(
-        self, path: str, state: str, data: bytes, new: list[Unit], base: int, room: int, same: int
-    ) -> None:
-        self.size += len(new) - same
-        starts = array("I")
-        above: list[str] = []
-        traits = bytearray()
-        neighbours: list[list[frozenset[str]]] = []
-        headings: tuple[str, ...] | None = None
-        for at, unit in enumerate(new):
-            found = terms(unit.text)
-            subject = set(terms(unit.subject))
-            if unit.headings != headings:
-                headings = unit.headings
-                starts.append(at)
-                above.append(" ".join(_terms_above(path, headings)))
-                neighbours.append([])
-            if not unit.is_heading:
-                neighbours[-1].append(frozenset(found) - subject - STOP_WORDS)
-            traits.append(ranking.HEADING_TRAIT * unit.is_heading + ranking.ASKS_TRAIT * unit.asks)
-            if at >= same:
-                self._in(base + at, found, subject)
-        for at, terms_above in zip(starts, above, strict=True):
-            for term in terms_above.split():
-                self._edit(SECTION_MARK + term, base + at).new.append((base + at, 1))
-        texts = ((unit.line, unit.text) for unit in new[same:])
-        replace_texts(self._database, base + same, base + room, texts)
-        row = Row(
-            path,
-            state,
-            _digest(data),
-            base,
-            room,
-            bytes(traits),
-            packed(starts),
-            *ranking.neighbourly(neighbours),
-        )
-        put_row(self._database, row, above)
-        self.rows[path] = row
-
-    def _in(self, unit: int, found: list[str], subject: set[str]) -> None:
-        counts: dict[str, int] = {}
-        for term in found:
-            counts[term] = counts.get(term, 0) + 1
-        for term, count in counts.items():
-            byte = ranking.weight(count, len(found), is_subject=term in subject)
-            self._edit(term, unit).new.append((unit, byte))
-
-    def _edit(self, term: str, unit: int) -> Edit:
-        key = (term, unit // BLOCK_UNITS)
-        edit = self._edits.get(key)
-        if edit is None:
-            edit = self._edits[key] = Edit([], [])
-        return edit
-
-    def _allocate(self, room: int) -> int:
-        """The first range of numbers that nobody has."""
-        free = 0
-        for first, end in self._taken:
-            if first - free >= room:
-                break
-            free = max(free, end)
-        self._taken.append((free, free + room))
-        self._taken.sort()
-        return free
-
-    def _free(self, row: Row) -> None:
-        self._taken.remove((row.base, row.base + row.room))
-
-
 def _suspects(states: Mapping[str, str], rows: Mapping[str, Row]) -> list[str]:
     changed = [
         path
@@ -421,12 +280,6 @@ def _suspects(states: Mapping[str, str], rows: Mapping[str, Row]) -> list[str]:
         if state.startswith(UNSURE) or (row := rows.get(path)) is None or row.state != state
     ]
     return changed + [path for path in rows if path not in states]
-
-
-def _terms_above(path: str, headings: tuple[str, ...]) -> list[str]:
-    """What the section's headings and the file's name say: each term once."""
-    name = path.rpartition(".")[0].replace("/", " ")
-    return sorted({term for text in (name, *headings) for term in terms(text)})
 
 
 def _text_of(database: sqlite3.Connection, unit: int) -> tuple[int, str]:
@@ -448,7 +301,3 @@ def _why(one: Scored, asked: Mapping[str, str], without_meaning: str) -> tuple[s
         f"(found by words alone: {without_meaning})" if without_meaning else "",
     ]
     return tuple(reason for reason in said if reason)
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()[:16]

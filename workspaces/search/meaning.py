@@ -128,13 +128,13 @@ class Asked:
         self._vectors = vectors
         self._signs = signs
 
-    def nearest(self, keep: Callable[[int], bool]) -> list[int]:
+    def nearest(self, keep: Callable[[int], bool] | None) -> list[int]:
         """Of the units that `keep` keeps, those that could be nearest."""
         mine = _signs(self._vector)
         known = (
             ((mine ^ signs).bit_count(), unit)
             for unit, digest in self._units.items()
-            if (signs := self._signs.get(digest)) is not None and keep(unit)
+            if (signs := self._signs.get(digest)) is not None and (keep is None or keep(unit))
         )
         return [unit for _, unit in nsmallest(NEAREST, known)]
 

@@ -191,7 +191,8 @@ def rank(
         own = {unit: value for unit, value in own.items() if corpus.has(unit, kept)}
     chosen = {*_candidates(own, candidates), *named}
     if meant is not None:
-        chosen.update(meant.nearest(lambda unit: corpus.has(unit, kept)))
+        within = None if keep is None else partial(corpus.has, paths=kept)
+        chosen.update(meant.nearest(within))
     scored: list[Scored] = []
     for row, units in _by_file(chosen, corpus):
         if row.path in kept:
