@@ -153,8 +153,8 @@ def _folders(root: Path) -> list[Path]:
     folders = [place.parent for place in (root / QUESTIONS, *sorted(root.glob(f"*/{QUESTIONS}")))]
     found = [folder for folder in folders if (folder / QUESTIONS).is_file()]
     if not found:
-        remedy = f"put {QUESTIONS} into it, or name a folder of folders that have one"
-        raise NotFound("file", str(root / QUESTIONS), remedy=remedy)
+        remedy = f"put it into {root}, or name a folder of folders that have one"
+        raise NotFound("file", QUESTIONS, remedy=remedy)
     return found
 
 

@@ -51,7 +51,14 @@ class Batch:
         self.size = 0
         self._database = database
         self._edits: Edits = {}
-        self._taken = sorted((row.base, row.base + row.room) for row in rows.values())
+        self._end = 0
+        """Numbers from here on are nobody's; …"""
+        self._holes: list[tuple[int, int]] = []
+        """… nor are these: from, to."""
+        for first, end in sorted((row.base, row.base + row.room) for row in rows.values()):
+            if first > self._end:
+                self._holes.append((self._end, first))
+            self._end = end
 
     def drop(self, path: str) -> None:
         row = self.rows.pop(path, None)
@@ -158,17 +165,15 @@ class Batch:
 
     def _allocate(self, room: int) -> int:
         """The first range of numbers that nobody has."""
-        free = 0
-        for first, end in self._taken:
-            if first - free >= room:
-                break
-            free = max(free, end)
-        self._taken.append((free, free + room))
-        self._taken.sort()
-        return free
+        for at, (first, end) in enumerate(self._holes):
+            if end - first >= room:
+                self._holes[at] = (first + room, end)
+                return first
+        self._end += room
+        return self._end - room
 
     def _free(self, row: Row) -> None:
-        self._taken.remove((row.base, row.base + row.room))
+        self._holes.append((row.base, row.base + row.room))
 
 
 def digest(data: bytes) -> bytes:

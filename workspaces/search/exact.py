@@ -9,7 +9,8 @@ One that stands in several units names none of them; then the ranking decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 
 from workspaces.search.table import NOWHERE, Posting
 from workspaces.search.words import EXACT, STOP_WORDS, fold, query_terms, words
@@ -58,17 +59,21 @@ def _holders(
     if not lists:
         return []
     lists.sort(key=len)
-    common: Iterable[int] = lists[0]
-    for units in lists[1:]:
-        common = set(units).intersection(common)
+    rarest, *others = lists
+    common = (unit for unit in rarest if all(_has(units, unit) for units in others))
     wanted = _spaced(phrase)
     found: list[int] = []
-    for read, unit in enumerate(sorted(common)):
+    for read, unit in enumerate(common):
         if len(found) > 1 or read == READ_MAX:
             return found if len(found) > 1 else []
         if wanted in _spaced(text_of(unit)):
             found.append(unit)
     return found
+
+
+def _has(units: Sequence[int], unit: int) -> bool:
+    at = bisect_left(units, unit)
+    return at < len(units) and units[at] == unit
 
 
 def _spaced(text: str) -> str:

@@ -98,7 +98,8 @@ def terms(text: str) -> list[str]:
 
 
 def query_terms(query: str) -> dict[str, str]:
-    """What to look for, each with the word of the query that it stands for."""
+    """What to look for, each with the word of the query that it stands for: names first, then words in
+    their order."""
     folded = fold(query)
     asked = list(words(folded))
     pairs = {character for word in asked if len(word) == 2 for character in word}
@@ -107,8 +108,9 @@ def query_terms(query: str) -> dict[str, str]:
         for word in asked
         if word not in STOP_WORDS and not (word in pairs and _IS_UNSPACED.match(word))
     ]
-    found = {stem(word): word for word in reversed([*telling, *date_words(folded)])}
-    found.update({EXACT + name: name for name in exact_names(folded)})
+    found = {EXACT + name: name for name in exact_names(folded)}
+    for word in (*telling, *date_words(folded)):
+        found.setdefault(stem(word), word)
     return found or {word: word for word in asked}
 
 
