@@ -60,7 +60,7 @@ def test_what_a_reader_takes_for_the_same_letters_is_folded_alike(one: str, othe
         ("iPhone手机很贵", "手机"),
         ("Grüße aus Köln", "grusse koln"),
         ("she doesn't mind", "mind"),
-        ("Caroline's cat", "caroline"),
+        ("Martha's cat", "martha"),
         ("the meeting of 2023-05-08", "8 May 2023"),
         ("on 8 May, 2023", "May 8 2023"),
         ("see src/app/main.py:42", "src/app/main.py"),
