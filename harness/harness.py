@@ -36,6 +36,7 @@ from workspaces.account import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
 from workspaces.ids import new_id
+from workspaces.search.meaning import Embedder
 from workspaces.workspaces import Workspaces
 
 
@@ -55,12 +56,15 @@ class Harness:
         account: str | None = None,
         model: Model | None = None,
         clock: Clock | None = None,
+        embedder: Embedder | None = None,
     ) -> Harness:
         """A home, made when it is not there yet; without a name the one that the environment names.
 
-        It acts as the owner of the home's default account, or of the one that is named.
+        It acts as the owner of the home's default account, or of the one that is named. `embedder`: any
+        callable from texts to vectors; recall then finds by meaning too.
         """
-        house = wire(read_settings(None if home is None else Path(home)), model=model, clock=clock)
+        settings = read_settings(None if home is None else Path(home))
+        house = wire(settings, model=model, clock=clock, embedder=embedder)
         try:
             owner = house.owner()
             be_born(house.rooms(owner))

@@ -30,6 +30,8 @@ _VARIABLES = {
     "records": "HARNESS_RECORDS",
     "prices": "HARNESS_PRICES",
     "public_url": "HARNESS_PUBLIC_URL",
+    "embeddings_url": "HARNESS_EMBEDDINGS_URL",
+    "embeddings_model": "HARNESS_EMBEDDINGS_MODEL",
 }
 
 _NEW_FILE = f"""\
@@ -55,6 +57,10 @@ class Settings:
     public_url: str = ""
     """By which `harness up` is reached through a proxy, as in `https://memory.example.com`; several
     with blanks between them. Beside these it answers to its own address alone."""
+    embeddings_url: str | None = None
+    """An endpoint that speaks as OpenAI's does, for recall by meaning too; without one words decide."""
+    embeddings_model: str = "text-embedding-3-small"
+    embeddings_key: str | None = field(default=None, repr=False)
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
 
@@ -78,6 +84,7 @@ def read_settings(
     return Settings(
         home=place,
         admin_key=environment.get("HARNESS_ADMIN_KEY") or None,
+        embeddings_key=environment.get("HARNESS_EMBEDDINGS_KEY") or None,
         anthropic_api_key=environment.get("ANTHROPIC_API_KEY") or None,
         anthropic_base_url=environment.get("ANTHROPIC_BASE_URL") or None,
         **values,

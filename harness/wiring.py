@@ -12,6 +12,7 @@ from harness.allowance import Allowance
 from harness.conversation import Conversations
 from harness.deletion import Deletion
 from harness.duty import duties
+from harness.embedding import EmbeddingEndpoint
 from harness.inbox import Inbox
 from harness.ingress import Ingress
 from harness.job import Job, Jobs
@@ -30,6 +31,7 @@ from harness.settings import Settings
 from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
+from harness.tools.recall import RECALL
 from harness.tools.write import WRITE
 from harness.usage import AccountUsage, Ledger, Purpose, Spender
 from harness.watching import Watching, all_of, log_news
@@ -42,12 +44,13 @@ from workspaces.key import Keys
 from workspaces.lease import Leases
 from workspaces.locations import records_at
 from workspaces.records import RecordStore
+from workspaces.search.meaning import Embedder
 from workspaces.stores.files import FileBlobs
 from workspaces.user import Users
 from workspaces.workspace import Workspace
 from workspaces.workspaces import Workspaces
 
-TOOLS = (READ, WRITE, EDIT)
+TOOLS = (READ, WRITE, EDIT, RECALL)
 
 
 PRINCIPALS_MAX = 256
@@ -78,7 +81,15 @@ class Rooms:
 class House:
     """What all principals of a home share: its settings, its stores, its jobs, and rooms for each."""
 
-    def __init__(self, settings: Settings, records: RecordStore, clock: Clock, model: Model | None):
+    def __init__(
+        self,
+        settings: Settings,
+        records: RecordStore,
+        clock: Clock,
+        *,
+        model: Model | None,
+        embedder: Embedder | None,
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.records = records
@@ -92,6 +103,7 @@ class House:
         self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self._leases = Leases(records, clock)
         self._model = model
+        self._embedder = embedder
 
     def owner(self) -> Principal:
         """The owner of the home's default account."""
@@ -113,7 +125,7 @@ class House:
         users = Users(account_id, records, clock, may_change=may_change)
         keys = Keys(account_id, records, clock, may_change=may_change)
         templates = partial(workspace_files, own=settings.home.templates)
-        workspaces = Workspaces(principal, settings.home, records, clock, templates)
+        workspaces = Workspaces(principal, settings.home, records, clock, templates, self._embedder)
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
@@ -192,11 +204,19 @@ class House:
         return PatientModel(metered(AnthropicModel(name, self._clients)))
 
 
-def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None = None) -> House:
-    """`model` answers for every agent, whatever model it names: for tests and for trying out."""
+def wire(
+    settings: Settings,
+    *,
+    model: Model | None = None,
+    clock: Clock | None = None,
+    embedder: Embedder | None = None,
+) -> House:
+    """`model` answers for every agent, whatever model it names: for tests and for trying out.
+    `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
-    return House(settings, records, clock, model)
+    embedder = embedder or _embedder(settings)
+    return House(settings, records, clock, model=model, embedder=embedder)
 
 
 def residents(house: House) -> dict[str, Resident]:
@@ -223,3 +243,11 @@ def _prices(settings: Settings) -> Prices:
     if settings.prices is None:
         return own_prices()
     return own_prices().with_file(settings.home.root / settings.prices)
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    if settings.embeddings_url is None:
+        return None
+    return EmbeddingEndpoint(
+        settings.embeddings_url, settings.embeddings_model, settings.embeddings_key
+    )

@@ -34,6 +34,7 @@ from workspaces.ids import Namespace, Version, version_of
 from workspaces.paths import WorkspacePath, folded
 from workspaces.revision import Author, Revision, RevisionId
 from workspaces.room import Room
+from workspaces.search.recall import Recall
 from workspaces.stores.files import FileBlobs
 from workspaces.tree import Tree, TreeScan
 from workspaces.writer import WAIT_S, Held, Intent, WriterLock
@@ -80,6 +81,7 @@ class Workspace:
         person: Author,
         clock: Clock,
         origins: Origins,
+        recall: Recall,
     ) -> None:
         """`person`: who is taken to have written what nobody else has declared."""
         self.record = record
@@ -89,6 +91,7 @@ class Workspace:
         self.history = history
         """For reading. Whoever writes comes through this class."""
         self.origins = origins
+        self.recall = recall
         self._blobs = blobs
         self._history = history
         self._lock = lock

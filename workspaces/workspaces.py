@@ -23,6 +23,8 @@ from workspaces.history.origins import Origins
 from workspaces.home import Home
 from workspaces.ids import AgentId, UserId, WorkspaceId, namespace, new_id
 from workspaces.records import RecordStore
+from workspaces.search.meaning import Embedder
+from workspaces.search.recall import Recall
 from workspaces.stamp import stamp_of
 from workspaces.stores.files import FileBlobs
 from workspaces.workspace import Workspace
@@ -42,12 +44,15 @@ class Workspaces:
         records: RecordStore,
         clock: Clock,
         template: Template,
+        embedder: Embedder | None = None,
     ) -> None:
+        """`embedder`: for recall by meaning too."""
         self._principal = principal
         self._home = home
         self._clock = clock
         self._template = template
         partition = partition_of(principal.account_id)
+        self._embedder = embedder
         self._catalog = Catalog(
             WORKSPACES,
             partition,
@@ -130,6 +135,7 @@ class Workspaces:
                 self._home.tree(name).rename(place / "files")
                 self._home.history(name).rename(place / "history.git")
                 workspace.origins.forget()
+                workspace.recall.forget()
             except OSError as error:
                 raise as_failure(error, str(place)) from error
         with self._open_lock:
@@ -165,17 +171,22 @@ class Workspaces:
     def _opened(self, record: WorkspaceRecord) -> Workspace:
         name = namespace(self._principal.account_id, record.id)
         history = History(self._home.history(name), self._clock)
+        blobs = FileBlobs(
+            self._home.tree(name),
+            self._home.staging(name),
+            bytes_max=record.config.quota.file_bytes,
+        )
+        origins = Origins(self._home.search(name), history)
         return Workspace(
             record,
             name,
             root=self._home.tree(name),
-            blobs=FileBlobs(
-                self._home.tree(name),
-                self._home.staging(name),
-                bytes_max=record.config.quota.file_bytes,
-            ),
+            blobs=blobs,
             history=history,
-            origins=Origins(self._home.search(name), history),
+            origins=origins,
+            recall=Recall(
+                self._home.search(name), blobs, history, origins, self._clock, self._embedder
+            ),
             lock=WriterLock(self._home.lock(name)),
             person=self._principal.owner.author("edit"),
             clock=self._clock,

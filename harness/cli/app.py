@@ -17,6 +17,7 @@ from harness.cli import (
     accounts,
     admin,
     agents,
+    bench,
     conversation,
     doctor,
     explain,
@@ -26,6 +27,7 @@ from harness.cli import (
     jobs,
     moving,
     prompt,
+    recall,
     sandboxes,
     status,
     turns,
@@ -54,6 +56,7 @@ app = typer.Typer(
 turns.register(app)
 files.register(app)
 history.register(app)
+recall.register(app)
 prompt.register(app)
 explain.register(app)
 doctor.register(app)
@@ -73,6 +76,7 @@ app.add_typer(accounts.key_app, name="key")
 app.add_typer(conversation.app, name="conversation")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(admin.app, name="admin")
+app.add_typer(bench.app, name="bench")
 
 
 def _version(asked: bool) -> None:
