@@ -67,6 +67,11 @@ class Beneath:
         mine = os.fstat(self._fd)
         return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
 
+    def identity(self) -> str:
+        """Device and inode of this directory."""
+        mine = os.fstat(self._fd)
+        return f"{mine.st_dev}:{mine.st_ino}"
+
     @contextmanager
     def directory(self, path: str, *, create: bool = False) -> Generator[int]:
         """A descriptor of the directory `path` (`""` is the root), made on the way if asked for."""
