@@ -18,6 +18,7 @@ from harness.briefing import brief
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread
 from harness.event import Event, full_key
+from harness.freshness import pull, push
 from harness.message import user
 from harness.models.port import Model
 from harness.progress import Emit
@@ -79,6 +80,7 @@ class Inbox:
         turn_id = TurnId(new_id("turn"))
         model = self.open_model(agent)
         mounts = await in_thread(self.agents.bindings, agent)
+        await in_thread(pull, mounts)
         transcript = Transcript(conversation.id, self.records, self.large)
         entries = await in_thread(transcript.load)
         turn = Turn(
@@ -141,7 +143,10 @@ class _Begun:
     async def run(self, emit: Emit) -> Outcome:
         toolset = Toolset(self.tools, self.desk)
         outcome = await run_turn(self.turn, model=self.model, toolset=toolset, emit=emit)
-        return replace(outcome, changes=tuple(self.desk.changes))
+        changes = tuple(self.desk.changes)
+        changed = [change.workspace for change in changes]
+        is_shared = await in_thread(push, self.desk.mounts, changed)
+        return replace(outcome, changes=changes, is_shared=is_shared)
 
     def interrupted(self) -> Outcome:
         failure = ModelFailure("broken", "the turn was interrupted", "say it again")
@@ -172,4 +177,5 @@ def _outcome_of(data: JsonObject) -> Outcome:
         Usage(usage["input"], usage["output"], usage["cacheRead"], usage["cacheWrite"]),
         tuple(Change(change["workspace"], change["revision"]) for change in data["revisions"]),
         ModelFailure(error["code"], error["message"], error["remedy"]) if error else None,
+        data["durable"]["files"],
     )

@@ -28,6 +28,7 @@ _VARIABLES = {
     "default_workspace": "HARNESS_DEFAULT_WORKSPACE",
     "default_agent": "HARNESS_DEFAULT_AGENT",
     "records": "HARNESS_RECORDS",
+    "s3": "HARNESS_S3",
 }
 
 _NEW_FILE = f"""\
@@ -46,6 +47,8 @@ class Settings:
     default_agent: str = "assistant"
     records: str = "sqlite:state.db"
     """Where records are kept; a relative path is below the home."""
+    s3: str | None = None
+    """s3://bucket/prefix where workspaces are shared; new ones are kept there then."""
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
 

@@ -33,6 +33,8 @@ class Outcome:
     usage: Usage = NO_USAGE
     changes: tuple[Change, ...] = ()
     failure: ModelFailure | None = None
+    is_shared: bool = False
+    """Whether the files that it changed are in S3."""
 
     def as_json(self) -> JsonObject:
         failure = self.failure
@@ -57,7 +59,7 @@ class Outcome:
                 {"workspace": change.workspace, "revision": change.revision}
                 for change in self.changes
             ],
-            "durable": {"local": True, "files": False, "history": False},
+            "durable": {"local": True, "files": self.is_shared, "history": False},
             **({"error": error} if error else {}),
         }
 

@@ -24,7 +24,8 @@ from workspaces.catalog import Catalog
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
 from workspaces.lease import Leases
-from workspaces.locations import records_at
+from workspaces.locations import are_shared, place_at, records_at
+from workspaces.place import Place
 from workspaces.records import RecordStore
 from workspaces.stores.files import FileBlobs
 from workspaces.workspaces import Workspaces
@@ -54,10 +55,18 @@ class Rooms:
 class House:
     """What all principals of a home share: its settings, its stores, and rooms for each of them."""
 
-    def __init__(self, settings: Settings, records: RecordStore, clock: Clock, model: Model | None):
+    def __init__(
+        self,
+        settings: Settings,
+        records: RecordStore,
+        place: Place | None,
+        clock: Clock,
+        model: Model | None,
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.records = records
+        self.place = place
         self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self._model = model
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
@@ -68,10 +77,20 @@ class House:
 
     def close(self) -> None:
         self.records.close()
+        if self.place is not None:
+            self.place.close()
 
     def _furnish(self, principal: Principal) -> Rooms:
         settings, clock, records = self.settings, self.clock, self.records
-        workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
+        workspaces = Workspaces(
+            principal,
+            settings.home,
+            records,
+            clock,
+            workspace_files,
+            place=self.place,
+            are_records_shared=are_shared(settings.records),
+        )
         sandboxes = Catalog(SANDBOXES, principal.account_id, records, clock)
         agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
         conversations = Conversations(principal, records, clock)
@@ -105,7 +124,8 @@ def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None 
     """`model` answers for every agent, whatever model it names: for tests and for trying out."""
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
-    return House(settings, records, clock, model)
+    place = None if settings.s3 is None else place_at(settings.s3)
+    return House(settings, records, place, clock, model)
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:

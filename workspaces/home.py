@@ -44,8 +44,15 @@ class Home:
         """What can be found faster than by reading: rebuilt from the files and the history."""
         return self.root / "search" / f"{namespace}.db"
 
+    def sync(self, namespace: Namespace) -> Path:
+        """What this machine and S3 last agreed on."""
+        return self.root / "sync" / f"{namespace}.db"
+
     def lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}.lock"
+
+    def sync_lock(self, namespace: Namespace) -> Path:
+        return self.root / "locks" / f"{namespace}-sync.lock"
 
     def trash(self, namespace: Namespace, stamp: Stamp) -> Path:
         """Where a deleted workspace lies, files and history, until somebody empties the trash."""
@@ -71,7 +78,15 @@ class Home:
             self.root.mkdir(mode=passable, parents=True, exist_ok=True)
             for name in ("workspaces", "staging"):
                 (self.root / name).mkdir(mode=passable, exist_ok=True)
-            for name in ("history", "locks", "search", "entries", "staging/entries", "trash"):
+            for name in (
+                "history",
+                "locks",
+                "search",
+                "sync",
+                "entries",
+                "staging/entries",
+                "trash",
+            ):
                 (self.root / name).mkdir(mode=_CLOSED, exist_ok=True)
         except OSError as error:
             raise Unavailable(

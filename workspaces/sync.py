@@ -143,16 +143,16 @@ class Sync:
         there: BlobStore,
         baseline: Baseline,
         *,
-        place: str,
+        place: Callable[[], str],
         check: Callable[[], None] = lambda: None,
         listing: Callable[[], Iterator[Stat]] | None = None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
         pause: Callable[[float], None] = time.sleep,
         threads: int = THREADS,
     ) -> None:
-        """`place` names the store: a baseline made with another one is not this one's. `check` refuses
-        a store that cannot be relied on. `listing`: every object, under a good name or not. `alone`
-        keeps others from syncing this tree at the same time."""
+        """`place` names the store, once it can be asked: a baseline made with another one is not this
+        one's. `check` refuses a store that cannot be relied on. `listing`: every object, under a good
+        name or not. `alone` keeps others from syncing this tree at the same time."""
         self._workspace = workspace
         self._there = _Counted(there, listing or there.scan)
         self._baseline = baseline
@@ -275,10 +275,11 @@ class Sync:
     def _get_ready(self) -> None:
         if self._is_ready:
             return
-        if self._baseline.fact("place") != self._place:
-            self._baseline.begin_anew()
-            self._baseline.note("place", self._place)
         self._check()
+        place = self._place()
+        if self._baseline.fact("place") != place:
+            self._baseline.begin_anew()
+            self._baseline.note("place", place)
         if not self._workspace.stat_cache:
             self._saved = self._workspace.stat_cache = self._baseline.known()
         self._is_ready = True
@@ -348,7 +349,7 @@ class Sync:
             ):
                 refused.append(Problem(path, "over_quota", "in the store: is beyond the quota"))
             if stat.token is None:
-                raise Refused("store", self._place, "lists no tokens, which sync needs")
+                raise Refused("store", self._place(), "lists no tokens, which sync needs")
             there[path] = stat.token
         return there, refused
 

@@ -22,6 +22,7 @@ from typing import Protocol
 from workspaces.blobs import Blob
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
+from workspaces.conflict import is_conflict
 from workspaces.errors import (
     AlreadyExists,
     Conflict,
@@ -171,9 +172,12 @@ class Workspace:
         return None
 
     def files(self, *, view: View = HEAD) -> list[WorkspacePath]:
+        """What is to be read: second files, which wait for a person, are problems and not among them."""
         if view == HEAD:
-            return list(self.scan().files)
-        return list(self._history.tree(self._history.resolve(view)))
+            found = list(self.scan().files)
+        else:
+            found = list(self._history.tree(self._history.resolve(view)))
+        return [path for path in found if not is_conflict(path)]
 
     def scan(self) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""

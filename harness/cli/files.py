@@ -55,6 +55,8 @@ def ls(
     as_json: JsonOption = False,
 ) -> None:
     """List the files of a workspace."""
+    from workspaces.conflict import is_conflict
+
     with opened(home, as_json=as_json) as harness:
         place = harness.workspaces.get(workspace)
         if revision is not None:
@@ -65,15 +67,13 @@ def ls(
                 typer.echo("\n".join(names))
             return
         tree = place.scan()
+    files = [(name, state) for name, state in tree.files.items() if not is_conflict(name)]
     if as_json:
         print_json(
-            [
-                {"path": name, "size": state.size, "version": state.version}
-                for name, state in tree.files.items()
-            ]
+            [{"path": name, "size": state.size, "version": state.version} for name, state in files]
         )
         return
-    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in tree.files.items()))
+    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in files))
     for problem in tree.problems:
         sys.stderr.write(f"problem: {problem.path!r} {problem.detail}\n")
 

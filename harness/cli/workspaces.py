@@ -15,6 +15,10 @@ app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no
 
 Reference = Annotated[str, typer.Argument(help="Name or id.", metavar="WORKSPACE")]
 DescriptionOption = Annotated[str | None, typer.Option(help="What it is for; agents read this.")]
+StorageOption = Annotated[
+    Literal["local", "s3"] | None,
+    typer.Option(help="This machine alone, or shared in S3; without it, as the home is set to."),
+]
 GuidanceOption = Annotated[
     Literal["on", "off"] | None,
     typer.Option("--harness", help="Tell agents how to keep MEMORY.md, TASKS.md and notes/."),
@@ -27,11 +31,14 @@ def create(
     template: Annotated[str, typer.Option(help="What it begins with.")] = "default",
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
+    storage: StorageOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a workspace."""
-    config = {"harness": {"enabled": guidance == "on"}} if guidance else {}
+    config: dict[str, Any] = {"harness": {"enabled": guidance == "on"}} if guidance else {}
+    if storage is not None:
+        config["storage"] = {"provider": storage}
     with opened(home, as_json=as_json) as harness:
         workspace = harness.workspaces.create(
             name, template=template, description=description, config=config
@@ -64,6 +71,7 @@ def set_(
     name: Annotated[str | None, typer.Option(help="A new name.")] = None,
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
+    storage: StorageOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,6 +83,8 @@ def set_(
         patch["description"] = description or None
     if guidance is not None:
         patch["config"] = {"harness": {"enabled": guidance == "on"}}
+    if storage is not None:
+        patch["config"] = {**patch.get("config", {}), "storage": {"provider": storage}}
     with opened(home, as_json=as_json) as harness:
         record = harness.workspaces.patch(workspace, patch)
         print_record(_shown(harness.workspaces.open(record)), as_json=as_json)

@@ -260,7 +260,7 @@ class Machine:
             self.workspace,
             Store(self),
             self.rows,
-            place="store",
+            place=lambda: "store",
             alone=lambda: self.tree_lock.hold("sync"),
             pause=self.pause,
             threads=1,

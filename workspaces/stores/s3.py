@@ -198,6 +198,14 @@ class S3Blobs:
         lower._prefix = f"{self._prefix}{check_name(part)}/"
         return lower
 
+    def address(self) -> str:
+        """Host, bucket and prefix."""
+        try:
+            self._asked(self._bucket.connected)
+        except Refusal as refusal:
+            raise self._unavailable(refusal) from refusal
+        return f"{self._bucket.host}/{self._bucket.name}/{self._prefix}"
+
     def _page(self, prefix: str, keys: int, more: dict[str, str]) -> dict[str, Any]:
         def page() -> dict[str, Any]:
             client = self._bucket.connected().client
