@@ -16,7 +16,7 @@ A path cannot hold a `:`. One that makes the label too long for a file's name is
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -41,8 +41,8 @@ _HASHED = "#"
 class Aside(Protocol):
     """The place beside a tree, and the moves between the two."""
 
-    def prepare(self, label: Label, data: bytes) -> None:
-        """A whole, durable file aside. Until it is whole it is under no label."""
+    def prepare(self, files: Mapping[Label, bytes]) -> None:
+        """Whole, durable files aside. Until one is whole it is under no label."""
         ...
 
     def exchange(self, label: Label, path: WorkspacePath) -> None:
@@ -55,6 +55,10 @@ class Aside(Protocol):
 
     def take(self, path: WorkspacePath, label: Label) -> None:
         """Out of the tree. NotFound when there is none at the path."""
+        ...
+
+    def flush(self, paths: Collection[WorkspacePath]) -> None:
+        """From here on the moves at these paths survive a power cut."""
         ...
 
     def look(self, label: Label) -> bytes | None:

@@ -16,10 +16,11 @@ Only under the writer lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from workspaces.conflict import conflict_path
-from workspaces.errors import AlreadyExists, Failure, NotFound
+from workspaces.errors import AlreadyExists, Failure, NotFound, Refused
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import version_of
 from workspaces.live import Displaced, Label, LiveTree, displaced_by, label_of
@@ -38,6 +39,15 @@ Resolve = Callable[[Displaced], WorkspacePath | None]
 """The path of which a label says only the hash."""
 
 
+@dataclass(frozen=True, slots=True)
+class Swap:
+    path: WorkspacePath
+    data: bytes | None
+    """None: it goes."""
+    seen: bytes | None
+    """None: there must be nothing."""
+
+
 class Swaps:
     def __init__(
         self,
@@ -54,25 +64,52 @@ class Swaps:
     def put(self, path: WorkspacePath, data: bytes | None, seen: bytes | None) -> bool:
         """Whether the file became `data` (None: went), from what was `seen`. False: somebody was faster,
         and theirs is there."""
-        expected = _NO_OBJECT if seen is None else blob_id(seen)
-        label = label_of(path, expected, None if data is None else version_of(data), self._nonce())
+        done, refused = self.put_all([Swap(path, data, seen)])
+        if refused:
+            raise refused[path]
+        return path in done
+
+    def put_all(
+        self, swaps: Sequence[Swap]
+    ) -> tuple[set[WorkspacePath], dict[WorkspacePath, Failure]]:
+        """Where it was done, and where there is no place for it; elsewhere somebody was faster."""
+        labels = {swap.path: self._label(swap) for swap in swaps}
+        self._tree.prepare({labels[s.path]: s.data for s in swaps if s.data is not None})
+        done: set[WorkspacePath] = set()
+        refused: dict[WorkspacePath, Failure] = {}
         try:
-            if data is None:
-                self._tree.take(path, label)
+            for swap in swaps:
+                try:
+                    if self._moved(swap, labels[swap.path]):
+                        done.add(swap.path)
+                except (AlreadyExists, NotFound):
+                    continue  # somebody was faster
+                except Refused as error:
+                    refused[swap.path] = error
+        finally:
+            self._tree.flush(done)
+        return done, refused
+
+    def _moved(self, swap: Swap, label: Label) -> bool:
+        try:
+            if swap.data is None:
+                self._tree.take(swap.path, label)
+            elif swap.seen is None:
+                self._tree.enter(label, swap.path)
             else:
-                self._tree.prepare(label, data)
-                self._move_in(label, path, is_new=seen is None)
-        except (AlreadyExists, NotFound):
-            self._tree.discard(label)
-            return False
-        except Failure:
-            if self._tree.look(label) == data:
-                self._tree.discard(label)
+                self._tree.exchange(label, swap.path)
+        except (AlreadyExists, NotFound, Refused):
+            self._tree.discard(label)  # it never was in the tree
             raise
-        if seen is None or self._tree.look(label) == seen:
+        if swap.seen is None or self._tree.look(label) == swap.seen:
             return True
-        self._put_back(label, path)
+        self._put_back(label, swap.path)
         return False
+
+    def _label(self, swap: Swap) -> Label:
+        expected = _NO_OBJECT if swap.seen is None else blob_id(swap.seen)
+        went_in = None if swap.data is None else version_of(swap.data)
+        return label_of(swap.path, expected, went_in, self._nonce())
 
     def reinstate(self, label: Label) -> WorkspacePath | None:
         """The second look. What somebody wrote goes back into the tree, at the path that is returned;
@@ -120,30 +157,20 @@ class Swaps:
             self._tree.enter(label, path)
         except AlreadyExists:
             return None
+        self._tree.flush([path])
         return path
 
     def _put_back(self, label: Label, path: WorkspacePath) -> WorkspacePath | None:
         """What came out goes back to where it was: a save that came in between, or what is no file of
-        ours to read (a link, or too large) and is a problem there. What comes out in turn is what had
-        gone in, or somebody's again, and then it stays aside for the second look."""
-        told = displaced_by(label)
-        if told is None or label not in self._tree.labels():
+        ours to read (a link, or too large) and is a problem there. What comes out in turn was in the tree
+        for a moment, in which a shell may have opened it: it too is looked at again."""
+        if label not in self._tree.labels():
             return None
         try:
             self._tree.exchange(label, path)
         except NotFound:
             self._entered(label, path)
-            return path
-        out = self._tree.look(label)
-        if out is not None and version_of(out).startswith(told.went_in):
-            self._tree.discard(label)
         return path
-
-    def _move_in(self, label: Label, path: WorkspacePath, *, is_new: bool) -> None:
-        if is_new:
-            self._tree.enter(label, path)
-        else:
-            self._tree.exchange(label, path)
 
     def _read(self, path: WorkspacePath) -> bytes | None:
         try:

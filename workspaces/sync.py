@@ -308,10 +308,7 @@ class Sync:
             )
 
     def _look(self) -> _Survey:
-        with self._pool(1) as pool:
-            listing = pool.submit(self._there.list) if pool else None
-            tree = self._scan()
-            stats = listing.result() if listing else self._there.list()
+        tree, stats = self._both_sides()
         base = self._baseline.tree()
         there, refused = self._listed(stats, tree)
         held = _held(tree) | {problem.path for problem in refused}
@@ -319,6 +316,13 @@ class Sync:
         plan = reconcile(base, here, there, held=held)
         plan = Plan(plan.actions, (*refused, *plan.refused), plan.alarm)
         return _Survey(base, tree.files, there, plan)
+
+    def _both_sides(self) -> tuple[Tree, Sequence[Stat]]:
+        if self._threads == 1:
+            return self._scan(), self._there.list()
+        with ThreadPoolExecutor(1) as pool:
+            listing = pool.submit(self._there.list)
+            return self._scan(), listing.result()
 
     def _scan(self) -> Tree:
         tree = self._workspace.scan()
@@ -505,7 +509,7 @@ class Sync:
         progress: _Progress | None,
     ) -> list[WorkspacePath]:
         """All at the same time. Whatever fails, what has been done stands in the baseline."""
-        meta = self._meta()
+        meta = self._meta() if actions else {}
         again: list[WorkspacePath] = []
         steps: list[Step] = []
         failure: Failure | None = None
@@ -587,14 +591,13 @@ class Sync:
         return {"revision": tip, "stamp": self._workspace.history.commit(tip).at}
 
     def _all(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        with self._pool(min(self._threads, len(items))) as pool:
-            yield from map(do, items) if pool is None else pool.map(do, items)
-
-    def _pool(self, threads: int) -> AbstractContextManager[ThreadPoolExecutor | None]:
-        """None where there is nothing to do at the same time."""
-        if self._threads == 1 or threads == 0:
-            return nullcontext()
-        return ThreadPoolExecutor(threads)
+        """In their order, and several at the same time where there are several."""
+        threads = min(self._threads, len(items))
+        if threads <= 1:
+            yield from map(do, items)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(do, items)
 
 
 _Sent = tuple[WorkspacePath, Step | Failure | None]

@@ -44,7 +44,7 @@ from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.revision import Author, Revision, RevisionId
 from workspaces.room import Room
-from workspaces.swap import Swaps
+from workspaces.swap import Swap, Swaps
 from workspaces.tree import Known, Tree, TreeScan
 from workspaces.writer import Held, Intent, WriterLock
 
@@ -91,6 +91,8 @@ class Brought:
     """Somebody changed it since it was planned on."""
     refused: list[Problem] = field(default_factory=list[Problem])
     """There is no place for it here."""
+    there: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
+    """It was there already."""
 
 
 class Remote(Protocol):
@@ -310,10 +312,11 @@ class Workspace:
     def settled(self, found: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
         """The paths that the newest revision has as they were `found` (None: gone), after what a person
         changed there became one. The others have changed again since."""
-        with self._writing(self._person):
-            recorded = self._recorded(found)
-            dirty = tuple(path for path, state in found.items() if recorded.get(path) != state)
-            if dirty and self._record_dirty(Intent(self._person, dirty)) is not None:
+        recorded = self._recorded(found)
+        dirty = tuple(path for path, state in found.items() if recorded.get(path) != state)
+        if dirty:
+            with self._writing(self._person):
+                self._record_dirty(Intent(self._person, dirty))
                 recorded.update(dict.fromkeys(dirty))
                 recorded.update(self._recorded(dirty))
         return {path for path, state in found.items() if recorded.get(path) == state}
@@ -322,20 +325,19 @@ class Workspace:
         """Take over what other machines made, as one revision."""
         paths = tuple(arrival.path for arrival in arrivals)
         brought = Brought()
-        done: dict[WorkspacePath, bytes | None] = {}
         with self._writing(by) as held:
             self._record_dirty(Intent(self._person, paths))
+            swaps = [swap for arrival in arrivals if (swap := self._swap_for(arrival, brought))]
             held.intend(by, paths)
-            try:
-                for arrival in arrivals:
-                    if self._arrived(arrival, brought):
-                        done[arrival.path] = arrival.data
-            finally:
-                if done:
-                    theirs = {a.path: a.beside for a in arrivals if a.beside is not None}
-                    beside = {path: data for path, data in theirs.items() if path in done}
-                    self._history.record(done, by, beside=beside)
-                held.fulfilled()
+            done, refused = self._swaps.put_all(swaps)
+            for path, reason in refused.items():
+                brought.refused.append(Problem(path, "unreadable", str(reason)))
+            brought.left += [s.path for s in swaps if s.path not in done and s.path not in refused]
+            told = {a.path: a for a in arrivals if a.path in done or _is_met_halfway(a, brought)}
+            if told:
+                beside = {p: a.beside for p, a in told.items() if a.beside is not None}
+                self._history.record({p: a.data for p, a in told.items()}, by, beside=beside)
+            held.fulfilled()
             self._record_dirty(Intent(self._person, paths))  # what was saved in the middle of it
         return brought
 
@@ -432,21 +434,22 @@ class Workspace:
         self._record_dirty(Intent(self._person, (path,)))
         return revision, has_followed
 
-    def _arrived(self, arrival: Arrival, brought: Brought) -> bool:
-        """Whether there is something to tell of it."""
+    def _swap_for(self, arrival: Arrival, brought: Brought) -> Swap | None:
+        """None when there is nothing to swap: it is there already, or not what this was planned on."""
         path = arrival.path
         try:
             current = self._blob(path)
-            data = current.data if current else None
-            if data == arrival.data:
-                return arrival.beside is not None
-            is_planned_on = (current.version if current else None) == arrival.expect
-            if is_planned_on and self._swaps.put(path, arrival.data, data):
-                return True
-            brought.left.append(path)
         except (Refused, OverLimit) as error:
             brought.refused.append(Problem(path, "unreadable", str(error)))
-        return False
+            return None
+        data = current.data if current else None
+        if data == arrival.data:
+            brought.there.add(path)
+            return None
+        if (current.version if current else None) != arrival.expect:
+            brought.left.append(path)
+            return None
+        return Swap(path, arrival.data, data)
 
     def _recorded(self, paths: Collection[WorkspacePath]) -> dict[WorkspacePath, ObjectId | None]:
         tip = self._history.tip()
@@ -574,3 +577,8 @@ class Workspace:
             for name in self._history.names(tip, directory):
                 if name != part and folded(name) == folded(part):
                     raise AlreadyExists("file", f"{directory}/{name}" if directory else name)
+
+
+def _is_met_halfway(arrival: Arrival, brought: Brought) -> bool:
+    """What is here holds all that is there: their version is still told, beside it."""
+    return arrival.path in brought.there and arrival.beside is not None

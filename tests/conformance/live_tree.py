@@ -20,21 +20,21 @@ def label(number: int, path: WorkspacePath = A) -> Label:
 
 class LiveTreeConformance:
     def test_what_is_prepared_is_aside_and_not_in_the_tree(self, tree: LiveTree) -> None:
-        tree.prepare(label(1), b"new")
+        tree.prepare({label(1): b"new"})
         assert tree.look(label(1)) == b"new"
         assert tree.labels() == [label(1)]
         assert list(tree.scan()) == []
 
     def test_an_exchange_loses_neither(self, tree: LiveTree) -> None:
         tree.write(A, b"old", expect=ABSENT)
-        tree.prepare(label(1), b"new")
+        tree.prepare({label(1): b"new"})
         tree.exchange(label(1), A)
         assert (tree.read(A).data, tree.look(label(1))) == (b"new", b"old")
         tree.exchange(label(1), A)
         assert (tree.read(A).data, tree.look(label(1))) == (b"old", b"new")
 
     def test_there_must_be_something_to_exchange_or_to_take(self, tree: LiveTree) -> None:
-        tree.prepare(label(1), b"new")
+        tree.prepare({label(1): b"new"})
         with pytest.raises(NotFound):
             tree.exchange(label(1), A)
         with pytest.raises(NotFound):
@@ -42,23 +42,23 @@ class LiveTreeConformance:
         assert tree.labels() == [label(1)]
 
     def test_an_entry_replaces_nothing(self, tree: LiveTree) -> None:
-        tree.prepare(label(1), b"new")
+        tree.prepare({label(1): b"new"})
         tree.enter(label(1), A)
         assert (tree.read(A).data, tree.labels()) == (b"new", [])
-        tree.prepare(label(2), b"newer")
+        tree.prepare({label(2): b"newer"})
         with pytest.raises(AlreadyExists):
             tree.enter(label(2), A)
         assert (tree.read(A).data, tree.look(label(2))) == (b"new", b"newer")
 
     def test_a_file_enters_where_its_directories_are_not_yet(self, tree: LiveTree) -> None:
         path = WorkspacePath("a/b/c/d.md")
-        tree.prepare(label(1, path), b"deep")
+        tree.prepare({label(1, path): b"deep"})
         tree.enter(label(1, path), path)
         assert tree.read(path).data == b"deep"
 
     def test_a_file_has_no_place_below_another_file(self, tree: LiveTree) -> None:
         tree.write("notes", b"a file", expect=ABSENT)
-        tree.prepare(label(1), b"new")
+        tree.prepare({label(1): b"new"})
         with pytest.raises(Refused):
             tree.enter(label(1), A)
         assert tree.look(label(1)) == b"new"
@@ -71,7 +71,7 @@ class LiveTreeConformance:
             tree.read(A)
 
     def test_what_is_discarded_is_gone_and_may_be_discarded_again(self, tree: LiveTree) -> None:
-        tree.prepare(label(1), b"new")
+        tree.prepare({label(1): b"new"})
         tree.discard(label(1))
         tree.discard(label(1))
         assert tree.look(label(1)) is None
@@ -80,7 +80,7 @@ class LiveTreeConformance:
     @pytest.mark.parametrize("path", ["a.md", "notes/ä/b c.md", "x/" * 19 + "y", "n" * 200])
     def test_a_label_tells_what_it_is_of(self, tree: LiveTree, path: str) -> None:
         of = WorkspacePath(path)
-        tree.prepare(label(7, of), b"new")
+        tree.prepare({label(7, of): b"new"})
         (found,) = tree.labels()
         told = displaced_by(found)
         assert told is not None
@@ -88,6 +88,15 @@ class LiveTreeConformance:
         assert not told.is_of(WorkspacePath("other.md"))
         assert told.expected == blob_id(b"old")
         assert version_of(b"new").startswith(told.went_in)
+
+    def test_many_files_are_prepared_and_moved_together(self, tree: LiveTree) -> None:
+        paths = [WorkspacePath(f"d{n % 20}/{n}.md") for n in range(50)]
+        files = {label(n, path): b"%d" % n for n, path in enumerate(paths)}
+        tree.prepare(files)
+        for of, path in zip(files, paths, strict=True):
+            tree.enter(of, path)
+        tree.flush(paths)
+        assert {stat.name for stat in tree.scan()} == set(paths)
 
     def test_it_is_the_same_directory_as_before(self, tree: LiveTree) -> None:
         assert tree.identity() == tree.identity() != ""

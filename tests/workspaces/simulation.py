@@ -148,8 +148,22 @@ def at_each_call(kind: type, *names: str) -> type:
     return type(kind.__name__, (kind,), {name: hooked(name) for name in names})
 
 
-_MOVES = ("prepare", "exchange", "enter", "take", "look", "discard")
-Tree = at_each_call(MemoryTree, "read", "write", "delete", *_MOVES)
+class _Shelled(MemoryTree):
+    """A shell opens a file at the worst moment: right before it is moved away."""
+
+    about_to_go: Callable[[str], None]
+
+    def exchange(self, label: Any, path: WorkspacePath) -> None:
+        self.about_to_go(path)
+        super().exchange(label, path)
+
+    def take(self, path: WorkspacePath, label: Any) -> None:
+        self.about_to_go(path)
+        super().take(path, label)
+
+
+_MOVES = ("prepare", "exchange", "enter", "take", "look", "discard", "flush")
+Tree = at_each_call(_Shelled, "read", "write", "delete", *_MOVES)
 History = at_each_call(MemoryHistory, "record")
 Rows = at_each_call(Baseline, "take", "tree")
 
@@ -231,6 +245,7 @@ class Machine:
         self.history = History(world.clock)
         self.rows = Rows(None)
         self.tree.io = self.history.io = self.rows.io = self.io
+        self.tree.about_to_go = self.open_by_a_shell
         self.running: greenlet | None = None
         self.open: list[tuple[Inode, str]] = []
         """Descriptors of shells, and what each will write."""
@@ -288,10 +303,18 @@ class Machine:
             raise Crash
 
     def pause(self, seconds: float) -> None:
+        """The longest of all moments, and so the likeliest to die in."""
         self.io()
         self.write_what_is_open()
+        if self.world.is_wild and self.world.crashes > 0 and self.world.random() < 0.2:
+            self.start()
+            raise Crash
         self.world.clock.advance(seconds)
         self.io()
+
+    def open_by_a_shell(self, path: str) -> None:
+        if self.world.is_wild and path in self.tree.files and self.world.random() < 0.2:
+            self.open.append((self.tree.files[path], self.world.line()))
 
     def write_what_is_open(self) -> None:
         for inode, line in self.open:
@@ -353,10 +376,12 @@ class World:
     # The random part.
 
     def live(self) -> None:
+        if self.random() < 0.5:
+            self.begin_with_files()
         for _ in range(self.randomly.randint(*STEPS)):
             machine = self.randomly.choice(self.machines)
             thrown = self.random()
-            if thrown < 0.45:
+            if thrown < 0.35:
                 self.person(machine)
             elif machine.running is not None:
                 machine.go_on()
@@ -368,6 +393,13 @@ class World:
                 machine.begin(lambda machine=machine: self.program(machine))
             if self.random() < 0.3:
                 self.clock.advance(self.randomly.choice((0.01, 0.3, 3.0)))
+
+    def begin_with_files(self) -> None:
+        """Everybody has the same files already: what follows is swapped, not only made."""
+        for name in NAMES[:4]:
+            self.put(self.machines[0], name, self.line() + self.line())
+        self.settle()
+        self.is_wild = True
 
     def person(self, machine: Machine) -> None:
         """One thing that somebody does to the files of a machine."""

@@ -47,7 +47,7 @@ def test_a_shell_that_has_the_file_open_writes_to_what_was_displaced(
     tree = files_tree
     tree.write(A, b"old\n", expect=ABSENT)
     with (tmp_path / "tree" / A).open("ab") as shell:
-        tree.prepare(label(1), b"new\n")
+        tree.prepare({label(1): b"new\n"})
         tree.exchange(label(1), A)
         shell.write(b"appended\n")
     assert tree.look(label(1)) == b"old\nappended\n"
@@ -63,7 +63,7 @@ def test_what_is_no_label_is_taken_for_none(name: str) -> None:
 
 def test_what_was_displaced_is_never_swept_away(tmp_path: Path, files_tree: FileBlobs) -> None:
     tree = files_tree
-    tree.prepare(label(1), b"an edit")
+    tree.prepare({label(1): b"an edit"})
     os.utime(tmp_path / "staging" / label(1), (0, 0))
     again = FileBlobs(tmp_path / "tree", tmp_path / "staging")
     assert again.look(label(1)) == b"an edit"

@@ -55,14 +55,15 @@ def blind_put(patch: pytest.MonkeyPatch) -> None:
 
 
 def plain_replace(patch: pytest.MonkeyPatch) -> None:
-    def put(self: Any, path: Any, data: bytes | None, seen: bytes | None) -> bool:
-        if data is None:
-            self._tree.delete(path, expect=ANY)
+    def moved(self: Any, swap: Any, label: Any) -> bool:
+        self._tree.discard(label)
+        if swap.data is None:
+            self._tree.delete(swap.path, expect=ANY)
         else:
-            self._tree.write(path, data, expect=ANY)
+            self._tree.write(swap.path, swap.data, expect=ANY)
         return True
 
-    patch.setattr(Swaps, "put", put)
+    patch.setattr(Swaps, "_moved", moved)
 
 
 def no_recovery(patch: pytest.MonkeyPatch) -> None:
@@ -93,14 +94,14 @@ def no_baseline(patch: pytest.MonkeyPatch) -> None:
 
 
 def immediate_unlink(patch: pytest.MonkeyPatch) -> None:
-    plain = Swaps.put
+    plain = Swaps.put_all
 
-    def put(self: Any, path: Any, data: bytes | None, seen: bytes | None) -> bool:
-        done = plain(self, path, data, seen)
+    def put_all(self: Any, swaps: Any) -> Any:
+        done = plain(self, swaps)
         self._tree.aside.clear()
         return done
 
-    patch.setattr(Swaps, "put", put)
+    patch.setattr(Swaps, "put_all", put_all)
 
 
 def token_taken_for_md5(patch: pytest.MonkeyPatch) -> None:

@@ -250,13 +250,13 @@ def test_a_plain_rename_in_the_place_of_the_swap_would_be_caught(
     """The planted mutant: what is displaced is looked at by nobody."""
     from workspaces.swap import Swaps
 
-    def put(self: Any, path: Any, data: bytes | None, seen: bytes | None) -> bool:
+    def moved(self: Any, swap: Any, label: Any) -> bool:
         time.sleep(0.01)  # as on a machine with more to do
-        if data is not None:
-            self._tree.write(path, data, expect=ANY)
+        self._tree.discard(label)
+        self._tree.write(swap.path, swap.data, expect=ANY)
         return True
 
-    monkeypatch.setattr(Swaps, "put", put)
+    monkeypatch.setattr(Swaps, "_moved", moved)
     with pytest.raises(AssertionError, match=r"\.count"):
         append_under_swaps(tmp_path, APPENDS // 4)
 

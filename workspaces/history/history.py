@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +54,9 @@ View = str
 
 LOG_ENTRIES_MAX = 10_000
 
+COMMITS_KEPT = 64
+"""A revision never changes, and the newest is asked for again and again."""
+
 _HEXADECIMAL = re.compile(r"[0-9a-f]{4,40}")
 
 
@@ -64,6 +68,7 @@ class History:
         self._clock = clock
         self._objects = Objects(directory / "objects")
         self._branch = Branch(directory)
+        self._commits = lru_cache(COMMITS_KEPT)(self._read_commit)
 
     @classmethod
     def create(cls, directory: Path, clock: Clock) -> History:
@@ -117,7 +122,7 @@ class History:
         return self._objects.read(object_id)
 
     def commit(self, revision: RevisionId) -> Commit:
-        return parse_commit(revision, self._objects.read(revision))
+        return self._commits(revision)
 
     def record(
         self,
@@ -265,6 +270,9 @@ class History:
         data = commit_bytes(tree, ids, author, at, message(told, author, at))
         revision = RevisionId(batch.commit(data))
         return Commit(revision, tree, ids, at, author.name, {})
+
+    def _read_commit(self, revision: RevisionId) -> Commit:
+        return parse_commit(revision, self._objects.read(revision))
 
     def _known(self, revision: RevisionId | None) -> Commit | None:
         return self.commit(revision) if revision else None

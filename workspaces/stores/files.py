@@ -34,11 +34,18 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from workspaces.beneath import Beneath, as_failure, exchange, read_all, rename_new
+from workspaces.beneath import (
+    Beneath,
+    as_failure,
+    exchange,
+    flush_all,
+    read_all,
+    rename_new,
+)
 from workspaces.blobs import (
     BLOB_BYTES_MAX,
     NO_META,
@@ -65,6 +72,9 @@ REMOVED_DIRECTORY_TRIES_MAX = 100
 
 EXCHANGES_MAX = 20
 """Somebody who saves faster than files change places, twenty times, is no editor."""
+
+FLUSHED_AT_ONCE = 16
+"""From so many files on, one flush of the whole file system is sooner done than one of each."""
 
 TREE_DEPTH_MAX = 64
 """Deeper than any valid path: a scan does not follow a bash loop of `mkdir a; cd a` into the abyss."""
@@ -144,12 +154,30 @@ class FileBlobs:
         """Everything but directories, ascending by name, good or not: `tree` says what is what."""
         yield from self._walk("", 0)
 
-    def prepare(self, label: Label, data: bytes) -> None:
+    def prepare(self, files: Mapping[Label, bytes]) -> None:
+        at_once = len(files) >= FLUSHED_AT_ONCE
+        staged: dict[Label, str] = {}
         try:
-            temporary = self._stage(data)
-            os.rename(temporary, label, src_dir_fd=self._staging, dst_dir_fd=self._staging)
+            for label, data in files.items():
+                staged[label] = self._stage(data, flush=not at_once)
+            if at_once and not flush_all(self._staging):
+                for temporary in staged.values():
+                    self._flush_staged(temporary)
+            for label, temporary in staged.items():
+                os.rename(temporary, label, src_dir_fd=self._staging, dst_dir_fd=self._staging)
         except OSError as error:
-            raise as_failure(error, label) from error
+            for temporary in staged.values():
+                self._discard(temporary)
+            raise as_failure(error, "staging") from error
+
+    def flush(self, paths: Collection[WorkspacePath]) -> None:
+        directories = {path.rpartition("/")[0] for path in paths}
+        if len(directories) >= FLUSHED_AT_ONCE and flush_all(self._staging):
+            return
+        for directory in directories:
+            # One that is gone has nothing left to make durable but its absence, which its parent knows.
+            with suppress(FileNotFoundError), self._tree.directory(directory) as fd:
+                _flush(fd, directory or ".")
 
     def exchange(self, label: Label, path: WorkspacePath) -> None:
         directory, _, leaf = path.rpartition("/")
@@ -157,7 +185,6 @@ class FileBlobs:
             with self._tree.directory(directory) as target:
                 if not exchange(self._staging, label, target, leaf):
                     self._exchange_in_two(label, target, leaf)
-                _flush(target, path)
         except OSError as error:
             raise as_failure(error, path) from error
 
@@ -167,7 +194,6 @@ class FileBlobs:
             try:
                 with self._tree.directory(directory, create=True) as target:
                     rename_new(self._staging, label, target, leaf)
-                    _flush(target, path)
                 return
             except FileExistsError:
                 raise AlreadyExists("file", path) from None
@@ -182,7 +208,7 @@ class FileBlobs:
         try:
             with self._tree.directory(directory) as parent:
                 rename_new(parent, leaf, self._staging, label)
-                _flush(parent, path)
+                _flush(parent, path)  # now: the directory itself may be about to go
         except OSError as error:
             raise as_failure(error, path) from error
         self._remove_empty(directory)
@@ -247,18 +273,26 @@ class FileBlobs:
         if not is_met(expect, current):
             raise Conflict("file", name, expected=expect, actual=current)
 
-    def _stage(self, data: bytes) -> str:
+    def _stage(self, data: bytes, *, flush: bool = True) -> str:
         name = TEMPORARY_PREFIX + secrets.token_hex(8)
         try:
             with self._opened_to_stage(name) as fd:
                 left = memoryview(data)
                 while left:
                     left = left[os.write(fd, left) :]
-                os.fsync(fd)
+                if flush:
+                    os.fsync(fd)
         except BaseException:
             self._discard(name)
             raise
         return name
+
+    def _flush_staged(self, temporary: str) -> None:
+        fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._staging)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     @contextmanager
     def _opened_to_stage(self, name: str) -> Generator[int]:

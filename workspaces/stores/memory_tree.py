@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,8 +83,12 @@ class MemoryTree:
     def identity(self) -> str:
         return self._identity
 
-    def prepare(self, label: Label, data: bytes) -> None:
-        self.aside[label] = self._new(data)
+    def prepare(self, files: Mapping[Label, bytes]) -> None:
+        for label, data in files.items():
+            self.aside[label] = self._new(data)
+
+    def flush(self, paths: Collection[WorkspacePath]) -> None:
+        pass
 
     def exchange(self, label: Label, path: WorkspacePath) -> None:
         if path not in self.files:
