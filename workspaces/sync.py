@@ -196,10 +196,13 @@ class Sync:
     def push(self, paths: Iterable[WorkspacePath]) -> Report:
         """What is known to be dirty goes out: one conditional write each, and no listing.
 
-        Deletions take the long way, past the guards."""
+        Deletions take the long way, past the guards, and so does a directory that is not the one of the
+        last sync."""
         before = self._there.requests
         report = Report()
         self._get_ready()
+        if self._baseline.fact("root") != self._workspace.identity():
+            return self.run()
         waiting = sorted(set(paths))
         for _ in range(ROUNDS_MAX):
             found = {path: self._state(path) for path in waiting}
