@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -31,6 +31,7 @@ from harness.briefing import Briefing
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
+from harness.freshness import pull, push
 from harness.inbox import Accepted, Inbox, Running, Waiting
 from harness.message import user
 from harness.models.port import Model
@@ -304,9 +305,11 @@ class _AtIt:
 
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
-            _, ending = await run_turn(
+            turn, ending = await run_turn(
                 begun.turn, model=begun.model, toolset=begun.toolset, emit=self.emit
             )
+            changed = [change.workspace for entry in turn.entries for change in entry.changes]
+            is_shared = await in_thread(push, begun.toolset.desk.mounts, changed)
         except LeaseLost:
             raise
         except BaseException as problem:
@@ -317,7 +320,8 @@ class _AtIt:
             if self.is_mine:
                 raise
             return
-        await self._finish(running, ending)
+        told = replace(ending, left_out=begun.left_out, is_shared=is_shared)
+        await self._finish(running, told)
 
     async def _finish(self, running: Running, ending: Ending) -> None:
         finish = (self.conversation, running, ending, self.lease)
@@ -336,6 +340,7 @@ class _AtIt:
         agent = ingress.agents.get(conversation.agent_id)
         model = ingress.open_model(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
+        pull(mounts)
         transcript = ingress.conversations.transcript(conversation)
         window = transcript.window()
         first = window.next_number if first is None else first
@@ -354,7 +359,8 @@ class _AtIt:
         )
         seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
         desk = Desk(mounts, _authorship(agent, conversation, turn_id, event, model), seen=seen)
-        return _Begun(turn, model, Toolset(ingress.tools, desk))
+        dangling = tuple(ingress.agents.dangling(agent))
+        return _Begun(turn, model, Toolset(ingress.tools, desk), dangling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +368,11 @@ class _Begun:
     turn: Turn
     model: Model
     toolset: Toolset
+    left_out: tuple[str, ...]
+    """Mounts that lead nowhere."""
 
     def with_turn(self, turn: Turn) -> _Begun:
-        return _Begun(turn, self.model, self.toolset)
+        return replace(self, turn=turn)
 
 
 _INTERRUPTED = "the turn was interrupted"

@@ -32,6 +32,7 @@ _VARIABLES = {
     "public_url": "HARNESS_PUBLIC_URL",
     "embeddings_url": "HARNESS_EMBEDDINGS_URL",
     "embeddings_model": "HARNESS_EMBEDDINGS_MODEL",
+    "s3": "HARNESS_S3",
 }
 
 _NEW_FILE = f"""\
@@ -61,6 +62,8 @@ class Settings:
     """An endpoint that speaks as OpenAI's does, for recall by meaning too; without one words decide."""
     embeddings_model: str = "text-embedding-3-small"
     embeddings_key: str | None = field(default=None, repr=False)
+    s3: str | None = None
+    """s3://bucket/prefix where workspaces are shared; new ones are kept there then."""
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
 

@@ -28,6 +28,7 @@ from harness.resident import Resident
 from harness.runner import JobRunner
 from harness.sandbox import SANDBOXES, SandboxRecord
 from harness.settings import Settings
+from harness.syncing import Syncing
 from harness.template import workspace_files
 from harness.tools.edit import EDIT
 from harness.tools.read import READ
@@ -42,11 +43,13 @@ from workspaces.clock import Clock, SystemClock
 from workspaces.ids import ConversationId
 from workspaces.key import Keys
 from workspaces.lease import Leases
-from workspaces.locations import records_at
+from workspaces.locations import are_shared, place_at, records_at
+from workspaces.place import Place
 from workspaces.records import RecordStore
 from workspaces.search.meaning import Embedder
 from workspaces.stores.files import FileBlobs
 from workspaces.user import Users
+from workspaces.watch import News
 from workspaces.workspace import Workspace
 from workspaces.workspaces import Workspaces
 
@@ -87,6 +90,7 @@ class House:
         records: RecordStore,
         clock: Clock,
         *,
+        place: Place | None,
         model: Model | None,
         embedder: Embedder | None,
     ) -> None:
@@ -99,6 +103,7 @@ class House:
         self._clients = _clients(settings)
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
+        self.place = place
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self._leases = Leases(records, clock)
@@ -113,6 +118,8 @@ class House:
         if self._clients is not None:
             self._clients.close()
         self.records.close()
+        if self.place is not None:
+            self.place.close()
 
     def _rooms_of_job(self, job: Job) -> Rooms:
         """What is due later is due in the name of whoever wanted it."""
@@ -125,7 +132,16 @@ class House:
         users = Users(account_id, records, clock, may_change=may_change)
         keys = Keys(account_id, records, clock, may_change=may_change)
         templates = partial(workspace_files, own=settings.home.templates)
-        workspaces = Workspaces(principal, settings.home, records, clock, templates, self._embedder)
+        workspaces = Workspaces(
+            principal,
+            settings.home,
+            records,
+            clock,
+            templates,
+            embedder=self._embedder,
+            place=self.place,
+            are_records_shared=are_shared(settings.records),
+        )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
@@ -215,21 +231,39 @@ def wire(
     `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
-    embedder = embedder or _embedder(settings)
-    return House(settings, records, clock, model=model, embedder=embedder)
+    return House(
+        settings,
+        records,
+        clock,
+        place=None if settings.s3 is None else place_at(settings.s3),
+        model=model,
+        embedder=embedder or _embedder(settings),
+    )
 
 
 def residents(house: House) -> dict[str, Resident]:
     """What lives as long as `harness up` does, by name."""
     trees, clock = house.settings.home.trees, house.clock
-    watcher = Watching(trees, lambda: _workspaces(house), clock, log_news)
-    return {"jobs": house.runner, "watcher": watcher}
+    syncing = Syncing(lambda: [rooms.workspaces for rooms in _owners(house)])
+
+    def tell(news: News) -> None:
+        log_news(news)
+        syncing.hear(news)
+
+    watcher = Watching(trees, lambda: _workspaces(house), clock, tell)
+    return {"jobs": house.runner, "watcher": watcher, "sync": syncing}
+
+
+def _owners(house: House) -> Iterator[Rooms]:
+    """The rooms of the owners of all accounts."""
+    for account in house.accounts.list():
+        yield house.rooms(house.accounts.owner(account))
 
 
 def _workspaces(house: House) -> Iterator[Workspace]:
     """Of all accounts."""
-    for account in house.accounts.list():
-        yield from all_of(house.rooms(house.accounts.owner(account)).workspaces)
+    for rooms in _owners(house):
+        yield from all_of(rooms.workspaces)
 
 
 def _clients(settings: Settings) -> AnthropicClients | None:

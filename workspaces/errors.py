@@ -172,6 +172,20 @@ class LeaseLost(Failure):
         self.key = key
 
 
+class MassDeletion(Failure):
+    """So much is gone from one side that it looks like an accident: nothing was done."""
+
+    code = "mass_deletion"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"sync stopped, and has changed nothing: {reason}",
+            remedy="bring the files back; or if this is what you want, `harness sync "
+            "--accept-deletions` (`--dry-run` shows what it would do)",
+        )
+        self.reason = reason
+
+
 class Unavailable(Failure):
     """A store, a disk or a service does not answer as it should."""
 

@@ -21,6 +21,7 @@ _CLOSED_DIRECTORIES = (
     "history",
     "locks",
     "search",
+    "sync",
     "entries",
     "staging/entries",
     "tokens",
@@ -69,8 +70,15 @@ class Home:
         """What can be found faster than by reading: rebuilt from the files and the history."""
         return self.root / "search" / f"{namespace}.db"
 
+    def sync(self, namespace: Namespace) -> Path:
+        """What this machine and S3 last agreed on."""
+        return self.root / "sync" / f"{namespace}.db"
+
     def lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}.lock"
+
+    def sync_lock(self, namespace: Namespace) -> Path:
+        return self.root / "locks" / f"{namespace}-sync.lock"
 
     def trash(self, namespace: Namespace, stamp: Stamp) -> Path:
         """Where a deleted workspace lies, files and history, until somebody empties the trash."""

@@ -30,6 +30,7 @@ from harness.cli import (
     recall,
     sandboxes,
     status,
+    sync,
     turns,
     up,
     usage,
@@ -57,6 +58,7 @@ turns.register(app)
 files.register(app)
 history.register(app)
 recall.register(app)
+sync.register(app)
 prompt.register(app)
 explain.register(app)
 doctor.register(app)

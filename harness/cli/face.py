@@ -200,9 +200,11 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         console.print("  ".join(cells).rstrip(), markup=False, style="dim" if number == 0 else "")
 
 
-def show_failure(failure: Failure) -> None:
-    """The table of this face: every refusal is a sentence, its code, and what to do about it."""
-    if Shown.as_json:
+def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
+    """The table of this face: every refusal is a sentence, its code, and what to do about it.
+
+    `is_one_of_many`: the document of the command tells it too."""
+    if Shown.as_json and not is_one_of_many:
         error = {"code": failure.code, "message": str(failure), "remedy": failure.remedy}
         field = getattr(failure, "field", None)
         print_json({"error": {**error, **({"field": field} if field else {})}})

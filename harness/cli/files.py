@@ -61,6 +61,7 @@ def ls(
 ) -> None:
     """List the files of a workspace."""
     from harness.document import listing
+    from workspaces.conflict import is_conflict
 
     with opened(home, as_json=as_json) as harness:
         place = harness.workspaces.get(workspace)
@@ -72,10 +73,11 @@ def ls(
                 typer.echo("\n".join(names))
             return
         tree = place.scan()
+    files = [(name, state) for name, state in tree.files.items() if not is_conflict(name)]
     if as_json:
         print_json(listing(tree))
         return
-    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in tree.files.items()))
+    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in files))
     for problem in tree.problems:
         sys.stderr.write(f"problem: {problem.path!r} {problem.detail}\n")
     for name in tree.scratch:

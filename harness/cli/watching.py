@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Coroutine
 from typing import Annotated
 
 import typer
@@ -21,10 +22,12 @@ def watch(
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Make a revision of whatever is saved by hand, a moment later. Ctrl-C ends.
+    """Make a revision of whatever is saved by hand, a moment later, and keep shared workspaces the same as
+    in S3. Ctrl-C ends.
 
     Without it edits by hand become revisions when somebody looks next: a turn, a command, a writer.
     """
+    from harness.syncing import Syncing
     from harness.watching import Watching, all_of
     from workspaces.watch import News, Settled
 
@@ -45,5 +48,18 @@ def watch(
         told = ", ".join(workspaces) if workspaces else "all workspaces"
         notes().print(f"watching {told}; Ctrl-C ends", markup=False)
         trees, clock = harness.settings.home.trees, harness.rooms.clock
-        watching = Watching(trees, lambda: only or all_of(harness.workspaces), clock, tell)
-        asyncio.run(watching.run())
+        syncing = Syncing(lambda: [harness.workspaces])
+
+        def heard(news: News) -> None:
+            tell(news)
+            syncing.hear(news)
+
+        watching = Watching(trees, lambda: only or all_of(harness.workspaces), clock, heard)
+        asyncio.run(_both(watching.run(), syncing.run()))
+
+
+async def _both(*lives: Coroutine[object, object, None]) -> None:
+    """For as long as nobody interrupts; what breaks one ends the other."""
+    async with asyncio.TaskGroup() as group:
+        for life in lives:
+            group.create_task(life)

@@ -26,7 +26,8 @@ mean the same in every index.
 
 In brackets: points of recall@10, where nothing else is said, that each gains beside all others on a public
 benchmark of 3 048 lines and 760 questions; docs/benchmarks.md has the whole table. The weights were tuned on
-three of its five folders; the other two, no clean test, give three points less; around them the figures are flat. Tried and left out,
+three of its five folders; the other two, no clean test, give three points less; around them the figures are
+flat. Tried and left out,
 because they gained less than half a point: pairs of neighbouring words, how much of the query is covered,
 words of the best lines added to the query, times of day for a query that asks when, more stop words.
 
