@@ -11,7 +11,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
+
+from workspaces.errors import Failure
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -32,6 +35,19 @@ async def to_the_end(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     except asyncio.CancelledError:
         await asyncio.wait([running])
         running.exception()  # seen: the cancellation is what is told
+        raise
+
+
+async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
+    """For what must not stay taken by nobody: cancelled meanwhile, it is undone once it is done."""
+    running = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if running.exception() is None:
+            with suppress(Failure):  # it ends by itself, later
+                await asyncio.to_thread(undo, running.result())
         raise
 
 

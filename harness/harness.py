@@ -32,7 +32,7 @@ from harness.wiring import House, Rooms, wire
 from workspaces.account import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
-from workspaces.ids import looks_like_id, new_id
+from workspaces.ids import new_id
 from workspaces.workspaces import Workspaces
 
 
@@ -122,9 +122,10 @@ class Harness:
         self, reference: str, *, agent: AgentRecord | str | None = None
     ) -> Conversation:
         """By its id, or by its key with an agent (else the home's default one). NotFound."""
-        if looks_like_id(reference):
+        try:
             return self.conversations.get(reference)
-        found = self.conversations.find(self._agent(agent).id, reference)
+        except NotFound:
+            found = self.conversations.find(self._agent(agent).id, reference)
         if found is None:
             raise NotFound(
                 "conversation", reference, remedy="`harness conversation list` lists them"

@@ -7,8 +7,8 @@ nobody waits for any more are looked after by a job (`look_after`).
 
 What ends a turn before its time:
 
-- the caller cancels. Its own event is over: withdrawn while it waited, "interrupted" once it ran. Somebody
-  else's event, which it happened to be working at, is left as it stands for the next holder;
+- the caller cancels. The event that it brought is over: withdrawn while it waited, "interrupted" once it
+  ran. One that somebody else brought, be it the same one earlier, is left as it stands for the next holder;
 - the lease is lost. Nothing more is written; another process is at it, and we wait for what comes of it;
 - the process dies. The next holder of the lease goes on with the turn where its entries end, a few times
   at most, and then reports it as failed;
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 from harness.agent import AgentRecord, Agents
 from harness.briefing import brief
 from harness.conversation import Conversation, Conversations
-from harness.crossing import in_thread, to_the_end
+from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.inbox import Accepted, Inbox, Running, Waiting
 from harness.message import user
@@ -101,32 +101,34 @@ class Ingress:
     async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
         """Durably in line, from now on. Conflict, Busy, TooMany, NotFound."""
         rejects = (event.on_busy or agent.config.on_busy) == "reject"
-        accepting = asyncio.ensure_future(
-            in_thread(lambda: self.inbox.accept(agent.id, event, rejects=rejects))
+        return await or_undone(
+            lambda: self.inbox.accept(agent.id, event, rejects=rejects), self._given_up
         )
-        try:
-            return await asyncio.shield(accepting)
-        except asyncio.CancelledError:
-            await self._given_up(await accepting)
-            raise
 
     async def answer(self, accepted: Accepted, emit: Emit = silent) -> Outcome:
         """What comes of an accepted event; until then, work for it."""
-        conversation, lease = accepted.conversation, accepted.lease
-        turnstile = self._turnstile(conversation) if lease is None else nullcontext()
         try:
+            if accepted.lease is not None:
+                await self._work(accepted.conversation, accepted.lease, accepted, emit)
+                return await self._awaited(accepted, emit)
+            turnstile = self._turnstile(accepted.conversation)
+            if turnstile.locked():
+                emit(Queued(await in_thread(self.inbox.ahead, accepted)))
             async with turnstile:
-                if lease is not None:
-                    await self._work(conversation, lease, accepted, emit)
                 return await self._awaited(accepted, emit)
         except asyncio.CancelledError:
-            await in_thread(self.inbox.withdraw, accepted)
+            if accepted.is_new:
+                with suppress(Failure):  # then the job looks after it
+                    await in_thread(self.inbox.withdraw, accepted)
             raise
 
     async def look_after(self, conversation_id: str) -> None:
         """Whatever is unfinished in a conversation. Busy while somebody is at it; LeaseLost."""
-        conversation = await in_thread(self.conversations.get, conversation_id)
-        lease = await in_thread(self.leases.acquire, conversation.lease_key)
+        try:
+            conversation = await in_thread(self.conversations.get, conversation_id)
+        except NotFound:  # deleted, and its events with it
+            return
+        lease = await self._acquired(conversation)
         async with self._leased(lease):
             await self._line(conversation, lease, None, silent)
 
@@ -166,14 +168,9 @@ class Ingress:
         return outcome
 
     async def _acquired(self, conversation: Conversation) -> Lease:
-        """Busy. An acquisition under way when we are cancelled is undone, not left behind."""
-        acquiring = asyncio.ensure_future(in_thread(self.leases.acquire, conversation.lease_key))
-        try:
-            return await asyncio.shield(acquiring)
-        except asyncio.CancelledError:
-            with suppress(Failure):
-                await in_thread(self.leases.release, await acquiring)
-            raise
+        """Busy."""
+        key = conversation.lease_key
+        return await or_undone(lambda: self.leases.acquire(key), self.leases.release)
 
     async def _work(
         self, conversation: Conversation, lease: Lease, accepted: Accepted, emit: Emit
@@ -191,7 +188,8 @@ class Ingress:
             if found is None or (accepted is not None and found.number > accepted.number):
                 return
             is_mine = accepted is not None and found.number == accepted.number
-            at_it = _AtIt(self, conversation, lease, is_mine, emit if is_mine else silent)
+            may_end = is_mine and accepted is not None and accepted.is_new
+            at_it = _AtIt(self, conversation, lease, is_mine, may_end, emit if is_mine else silent)
             if isinstance(found, Waiting):
                 await at_it.begin(found)
             else:
@@ -206,10 +204,11 @@ class Ingress:
             with suppress(Failure):  # it ends by itself
                 await to_the_end(self.leases.release, lease)
 
-    async def _given_up(self, accepted: Accepted) -> None:
+    def _given_up(self, accepted: Accepted) -> None:
         if accepted.lease is not None:
-            await in_thread(self.leases.release, accepted.lease)
-        await in_thread(self.inbox.withdraw, accepted)
+            self.leases.release(accepted.lease)
+        if accepted.is_new:
+            self.inbox.withdraw(accepted)
 
     def _turnstile(self, conversation: Conversation) -> asyncio.Lock:
         key = (asyncio.get_running_loop(), conversation.id)
@@ -238,13 +237,14 @@ class Ingress:
 
 @dataclass(frozen=True, slots=True)
 class _AtIt:
-    """The holder of the lease, at one event. `is_mine`: somebody waits for it in this very call, hears
-    what goes wrong, and may end it."""
+    """The holder of the lease, at one event. `is_mine`: somebody waits for it in this very call, and hears
+    what goes wrong. `may_end`: they are the one who brought it, so their cancellation is its end."""
 
     ingress: Ingress
     conversation: Conversation
     lease: Lease
     is_mine: bool
+    may_end: bool
     emit: Emit
 
     async def begin(self, waiting: Waiting) -> None:
@@ -269,7 +269,7 @@ class _AtIt:
                 return  # withdrawn in this instant
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
-            if self.is_mine:
+            if self.may_end:
                 await self._fail(running, _INTERRUPTED)
             raise
         await self._run(running, begun.with_turn(turn.with_entry(entry)))
@@ -298,7 +298,7 @@ class _AtIt:
             raise
         except BaseException as problem:
             is_end_of_process = not isinstance(problem, Exception)
-            if is_end_of_process and not self.is_mine:
+            if is_end_of_process and not self.may_end:
                 raise  # the next holder goes on with it
             await self._fail(running, _INTERRUPTED if is_end_of_process else _told(problem))
             if self.is_mine:

@@ -27,7 +27,7 @@ from harness.tools.edit import EDIT
 from harness.tools.read import READ
 from harness.tools.write import WRITE
 from harness.watching import Watching, all_of, log_news
-from workspaces.account import Accounts, Principal
+from workspaces.account import Accounts, OwnAccount, Principal
 from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
@@ -55,6 +55,7 @@ class Rooms:
     clock: Clock
     principal: Principal
     records: RecordStore
+    account: OwnAccount
     users: Users
     keys: Keys
     workspaces: Workspaces
@@ -122,6 +123,7 @@ class House:
             clock,
             principal,
             records,
+            OwnAccount(principal, self.accounts),
             users,
             keys,
             workspaces,

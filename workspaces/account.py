@@ -13,7 +13,7 @@ from typing import Any
 from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import Name
-from workspaces.errors import AlreadyExists, Conflict, Refused, Unavailable
+from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused, Unavailable
 from workspaces.expect import ABSENT
 from workspaces.ids import AccountId, UserId, new_id
 from workspaces.parse import Shape
@@ -157,6 +157,22 @@ class Accounts:
             return self.create({"name": "default"})
         except AlreadyExists:
             return self.get("default")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAccount:
+    """The account of a principal, as the principal may see and change it."""
+
+    principal: Principal
+    accounts: Accounts
+
+    def get(self) -> AccountRecord:
+        return self.accounts.get(self.principal.account_id)
+
+    def patch(self, patch: Mapping[str, Any]) -> AccountRecord:
+        if not self.principal.may_configure:
+            raise Forbidden("change the account")
+        return self.accounts.patch(self.principal.account_id, patch)
 
 
 def default_owner(records: RecordStore, clock: Clock) -> Principal:

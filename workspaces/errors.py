@@ -7,6 +7,8 @@ library raises into these at their edge; faces show them through one table each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class Failure(Exception):
     """The root. Only the tables at the faces catch it as such."""
@@ -76,6 +78,17 @@ class AlreadyExists(Conflict):
         super().__init__(what, name, expected=None, actual="one")
         self.args = (f"there is already a {what} named {name!r}",)
         self.remedy = "choose another name, or use the one that is there"
+
+
+class InUse(Conflict):
+    """Others refer to it."""
+
+    code = "in_use"
+
+    def __init__(self, what: str, name: str, users: Sequence[str]) -> None:
+        super().__init__(what, name, expected=None, actual=users)
+        self.args = (f"{what} {name!r} is used by {', '.join(users)}",)
+        self.remedy = "change what uses it first, or force the deletion"
 
 
 class Refused(Failure):
