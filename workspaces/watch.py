@@ -170,7 +170,8 @@ class Watch:
         return max(0.0, min([*times, self._scan_at]) - self._clock.monotonic())
 
     def run(self, look: Look | None = None) -> None:
-        """Watch until `stop` is called."""
+        """Watch until `stop` is called. May be called again after it has failed."""
+        self.mark_all()
         with ExitStack() as stack:
             try:
                 looking = (look or looked_at)(self._trees, self.changed, self.mark_all)

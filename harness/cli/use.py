@@ -52,17 +52,17 @@ def use(
         one = _client(client)
         file = one.file(project.expanduser().absolute() if project else None)
         configurations = Configurations(harness.settings.home.used)
-        place = harness.workspaces.get(workspace or harness.settings.default_workspace)
         if undo:
-            change = configurations.undo(one, file)
+            change, advice = configurations.undo(one, file), ""
         else:
+            place = harness.workspaces.get(workspace or harness.settings.default_workspace)
             change = configurations.use(one, file, _use(harness, place, one))
+            advice = _advice(one, place, project)
         if not as_json:
             _show(change)
         agreed = yes or (not as_json and change.is_one and _agreed())
         if agreed:
             configurations.carry_out(one, change)
-        advice = "" if undo else _advice(one, place, project)
     if as_json:
         told = {"client": client, "file": str(file), "applied": agreed, "diff": change.diff()}
         print_json({**told, "advice": advice})
@@ -90,8 +90,7 @@ def _use(harness: Harness, place: Workspace, client: Client) -> Use:
     from harness.use.client import Use
 
     words = [*_ourselves(), "--home", str(harness.settings.home.root), "prompt", place.record.id]
-    where = ["--where"] if client.name == "codex" else []
-    return Use(str(place.root), shlex.join([*words, *where]))
+    return Use(str(place.root), shlex.join([*words, *client.prompt_options]))
 
 
 def _ourselves() -> list[str]:

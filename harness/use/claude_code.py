@@ -22,6 +22,7 @@ _START = ["hooks", "SessionStart"]
 class ClaudeCode:
     name = "claude-code"
     empty = "{}\n"
+    prompt_options = ()  # it is told the directory in words of its own
     advice = "use/claude-code.md"
 
     def file(self, project: Path | None) -> Path:

@@ -32,6 +32,11 @@ class Client(Protocol):
         ...
 
     @property
+    def prompt_options(self) -> tuple[str, ...]:
+        """Of `harness prompt`, as it shall be run."""
+        ...
+
+    @property
     def advice(self) -> str:
         """The template that says what else is to know or to do."""
         ...

@@ -23,6 +23,7 @@ _HOOKS, _START = "hooks", "SessionStart"
 class Codex:
     name = "codex"
     empty = ""
+    prompt_options = ("--where",)
     advice = "use/codex.md"
 
     def file(self, project: Path | None) -> Path:
