@@ -14,6 +14,7 @@ from harness.settings import Settings, read_settings
 from harness.wiring import wire
 from workspaces.errors import Failure
 from workspaces.history.git import run_git
+from workspaces.locations import place_at
 
 GIT_OLDEST = (2, 30)
 DISK_BYTES_LOW = 500 * 10**6
@@ -39,6 +40,7 @@ def examine(home: Path | None) -> list[Finding]:
         Finding("home", "ok", str(settings.home.root)),
         _checked("records", lambda: _records(settings)),
         _checked("workspaces", lambda: _workspaces(settings)),
+        _checked("s3", lambda: _s3(settings)),
         _disk(settings),
         _model(settings),
     ]
@@ -92,6 +94,21 @@ def _workspaces(settings: Settings) -> Finding:
         remedy = "rename or remove these files: they are in no history and no prompt"
         return Finding("workspaces", "note", "; ".join(problems), remedy)
     return Finding("workspaces", "ok", ", ".join(names) or "none yet")
+
+
+def _s3(settings: Settings) -> Finding:
+    """Whether the server can be had, and keeps its word."""
+    if settings.s3 is None:
+        return Finding("s3", "ok", "not set: workspaces are kept on this machine alone")
+    place = place_at(settings.s3)
+    try:
+        place.check()
+        if not place.honesty().conditional_delete:
+            detail = f"{settings.s3}: has no conditional DELETE, so files are deleted under a lease"
+            return Finding("s3", "note", detail)
+    finally:
+        place.close()
+    return Finding("s3", "ok", f"{settings.s3}: honours conditions")
 
 
 def _disk(settings: Settings) -> Finding:
