@@ -18,6 +18,7 @@ from harness.wiring import House, wire
 from workspaces.errors import Failure
 from workspaces.history.git import run_git
 from workspaces.honesty import keeps_conditions
+from workspaces.locations import place_at
 from workspaces.stamp import moment_of
 
 GIT_OLDEST = (2, 30)
@@ -45,6 +46,7 @@ def examine(home: Path | None) -> list[Finding]:
         return [*findings, _broken("home", failure)]
     findings.append(_checked("home", lambda: _home(settings)))
     findings += _records_and_below(settings)
+    findings.append(_checked("s3", lambda: _s3(settings)))
     return [*findings, _disk(settings), _model(settings)]
 
 
@@ -150,6 +152,21 @@ def _jobs(house: House) -> Finding:
         told = f"{overdue} of {len(listed)} are long due"
         return Finding("jobs", "note", told, "run them: `harness jobs run`")
     return Finding("jobs", "ok", f"{len(listed)} waiting")
+
+
+def _s3(settings: Settings) -> Finding:
+    """Whether the server can be had, and keeps its word."""
+    if settings.s3 is None:
+        return Finding("s3", "ok", "not set: workspaces are kept on this machine alone")
+    place = place_at(settings.s3)
+    try:
+        place.check()
+        if not place.honesty().conditional_delete:
+            detail = f"{settings.s3}: has no conditional DELETE, so files are deleted under a lease"
+            return Finding("s3", "note", detail)
+    finally:
+        place.close()
+    return Finding("s3", "ok", f"{settings.s3}: honours conditions")
 
 
 def _disk(settings: Settings) -> Finding:
