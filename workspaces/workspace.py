@@ -8,12 +8,13 @@ between any two of these steps leaves an intent from which the next writer finis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from workspaces.blobs import Blob
+from workspaces.blobs import Blob, Stat
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
 from workspaces.errors import (
@@ -32,10 +33,12 @@ from workspaces.history.origins import Origins
 from workspaces.history.undo import Files, touched, undone
 from workspaces.ids import Namespace, Version, version_of
 from workspaces.paths import WorkspacePath, folded
+from workspaces.problem import Problem
 from workspaces.revision import Author, Revision, RevisionId
 from workspaces.room import Room
 from workspaces.stores.files import FileBlobs
 from workspaces.tree import Tree, TreeScan
+from workspaces.upkeep import mend
 from workspaces.writer import Held, Intent, WriterLock
 
 VERSIONS_SEARCHED_MAX = 200
@@ -63,6 +66,13 @@ class Command:
 
     revision: RevisionId | None = None
     """Of what it changed, once it has ended; None when it changed nothing."""
+    before: Tree = field(default_factory=Tree)
+    after: Tree = field(default_factory=Tree)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What it left that cannot be kept."""
+        return [problem for problem in self.after.problems if problem not in self.before.problems]
 
 
 class Workspace:
@@ -96,6 +106,8 @@ class Workspace:
         self._scan = TreeScan(
             blobs, record.config.quota, clock, lambda: history.tree(history.tip())
         )
+        self._found = Tree()
+        """By the last scan under the writer lock."""
         self._room = Room(record.config.quota, clock, self._scan.scan)
 
     def read(self, path: str, *, view: View = HEAD) -> File:
@@ -122,6 +134,10 @@ class Workspace:
         if view == HEAD:
             return list(self.scan().files)
         return list(self._history.tree(self._history.resolve(view)))
+
+    def stats(self, prefix: str = "") -> Iterator[Stat]:
+        """The files whose path starts with `prefix`, as the store lists them, none of them read."""
+        return self._blobs.scan(prefix)
 
     def scan(self) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
@@ -194,14 +210,17 @@ class Workspace:
         is the person's, what is dirty after is `by`'s, however it ends. Everyone else waits, this
         process too: inside, nothing is written through a workspace."""
         with self._writing(by) as held:
+            mend(self.root)
             self._record_dirty(Intent(self._person, None))
             anything = Intent(by, None)
             held.intend(by, None)
-            command = Command()
+            command = Command(before=self._found)
             try:
                 yield command
             finally:
+                mend(self.root)
                 command.revision = self._record_dirty(anything)
+                command.after = self._found
                 held.fulfilled()
 
     def restore(self, path: str, view: View, *, by: Author) -> Written:
@@ -257,8 +276,11 @@ class Workspace:
             self._history.pack()
 
     def settle(self) -> RevisionId | None:
-        """Make a revision of what a person changed by hand, if anything. Returns the newest one."""
+        """Make a revision of what a person changed by hand, if anything. Returns the newest one. What
+        root put there can be read by the user that runs commands afterwards."""
         with self._writing(self._person):
+            if os.geteuid() == 0:
+                mend(self.root)
             self._record_dirty(Intent(self._person, None))
             return self.tip()
 
@@ -268,6 +290,10 @@ class Workspace:
             if not self._blobs.is_at(self.root):
                 raise NotFound("workspace", self.record.name, remedy="it has been deleted")
             if held.left_behind is not None:
+                if (
+                    held.left_behind.paths is None
+                ):  # a command died here, and may have left anything
+                    mend(self.root)
                 self._record_dirty(held.left_behind)
                 held.fulfilled()
             yield held
@@ -330,7 +356,7 @@ class Workspace:
     ) -> tuple[list[WorkspacePath], frozenset[WorkspacePath]]:
         """What is new or different in the tree, and what has gone from it."""
         recorded = self._history.tree(tip)
-        found = self.scan()
+        found = self._found = self.scan()
         problems = {problem.path for problem in found.problems}  # there, though they cannot be kept
         changed = [
             path for path, state in found.files.items() if recorded.get(path) != state.object_id

@@ -142,6 +142,10 @@ class Workspaces:
 
     def _opened(self, record: WorkspaceRecord) -> Workspace:
         name = namespace(self._principal.account_id, record.id)
+        try:
+            self._home.hand_over(name)
+        except OSError as error:
+            raise as_failure(error, str(self._home.tree(name))) from error
         history = History(self._home.history(name), self._clock)
         return Workspace(
             record,

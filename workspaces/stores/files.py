@@ -126,7 +126,7 @@ class FileBlobs:
     def scan(self, prefix: str = "") -> Iterator[Stat]:
         for name, status in self.walk():
             if name.startswith(prefix) and _is_storable(name, status):
-                yield Stat(name, status.st_size, None)
+                yield Stat(name, status.st_size, None, status.st_mtime)
 
     def is_at(self, root: Path) -> bool:
         """Whether the directory that this store writes to is still the one found under `root`."""
@@ -182,6 +182,8 @@ class FileBlobs:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         fd = self._open_in_staging(name, flags)
         try:
+            if (owner := self._tree.owner) is not None:
+                os.fchown(fd, *owner)
             yield fd
         finally:
             os.close(fd)
