@@ -1,0 +1,158 @@
+"""Running a program to its end or to a bound: its output read while it streams, what it takes watched.
+
+What it takes is asked again and again, seldom enough that asking costs a tenth of the time at most. So
+a bound can be passed by what a program manages in such a pause; the hard limits that the kernel holds
+(size of one file, memory of one process, number of processes) keep that small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.crossing import completed, in_thread
+from harness.sandboxes.capture import Capture
+from harness.sandboxes.family import taken_by
+from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, Bounds, Cause, Ended
+from workspaces.errors import Failure, Unavailable
+from workspaces.upkeep import measure
+
+WATCH_S = 0.1
+WATCH_SHARE = 10
+"""A look takes one tenth of the time at most."""
+
+DISK_RESERVE_BYTES = 500 * 10**6
+"""A program that fills the disk up to here is ended, by whatever trick its files hide from a walk."""
+
+PIECE_BYTES = 256 * 1024
+
+Process = asyncio.subprocess.Process
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """How to start a program, and how to end it with all that it started."""
+
+    argv: Sequence[str]
+    end: Callable[[Process], Awaitable[None]]
+    """Returns when the process has ended."""
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    is_attached: bool = False
+    """To the caller's own streams; then nothing is captured."""
+
+
+async def supervise(spawn: Spawn, bounds: Bounds, watched: Sequence[Bind]) -> Ended:
+    """Unavailable when it cannot be started."""
+    process = await _started(spawn)
+    capture = Capture(bounds.shown_bytes)
+    flooded = asyncio.Event()
+    ending = asyncio.create_task(process.wait())
+    reading = asyncio.create_task(_read(process, capture, flooded))
+    flooding = asyncio.create_task(flooded.wait())
+    watching = asyncio.create_task(_watch(process.pid, bounds, watched))
+    try:
+        await asyncio.wait(
+            {ending, flooding, watching},
+            timeout=bounds.seconds,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        cause = _cause(ending, flooding, watching)
+    finally:
+        watching.cancel()
+        flooding.cancel()
+        await completed(spawn.end(process))
+        await completed(reading)  # to its end, which has come: nobody is left to write
+    code = await ending
+    return Ended(cause, code if code >= 0 else 128 - code, capture.ended())
+
+
+def _cause(
+    ending: asyncio.Task[int], flooding: asyncio.Task[bool], watching: asyncio.Task[Cause]
+) -> Cause:
+    if ending.done():
+        return "exit"
+    if flooding.done():
+        return "output"
+    return watching.result() if watching.done() else "time"
+
+
+async def _started(spawn: Spawn) -> Process:
+    """Ended again when the caller is cancelled before he has it."""
+    starting = asyncio.ensure_future(_start(spawn))
+    try:
+        return await completed(starting)
+    except asyncio.CancelledError:
+        if not starting.cancelled() and starting.exception() is None:
+            await completed(spawn.end(starting.result()))
+        raise
+
+
+async def _start(spawn: Spawn) -> Process:
+    streams: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+    }
+    if spawn.is_attached:
+        streams = {}
+    try:
+        return await asyncio.create_subprocess_exec(
+            *spawn.argv, limit=PIECE_BYTES, **{**streams, **spawn.options}
+        )
+    except OSError as error:
+        raise Unavailable("the sandbox", f"cannot start {spawn.argv[0]}: {error}") from error
+
+
+async def _read(process: Process, capture: Capture, flooded: asyncio.Event) -> None:
+    if process.stdout is None:
+        return
+    while piece := await process.stdout.read(PIECE_BYTES):
+        if capture.size <= OUTPUT_BYTES_MAX:
+            capture.take(piece)
+        else:
+            flooded.set()
+
+
+async def _watch(pid: int, bounds: Bounds, watched: Sequence[Bind]) -> Cause:
+    """Returns when a bound is passed."""
+    pause = WATCH_S
+    free = {bind.name: _free(bind) for bind in watched}
+    while True:
+        await asyncio.sleep(pause)
+        begun = time.monotonic()
+        with suppress(OSError, Failure):  # it changes faster than it can be walked through
+            cause = await in_thread(_passed, pid, bounds, watched, free)
+            if cause is not None:
+                return cause
+        pause = max(WATCH_S, (time.monotonic() - begun) * WATCH_SHARE)
+
+
+def _passed(
+    pid: int, bounds: Bounds, watched: Sequence[Bind], free_before: dict[str, int]
+) -> Cause | None:
+    devices = frozenset(bind.root.stat().st_dev for bind in watched)
+    taken = taken_by(pid, devices)
+    if taken.processes > bounds.processes:
+        return "processes"
+    if taken.memory_bytes > bounds.memory_bytes:
+        return "memory"
+    for bind in watched:
+        extent = measure(bind.root)
+        is_over = extent.bytes + taken.unlinked_bytes > bind.bytes_max
+        if is_over or extent.entries > bind.entries_max or extent.is_too_deep:
+            return "disk"
+        free = _free(bind)
+        if free < DISK_RESERVE_BYTES and free_before[bind.name] - free > bind.bytes_max:
+            return "disk"
+    return None
+
+
+def _free(bind: Bind) -> int:
+    found = os.statvfs(bind.root)
+    return found.f_bavail * found.f_frsize
