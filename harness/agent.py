@@ -77,6 +77,8 @@ class Mount:
     is_writable: bool
     is_private: bool = False
     """Then it is never the default."""
+    sandbox: SandboxRecord | None = None
+    """Where commands see it. None: it is seen by no command, and only read."""
 
     @property
     def namespace(self) -> Namespace:
@@ -161,7 +163,8 @@ class Agents:
                 workspace = self._workspaces.get(config.workspace_id)
             except NotFound:
                 continue
-            mounts.append(Mount(config.name, workspace, self._is_writable(agent.config, config)))
+            sandbox = self._sandbox(agent.config, config)
+            mounts.append(Mount(config.name, workspace, _allows_writing(sandbox), sandbox=sandbox))
         return mounts + self._private(agent)
 
     def _private(self, agent: AgentRecord) -> list[Mount]:
@@ -169,7 +172,8 @@ class Agents:
         nobody ever wrote to."""
         if agent.config.private == "off":
             return []
-        is_writable = agent.config.private == "rw" and self._allows_writing(agent.config.sandbox)
+        sandbox = self._found(agent.config.sandbox)
+        is_writable = agent.config.private == "rw" and _allows_writing(sandbox)
         mounts: list[Mount] = []
         for name, workspace_id in (
             ("_agent", private_to_agent(agent.id)),
@@ -178,15 +182,15 @@ class Agents:
         ):
             workspace = self._workspaces.private(workspace_id, create=is_writable)
             if workspace is not None:
-                mounts.append(Mount(name, workspace, is_writable, is_private=True))
+                mounts.append(Mount(name, workspace, is_writable, is_private=True, sandbox=sandbox))
         return mounts
 
-    def _is_writable(self, agent: AgentConfig, mount: MountConfig) -> bool:
+    def _sandbox(self, agent: AgentConfig, mount: MountConfig) -> SandboxRecord | None:
         stated = "sandbox" in mount.model_fields_set
-        return self._allows_writing(mount.sandbox if stated else agent.sandbox)
+        return self._found(mount.sandbox if stated else agent.sandbox)
 
-    def _allows_writing(self, sandbox: SandboxId | None) -> bool:
-        return sandbox is not None and self._sandboxes.get(sandbox).config.mode == "rw"
+    def _found(self, sandbox: SandboxId | None) -> SandboxRecord | None:
+        return None if sandbox is None else self._sandboxes.get(sandbox)
 
     def _check(self, record: AgentRecord) -> None:
         config = record.config
@@ -215,6 +219,10 @@ class Agents:
             self._sandboxes.get(sandbox)
         except NotFound as error:
             raise Refused(field, sandbox, "is not a sandbox of this account") from error
+
+
+def _allows_writing(sandbox: SandboxRecord | None) -> bool:
+    return sandbox is not None and sandbox.config.mode == "rw"
 
 
 def mount_name(workspace_name: str) -> str:
