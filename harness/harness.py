@@ -6,19 +6,22 @@ with Harness.open("~/.harness") as harness:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from harness.agent import AgentRecord, Agents
+from harness.agent import AgentRecord, Agents, Mount, mount_name
 from harness.birth import be_born
 from harness.briefing import brief
 from harness.context.assemble import Part
-from harness.crossing import LoopThread
+from harness.crossing import LoopThread, entered
 from harness.event import Event
 from harness.models.port import Model
 from harness.progress import Emit, silent
+from harness.sandboxes.port import Confinement, Sandbox
 from harness.settings import Settings, read_settings
+from harness.tools.bash import order_for
 from harness.turn import Outcome
 from harness.wiring import House, Rooms, wire
 from workspaces.clock import Clock
@@ -42,9 +45,11 @@ class Harness:
         *,
         model: Model | None = None,
         clock: Clock | None = None,
+        sandbox: Sandbox | None = None,
     ) -> Harness:
         """A home, made when it is not there yet; without a name the one that the environment names."""
-        house = wire(read_settings(None if home is None else Path(home)), model=model, clock=clock)
+        settings = read_settings(None if home is None else Path(home))
+        house = wire(settings, model=model, clock=clock, sandbox=sandbox)
         harness = cls(house)
         be_born(harness.rooms)
         return harness
@@ -85,6 +90,27 @@ class Harness:
         """The parts of the system prompt that the agent's next turn would be given."""
         record = self._agent(agent)
         return brief(record.config.system, self.agents.bindings(record))
+
+    def confinement(self) -> Confinement:
+        """Whether agents get bash here, and if not, why not."""
+        return self._loop.run(self.house.sandbox.check())
+
+    def shell(self, workspace: str, command: Sequence[str], *, sandbox: str = "default") -> int:
+        """Run a command, else a shell, on the caller's terminal in the sandbox that an agent gets. What
+        it changes becomes a revision by the principal. Returns the exit code."""
+        return self._loop.run(self._in_sandbox(workspace, command, sandbox))
+
+    async def _in_sandbox(self, reference: str, command: Sequence[str], sandbox: str) -> int:
+        record = self.rooms.sandboxes.get(sandbox)
+        workspace = self.workspaces.get(reference)
+        name, is_writable = mount_name(workspace.record.name), record.config.mode == "rw"
+        mount = Mount(name, workspace, is_writable, sandbox=record)
+        argv = tuple(command) or ("bash", "-i")
+        order = order_for(argv, [mount], name, record.config, seconds=None)
+        if not is_writable:
+            return await self.house.sandbox.attach(order)
+        async with entered(workspace.command(self.rooms.principal.author("api"))):
+            return await self.house.sandbox.attach(order)
 
     def delete_workspace(self, reference: str, *, force: bool = False) -> Path:
         """Delete a workspace; Refused while agents mount it, unless forced. Its files and history

@@ -8,7 +8,7 @@ a repetition is answered with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +24,8 @@ from harness.progress import Emit
 from harness.request import ModelFailure, Usage
 from harness.tools.desk import Change, Desk
 from harness.tools.port import Tool, Toolset
+from harness.tools.result import Results
+from harness.tools.workshop import Workshop
 from harness.transcript import Transcript
 from harness.turn import Outcome, Turn, run_turn
 from workspaces.account import Principal
@@ -47,6 +49,7 @@ class Inbox:
     leases: Leases
     tools: tuple[Tool[Any], ...]
     open_model: Callable[[AgentRecord], Model]
+    workshop: Callable[[], Awaitable[Workshop]]
 
     async def deliver(self, agent: AgentRecord, event: Event, emit: Emit) -> Outcome:
         """Process an event, or answer with what came of it before. Busy, Conflict."""
@@ -92,7 +95,13 @@ class Inbox:
             agent.config.limits,
         )
         seen = {key: version for entry in entries for key, version in entry.seen.items()}
-        desk = Desk(mounts, _authorship(agent, conversation, turn_id, event, model), seen=seen)
+        desk = Desk(
+            mounts,
+            _authorship(agent, conversation, turn_id, event, model),
+            seen=seen,
+            workshop=await self.workshop(),
+            results=Results(conversation.id, self.large),
+        )
         return _Begun(await turn.append(user(event.content)), model, self.tools, desk)
 
     @asynccontextmanager

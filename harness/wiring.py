@@ -8,29 +8,38 @@ from functools import lru_cache
 
 from harness.agent import AgentRecord, Agents
 from harness.conversation import Conversations
+from harness.crossing import in_thread
 from harness.inbox import Inbox
 from harness.models.anthropic import AnthropicModel
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
 from harness.models.port import Model
 from harness.sandbox import SANDBOXES, SandboxRecord
+from harness.sandboxes.bubblewrap import Bubblewrap
+from harness.sandboxes.port import Sandbox
+from harness.sandboxes.program import ripgrep
 from harness.settings import Settings
 from harness.template import workspace_files
+from harness.tools.bash import BASH
 from harness.tools.edit import EDIT
+from harness.tools.glob import GLOB
+from harness.tools.grep import GREP
 from harness.tools.read import READ
+from harness.tools.read_result import READ_RESULT
+from harness.tools.workshop import Workshop
 from harness.tools.write import WRITE
 from workspaces.account import Principal, default_owner
 from workspaces.catalog import Catalog
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
+from workspaces.errors import Failure
 from workspaces.lease import Leases
 from workspaces.locations import records_at
 from workspaces.records import RecordStore
 from workspaces.stores.files import FileBlobs
 from workspaces.workspaces import Workspaces
 
-TOOLS = (READ, WRITE, EDIT)
-
+TOOLS = (BASH, READ, GLOB, GREP, WRITE, EDIT, READ_RESULT)
 
 PRINCIPALS_MAX = 256
 """How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
@@ -54,17 +63,35 @@ class Rooms:
 class House:
     """What all principals of a home share: its settings, its stores, and rooms for each of them."""
 
-    def __init__(self, settings: Settings, records: RecordStore, clock: Clock, model: Model | None):
+    def __init__(
+        self,
+        settings: Settings,
+        records: RecordStore,
+        clock: Clock,
+        model: Model | None,
+        sandbox: Sandbox,
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.records = records
         self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self._model = model
+        self.sandbox = sandbox
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
 
     def owner(self) -> Principal:
         """The owner of the home's default account."""
         return default_owner(self.records, self.clock)
+
+    async def workshop(self) -> Workshop:
+        """With a sandbox, if there is one that confines here and now."""
+        if not (await self.sandbox.check()).works:
+            return Workshop(None, await in_thread(ripgrep, None))
+        try:
+            program = await in_thread(ripgrep, self.settings.home)
+        except Failure:  # the disk is full, say: no reason for a turn to fail
+            program = None
+        return Workshop(self.sandbox, program)
 
     def close(self) -> None:
         self.records.close()
@@ -94,6 +121,7 @@ class House:
                 Leases(records, clock),
                 TOOLS,
                 self._open_model,
+                self.workshop,
             ),
         )
 
@@ -101,11 +129,18 @@ class House:
         return self._model or _model(self.settings, agent)
 
 
-def wire(settings: Settings, *, model: Model | None = None, clock: Clock | None = None) -> House:
-    """`model` answers for every agent, whatever model it names: for tests and for trying out."""
+def wire(
+    settings: Settings,
+    *,
+    model: Model | None = None,
+    clock: Clock | None = None,
+    sandbox: Sandbox | None = None,
+) -> House:
+    """`model` answers for every agent, whatever model it names, and `sandbox` runs every command: for
+    tests and for trying out."""
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
-    return House(settings, records, clock, model)
+    return House(settings, records, clock, model, sandbox or Bubblewrap(settings.home))
 
 
 def _model(settings: Settings, agent: AgentRecord) -> Model:

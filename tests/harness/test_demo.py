@@ -8,6 +8,7 @@ import pytest
 from harness import Harness
 from harness.message import Message, Text, ToolCall, user
 from harness.progress import TextArrived, ToolStarted
+from harness.sandboxes.none import NoSandbox
 from harness.transcript import Transcript
 from workspaces.clock import ManualClock
 from workspaces.ids import ConversationId, TurnId
@@ -17,7 +18,9 @@ from workspaces.workspace import Workspace
 @pytest.fixture
 def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Harness]:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    with Harness.open(tmp_path / "home", clock=ManualClock()) as harness:
+    with Harness.open(
+        tmp_path / "home", clock=ManualClock(), sandbox=NoSandbox("not in this test")
+    ) as harness:
         yield harness
 
 
