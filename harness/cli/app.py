@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli import admin, agents, doctor, files, history, prompt, turns, workspaces
+from harness.cli import admin, agents, doctor, files, history, prompt, shell, turns, workspaces
 from harness.cli.face import Shown, print_json, show_failure
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
@@ -33,6 +33,7 @@ app = typer.Typer(
 turns.register(app)
 files.register(app)
 history.register(app)
+shell.register(app)
 prompt.register(app)
 doctor.register(app)
 app.add_typer(agents.app, name="agent")

@@ -165,7 +165,9 @@ PROCESSES = [
     Probe("variables of this process", "env; cat /proc/self/environ; set", True),
     Probe("variables of every process", "cat /proc/[0-9]*/environ | tr '\\0' '\\n'", True),
     Probe(
-        "command lines of the host", "grep -la 'slee[p]' /proc/[0-9]*/cmdline 2>/dev/null | grep -q . && echo UNSAFE", True
+        "command lines of the host",
+        "grep -la 'slee[p]' /proc/[0-9]*/cmdline 2>/dev/null | grep -q . && echo UNSAFE",
+        True,
     ),
     Probe("processes of the host", "[ $(ls -d /proc/[0-9]* | wc -l) -gt 8 ] && echo UNSAFE"),
     Probe(
