@@ -9,7 +9,7 @@ between any two of these steps leaves an intent from which the next writer finis
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,9 +135,10 @@ class Workspace:
             return list(self.scan().files)
         return list(self._history.tree(self._history.resolve(view)))
 
-    def stats(self, prefix: str = "") -> Iterator[Stat]:
-        """The files whose path starts with `prefix`, as the store lists them, none of them read."""
-        return self._blobs.scan(prefix)
+    def find(self, directory: str, matches: Callable[[str], bool]) -> list[Stat]:
+        """The files below a directory ("" is the root) whose path matches, as the store lists them, none
+        of them read."""
+        return list(self._blobs.find(directory, matches))
 
     def scan(self) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""

@@ -19,13 +19,12 @@ is root inside, kernel settings among them. Without root it is the user himself.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import secrets
 import shutil
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +38,7 @@ from harness.sandboxes.port import Bind, Bounds, Confinement, Ended, Order
 from harness.sandboxes.seccomp import filter_program
 from harness.sandboxes.supervise import Process, Spawn, supervise
 from workspaces.errors import Failure, Unavailable
-from workspaces.home import Home
+from workspaces.home import Home, User
 
 UID = 1000
 """Inside. Outside it is whoever runs commands."""
@@ -61,8 +60,8 @@ _ENVIRONMENT = {
     "LOGNAME": "agent",
     "SHELL": "/bin/bash",
 }
-_ETC = ("ld.so.cache", "alternatives", "ssl", "localtime")
-_ETC_WITH_NETWORK = ("resolv.conf", "hosts", "nsswitch.conf", "ca-certificates")
+_ETC = ("ld.so.cache", "alternatives", "localtime")
+_ETC_WITH_NETWORK = ("ssl", "resolv.conf", "hosts", "nsswitch.conf", "ca-certificates")
 _PASSWD = (
     b"root:x:0:0::/:/bin/sh\nagent:x:1000:1000::/tmp:/bin/bash\nnobody:x:65534:65534::/:/bin/sh\n"
 )
@@ -121,11 +120,9 @@ class Bubblewrap:
 
     async def _run(self, order: Order, *, is_attached: bool = False) -> Ended:
         with _prepared(self._program, order, is_attached=is_attached) as prepared:
-            user = self._home.command_user
-            options: dict[str, Any] = {"pass_fds": prepared.passed, "env": {}}
-            if user is not None:
-                options |= {"user": user.uid, "group": user.gid, "extra_groups": []}
-            spawn = Spawn(prepared.argv, _end, options, is_attached)
+            before, changing = _as_user(self._home.command_user)
+            options: dict[str, Any] = {"pass_fds": prepared.passed, "env": {}, **changing}
+            spawn = Spawn([*before, *prepared.argv], _killer(), options, is_attached)
             ended = await supervise(
                 spawn, order.bounds, [bind for bind in order.binds if bind.is_writable]
             )
@@ -245,15 +242,26 @@ def _process_1(order: Order, begins: int) -> list[str]:
     return ["/bin/bash", "--norc", "--noprofile", "-c", script, "sandbox", *order.argv]
 
 
-async def _end(process: Process) -> None:
-    """Kill process 1 inside and wait for bubblewrap, its parent: then all are dead."""
+def _as_user(user: User | None) -> tuple[Sequence[str], dict[str, Any]]:
+    """How to become the user that runs commands: by a program that does it, where there is one. Python
+    can too, but must copy the whole server for it. [Of 85 MB in 7 ms, against 0.3 for a program.]"""
+    if user is None:
+        return (), {}
+    program = shutil.which("setpriv", path=_ENVIRONMENT["PATH"])
+    if program is None:
+        return (), {"user": user.uid, "group": user.gid, "extra_groups": []}
+    return (program, f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "--"), {}
+
+
+def _killer() -> Callable[[Process], None]:
+    """Kills process 1 inside: bubblewrap, its parent, then ends, and all are dead."""
     begun = time.monotonic()
-    waiting = asyncio.ensure_future(process.wait())
-    while not waiting.done():
+
+    def kill(process: Process) -> None:
         if not kill_child(process.pid) and time.monotonic() - begun > SETUP_S_MAX:
-            with suppress(ProcessLookupError):
-                process.kill()
-        await asyncio.wait({waiting}, timeout=0.01)
+            process.kill()
+
+    return kill
 
 
 @contextmanager

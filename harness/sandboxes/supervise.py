@@ -11,10 +11,10 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any, cast
 
 from harness.crossing import completed, in_thread
 from harness.sandboxes.capture import Capture
@@ -31,8 +31,9 @@ DISK_RESERVE_BYTES = 500 * 10**6
 """A program that fills the disk up to here is ended, by whatever trick its files hide from a walk."""
 
 PIECE_BYTES = 256 * 1024
+KILL_AGAIN_S = 0.01
 
-Process = asyncio.subprocess.Process
+Process = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +41,20 @@ class Spawn:
     """How to start a program, and how to end it with all that it started."""
 
     argv: Sequence[str]
-    end: Callable[[Process], Awaitable[None]]
-    """Returns when the process has ended."""
+    kill: Callable[[Process], None]
+    """Asked again until it has ended: there may be nothing to be killed yet."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     is_attached: bool = False
     """To the caller's own streams; then nothing is captured."""
 
 
 async def supervise(spawn: Spawn, bounds: Bounds, watched: Sequence[Bind]) -> Ended:
-    """Unavailable when it cannot be started."""
-    process = await _started(spawn)
-    capture = Capture(bounds.shown_bytes)
-    flooded = asyncio.Event()
-    ending = asyncio.create_task(process.wait())
-    reading = asyncio.create_task(_read(process, capture, flooded))
-    flooding = asyncio.create_task(flooded.wait())
+    """Unavailable when it cannot be started. It is started by the thread of the event loop, which lives
+    as long as the server: a sandbox dies with the thread that started it."""
+    process = _started(spawn)
+    stream = _Stream(process, bounds.shown_bytes)
+    ending = asyncio.create_task(_end(process))
+    flooding = asyncio.create_task(stream.flooded.wait())
     watching = asyncio.create_task(_watch(process.pid, bounds, watched))
     try:
         await asyncio.wait(
@@ -66,14 +66,14 @@ async def supervise(spawn: Spawn, bounds: Bounds, watched: Sequence[Bind]) -> En
     finally:
         watching.cancel()
         flooding.cancel()
-        await completed(spawn.end(process))
-        await completed(reading)  # to its end, which has come: nobody is left to write
-    code = await ending
-    return Ended(cause, code if code >= 0 else 128 - code, capture.ended())
+        await completed(_killed(spawn, process, ending))
+        await completed(stream.drained.wait())  # at once: nobody is left to write
+    code = ending.result()
+    return Ended(cause, code if code >= 0 else 128 - code, stream.capture.ended())
 
 
 def _cause(
-    ending: asyncio.Task[int], flooding: asyncio.Task[bool], watching: asyncio.Task[Cause]
+    ending: asyncio.Task[int], flooding: asyncio.Task[Any], watching: asyncio.Task[Cause]
 ) -> Cause:
     if ending.done():
         return "exit"
@@ -82,18 +82,7 @@ def _cause(
     return watching.result() if watching.done() else "time"
 
 
-async def _started(spawn: Spawn) -> Process:
-    """Ended again when the caller is cancelled before he has it."""
-    starting = asyncio.ensure_future(_start(spawn))
-    try:
-        return await completed(starting)
-    except asyncio.CancelledError:
-        if not starting.cancelled() and starting.exception() is None:
-            await completed(spawn.end(starting.result()))
-        raise
-
-
-async def _start(spawn: Spawn) -> Process:
+def _started(spawn: Spawn) -> Process:
     streams: dict[str, Any] = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.PIPE,
@@ -102,21 +91,60 @@ async def _start(spawn: Spawn) -> Process:
     if spawn.is_attached:
         streams = {}
     try:
-        return await asyncio.create_subprocess_exec(
-            *spawn.argv, limit=PIECE_BYTES, **{**streams, **spawn.options}
-        )
+        return cast(Process, subprocess.Popen(spawn.argv, **{**streams, **spawn.options}))
     except OSError as error:
         raise Unavailable("the sandbox", f"cannot start {spawn.argv[0]}: {error}") from error
 
 
-async def _read(process: Process, capture: Capture, flooded: asyncio.Event) -> None:
-    if process.stdout is None:
-        return
-    while piece := await process.stdout.read(PIECE_BYTES):
-        if capture.size <= OUTPUT_BYTES_MAX:
-            capture.take(piece)
+async def _end(process: Process) -> int:
+    """The return code; awaited by a handle of the process where there are such, else by a thread."""
+    if not hasattr(os, "pidfd_open"):
+        return await in_thread(process.wait)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    handle = os.pidfd_open(process.pid)
+    loop.add_reader(handle, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+    return process.wait()
+
+
+async def _killed(spawn: Spawn, process: Process, ending: asyncio.Task[int]) -> None:
+    while not ending.done():
+        spawn.kill(process)
+        await asyncio.wait({ending}, timeout=KILL_AGAIN_S)
+
+
+class _Stream:
+    """What a program prints, taken as it comes."""
+
+    def __init__(self, process: Process, shown_bytes: int) -> None:
+        self.capture = Capture(shown_bytes)
+        self.flooded = asyncio.Event()
+        self.drained = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._pipe = process.stdout
+        if self._pipe is None:
+            self.drained.set()
         else:
-            flooded.set()
+            os.set_blocking(self._pipe.fileno(), False)
+            self._loop.add_reader(self._pipe.fileno(), self._take, self._pipe)
+
+    def _take(self, pipe: IO[bytes]) -> None:
+        try:
+            piece = os.read(pipe.fileno(), PIECE_BYTES)
+        except BlockingIOError:
+            return
+        if not piece:
+            self._loop.remove_reader(pipe.fileno())
+            pipe.close()
+            self.drained.set()
+        elif self.capture.size <= OUTPUT_BYTES_MAX:
+            self.capture.take(piece)
+        else:
+            self.flooded.set()
 
 
 async def _watch(pid: int, bounds: Bounds, watched: Sequence[Bind]) -> Cause:

@@ -26,10 +26,8 @@ def _glob(given: GlobInput, desk: Desk, call_id: str) -> str:
     mount = desk.mount(given.workspace)
     matches = matcher(given.pattern)
     place = place_of(given.path)
-    inside = f"{place}/" if place else ""
-    found = [
-        stat for stat in mount.workspace.stats(inside) if matches(stat.name.removeprefix(inside))
-    ]
+    above = len(place) + 1 if place else 0
+    found = mount.workspace.find(place, lambda name: matches(name[above:]))
     found.sort(key=lambda stat: (-(stat.modified or 0), stat.name))
     if not found:
         return f"No file matches {given.pattern!r}" + (f" in {place}." if place else ".")

@@ -7,7 +7,6 @@ it follows no link, reads no configuration, and is ended when its time is up.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -87,18 +86,12 @@ async def _run(
     )
     if desk.workshop.sandbox is None:
         argv = (str(ripgrep), *options)
-        spawn = Spawn(argv, _kill, {"cwd": mount.workspace.root, "env": {}})
+        spawn = Spawn(argv, Process.kill, {"cwd": mount.workspace.root, "env": {}})
         return await supervise(spawn, bounds, ())
     bind = Bind(mount.name, mount.workspace.root, False, 0, 0)
     argv = (f"/programs/{ripgrep.name}", *options)
     order = Order(argv, (bind,), mount.name, bounds, programs=(ripgrep,))
     return await desk.workshop.sandbox.run(order)
-
-
-async def _kill(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
 
 
 def _answer(given: GrepInput, place: str, ended: Ended, mount: Mount) -> str:
@@ -122,8 +115,12 @@ def _answer(given: GrepInput, place: str, ended: Ended, mount: Mount) -> str:
 
 
 def _check_place(mount: Mount, place: str) -> None:
-    names = (stat.name for stat in mount.workspace.stats(place))
-    if place and not any(name == place or name.startswith(f"{place}/") for name in names):
+    parent = place.rpartition("/")[0]
+
+    def leads_there(name: str) -> bool:
+        return name == place or name.startswith(f"{place}/")
+
+    if place and not mount.workspace.find(parent, leads_there):
         raise NotFound("file or directory", place, remedy="see with glob what there is")
 
 

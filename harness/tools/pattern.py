@@ -31,8 +31,12 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     patterns = [_parts(one) for one in _alternatives(pattern)]
 
     def matches(path: str) -> bool:
-        names = path.split("/")
-        return any(_matches(parts, names) for parts in patterns)
+        name = path.rpartition("/")[2]
+        for parts in patterns:
+            last = parts[-1]  # which most paths do not have, and which is asked first
+            if (last is None or last.match(name)) and _matches(parts, path.split("/")):
+                return True
+        return False
 
     return matches
 
