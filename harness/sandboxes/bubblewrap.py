@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,8 @@ def _prepared(program: Path, order: Order, *, is_attached: bool) -> Generator[_P
         argv = [
             str(program),
             *_namespaces(order, is_attached=is_attached),
-            *_system(order),
+            *_system(order.network),
+            *_programs(order),
             *("--file", str(passwd), "/etc/passwd", "--file", str(group), "/etc/group"),
             *_devices(),
             *_binds(order),
@@ -188,7 +190,8 @@ def _namespaces(order: Order, *, is_attached: bool) -> list[str]:
     ]
 
 
-def _system(order: Order) -> list[str]:
+@cache
+def _system(network: str) -> list[str]:
     words = ["--size", str(ROOT_BYTES_MAX), "--tmpfs", "/"]
     for name in SYSTEM_DIRECTORIES:
         place = Path("/", name)
@@ -197,13 +200,16 @@ def _system(order: Order) -> list[str]:
         elif place.is_dir():
             words += ["--ro-bind", str(place), str(place)]
     words += ["--dir", "/etc"]
-    for name in (*_ETC, *(_ETC_WITH_NETWORK if order.network == "host" else ())):
+    for name in (*_ETC, *(_ETC_WITH_NETWORK if network == "host" else ())):
         place = Path("/etc", name)
         if place.exists():
             words += ["--ro-bind", str(place), str(place)]
-    for place in order.programs:
-        words += ["--ro-bind", str(place), f"/programs/{place.name}"]
     return words
+
+
+def _programs(order: Order) -> list[str]:
+    places = ((str(place), f"/programs/{place.name}") for place in order.programs)
+    return [word for source, target in places for word in ("--ro-bind", source, target)]
 
 
 def _devices() -> list[str]:
@@ -247,10 +253,15 @@ def _as_user(user: User | None) -> tuple[Sequence[str], dict[str, Any]]:
     can too, but must copy the whole server for it. [Of 85 MB in 7 ms, against 0.3 for a program.]"""
     if user is None:
         return (), {}
-    program = shutil.which("setpriv", path=_ENVIRONMENT["PATH"])
+    program = _setpriv()
     if program is None:
         return (), {"user": user.uid, "group": user.gid, "extra_groups": []}
     return (program, f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "--"), {}
+
+
+@cache
+def _setpriv() -> str | None:
+    return shutil.which("setpriv", path=_ENVIRONMENT["PATH"])
 
 
 def _killer() -> Callable[[Process], None]:
