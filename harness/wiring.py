@@ -77,6 +77,7 @@ class House:
         self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self._model = model
         self.sandbox = sandbox
+        self._workshop: Workshop | None = None
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
 
     def owner(self) -> Principal:
@@ -85,13 +86,16 @@ class House:
 
     async def workshop(self) -> Workshop:
         """With a sandbox, if there is one that confines here and now."""
+        if self._workshop is not None:
+            return self._workshop
         if not (await self.sandbox.check()).works:
             return Workshop(None, await in_thread(ripgrep, None))
         try:
             program = await in_thread(ripgrep, self.settings.home)
         except Failure:  # the disk is full, say: no reason for a turn to fail
-            program = None
-        return Workshop(self.sandbox, program)
+            return Workshop(self.sandbox, None)
+        self._workshop = Workshop(self.sandbox, program)
+        return self._workshop
 
     def close(self) -> None:
         self.records.close()

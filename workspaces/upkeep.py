@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from workspaces.beneath import as_failure
 
 DEPTH_MAX = 64
-"""Deeper than any valid path. What lies below is not walked into; the extent says that it is there."""
+"""Deeper than any valid path. What lies below is not walked into."""
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HANDLE = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,7 +42,8 @@ class Extent:
     entries: int = 0
     """Files, directories and whatever else."""
     bytes: int = 0
-    is_too_deep: bool = False
+    is_opaque: bool = False
+    """Something in it cannot be counted: too deep, or closed again as fast as it is opened."""
 
 
 def mend(root: Path) -> Extent:
@@ -65,7 +65,7 @@ class _Walk:
 
     def run(self, root: Path) -> Extent:
         try:
-            if _HAS_HANDLES and stat.S_IMODE(root.lstat().st_mode) & 0o700 != 0o700:
+            if not _is_open(root.lstat()):
                 root.chmod(0o700)  # its parent is ours: the name leads where it always led
             fd = os.open(root, _OPEN)
         except OSError as error:
@@ -83,27 +83,28 @@ class _Walk:
 
     def _directory(self, fd: int, depth: int) -> None:
         if depth > DEPTH_MAX:
-            self.extent.is_too_deep = True
+            self.extent.is_opaque = True
             return
         with os.scandir(fd) as entries:
             found = [entry.name for entry in entries]
         for name in found:
-            with suppress(FileNotFoundError, NotADirectoryError):  # gone since it was listed
+            try:
                 self._entry(fd, name, depth)
+            except (FileNotFoundError, NotADirectoryError):  # gone since it was listed
+                continue
+            except PermissionError:
+                self.extent.is_opaque = True
 
     def _entry(self, parent: int, name: str, depth: int) -> None:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if self.is_mending:
+        is_closed = stat.S_ISDIR(status.st_mode) and not _is_open(status)
+        if self.is_mending or is_closed:
             self._mend(parent, name, status)
         self.extent.entries += 1
         self.extent.bytes += status.st_blocks * _BLOCK_BYTES
         if not stat.S_ISDIR(status.st_mode):
             return
-        try:
-            fd = os.open(name, _OPEN, dir_fd=parent)
-        except PermissionError:
-            self._mend(parent, name, status)
-            fd = os.open(name, _OPEN, dir_fd=parent)
+        fd = os.open(name, _OPEN, dir_fd=parent)
         try:
             self._directory(fd, depth + 1)
         finally:
@@ -140,6 +141,11 @@ def _mended(status: os.stat_result) -> int | None:
     else:
         return None
     return None if wanted == mode else wanted
+
+
+def _is_open(status: os.stat_result) -> bool:
+    """To its owner."""
+    return status.st_mode & stat.S_IRWXU == stat.S_IRWXU
 
 
 def _is_of_one_name(status: os.stat_result) -> bool:

@@ -76,7 +76,8 @@ class Bubblewrap:
         self._confinement: Confinement | None = None
 
     async def check(self) -> Confinement:
-        if self._confinement is None:
+        """A failure is looked into again the next time: what caused it may have been put right."""
+        if self._confinement is None or not self._confinement.works:
             self._confinement = await self._examined()
         return self._confinement
 
@@ -179,7 +180,7 @@ def _prepared(program: Path, order: Order, *, is_attached: bool) -> Generator[_P
 
 
 def _namespaces(order: Order, *, is_attached: bool) -> list[str]:
-    variables = {**_ENVIRONMENT, "TERM": os.environ.get("TERM", "dumb") if is_attached else "dumb"}
+    variables = {**_ENVIRONMENT, "TERM": "xterm-256color" if is_attached else "dumb"}
     return [
         *("--unshare-user", "--unshare-all", "--disable-userns", "--assert-userns-disabled"),
         *(("--share-net",) if order.network == "host" else ()),

@@ -80,7 +80,7 @@ class Sandbox(Protocol):
     """Safe to use from several tasks of one event loop."""
 
     async def check(self) -> Confinement:
-        """The self-test, made once; later calls repeat its answer."""
+        """The self-test. Once it was passed later calls repeat the answer."""
         ...
 
     async def run(self, order: Order) -> Ended:

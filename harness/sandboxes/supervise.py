@@ -12,7 +12,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
@@ -26,6 +25,9 @@ from workspaces.upkeep import measure
 WATCH_S = 0.1
 WATCH_SHARE = 10
 """A look takes one tenth of the time at most."""
+
+BLIND_LOOKS_MAX = 20
+"""In a row: a tree that cannot be measured for so long is kept from being measured."""
 
 DISK_RESERVE_BYTES = 500 * 10**6
 """A program that fills the disk up to here is ended, by whatever trick its files hide from a walk."""
@@ -149,15 +151,19 @@ class _Stream:
 
 async def _watch(pid: int, bounds: Bounds, watched: Sequence[Bind]) -> Cause:
     """Returns when a bound is passed."""
-    pause = WATCH_S
+    pause, blind = WATCH_S, 0
     free = {bind.name: _free(bind) for bind in watched}
     while True:
         await asyncio.sleep(pause)
         begun = time.monotonic()
-        with suppress(OSError, Failure):  # it changes faster than it can be walked through
+        try:
             cause = await in_thread(_passed, pid, bounds, watched, free)
-            if cause is not None:
-                return cause
+            blind = 0
+        except (OSError, Failure):  # it changes faster than it can be walked through
+            blind += 1
+            cause = "disk" if blind >= BLIND_LOOKS_MAX else None
+        if cause is not None:
+            return cause
         pause = max(WATCH_S, (time.monotonic() - begun) * WATCH_SHARE)
 
 
@@ -173,7 +179,7 @@ def _passed(
     for bind in watched:
         extent = measure(bind.root)
         is_over = extent.bytes + taken.unlinked_bytes > bind.bytes_max
-        if is_over or extent.entries > bind.entries_max or extent.is_too_deep:
+        if is_over or extent.entries > bind.entries_max or extent.is_opaque:
             return "disk"
         free = _free(bind)
         if free < DISK_RESERVE_BYTES and free_before[bind.name] - free > bind.bytes_max:

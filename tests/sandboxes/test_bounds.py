@@ -174,10 +174,11 @@ def test_a_file_too_large_ends_it(found: World, run: Callable[..., Told]) -> Non
         "n=0; while :; do n=$((n + 1)); head -c 1000000 /dev/zero > f$n; done",
         "n=0; while :; do n=$((n + 1)); : > f$n; done",
         "mkdir d; cd d; chmod 300 .; n=0; while :; do n=$((n + 1)); head -c 1000000 /dev/zero > f$n; done",
+        "mkdir d; exec 3> d/f; chmod 600 d; head -c 60000000 /dev/zero >&3; sleep 60",
         "while :; do mkdir d && cd d; done",
         "while :; do exec {fd}> f; rm f; head -c 10000000 /dev/zero >&$fd; done",
     ],
-    ids=["many files", "many names", "hidden", "deep", "without a name"],
+    ids=["many files", "many names", "hidden", "closed", "deep", "without a name"],
 )
 def test_a_flood_of_files_ends_it(run: Callable[..., Told], script: str) -> None:
     assert run(script, seconds=60).cause == "disk"

@@ -83,7 +83,7 @@ def test_an_extent_is_what_the_disk_gives(tmp_path: Path) -> None:
     extent = measure(tmp_path)
     assert extent.entries == 3
     assert 100_000 <= extent.bytes < 200_000
-    assert not extent.is_too_deep
+    assert not extent.is_opaque
 
 
 def test_a_tree_without_an_end_is_not_walked_to_it(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_tree_without_an_end_is_not_walked_to_it(tmp_path: Path) -> None:
         os.close(here)
         here = below
     os.close(here)
-    assert measure(tmp_path).is_too_deep
+    assert measure(tmp_path).is_opaque
     assert mend(tmp_path).entries == DEPTH_MAX + 1
 
 
