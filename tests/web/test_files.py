@@ -140,7 +140,7 @@ def test_the_listing_is_that_of_the_command_line(acme: Caller, files: str) -> No
     listed = acme.get(files)
     names = ["MEMORY.md", "TASKS.md", "notes/README.md", "notes/a.md"]
     assert [file["path"] for file in listed] == names
-    assert listed[2] == {"path": "notes/a.md", "size": 1, "version": version_of(b"1")}
+    assert listed[3] == {"path": "notes/a.md", "size": 1, "version": version_of(b"1")}
     assert acme.get(f"{files}?prefix=notes/") == listed[2:]
     assert acme.get(f"{files}?prefix=nothing") == []
 
