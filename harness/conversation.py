@@ -11,6 +11,7 @@ consists of; whoever deleted it runs that job at once, and anyone if they could 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,9 @@ ERASE = "erase"
 
 DELETED_AT_ONCE = 100
 
+_CONVERSATION_ID = re.compile(r"[a-z0-9_]{1,64}")
+"""What is looked for at all: ids are opaque, and no other text is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
@@ -46,7 +50,7 @@ class Conversation:
     forked_from: str | None = None
     """`<conversation id> <entry number>`, for one that began as a fork."""
     counter: int = 1
-    """Of its record."""
+    """Of its record, and of the copy of it under its key: neither ever changes."""
 
     @property
     def exists(self) -> Check:
@@ -119,7 +123,7 @@ class Conversations:
         pointer = self._records.get(self._pointer(agent_id, key))
         if pointer is None or pointer.value["userId"] != self._principal.user_id:
             return None
-        return self._look(pointer.value["id"])
+        return _conversation(pointer.value["id"], self._principal.account_id, pointer)
 
     def get(self, conversation_id: str) -> Conversation:
         """NotFound, also for another user's."""
@@ -217,11 +221,10 @@ class Conversations:
         inbox = with_prefix(self._records, inbox_partition(conversation_id), "")
         waiting = (item.value["event"] for item in inbox if "event" in item.value)
         said = (entry.event_id for entry in transcript.entries() if entry.event_id is not None)
-        events = [*(one["id"] for one in waiting if "id" in one), *said]
-        doomed = [
-            *(deleted.claim_key(one) for one in dict.fromkeys(events)),
-            *(i.key for i in inbox),
-        ]
+        events = dict.fromkeys([*(one["id"] for one in waiting), *said])
+        claims = (self._records.get(deleted.claim_key(event)) for event in events)
+        doomed = [item.key for item in inbox]
+        doomed += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
         for start in range(0, len(doomed), DELETED_AT_ONCE):
             batch = doomed[start : start + DELETED_AT_ONCE]
             self._records.write(*(Delete(key) for key in batch))
@@ -283,12 +286,11 @@ class Conversations:
         except BaseException:
             transcript.erase()
             raise
-        owner = {"id": conversation.id, "userId": conversation.user_id}
         try:
             self._records.write(
                 transcript.session_put(newest),
                 Put(self._key(conversation.id), _value(conversation), expect=ABSENT),
-                Put(self._pointer(agent_id, key), owner, expect=ABSENT),
+                Put(self._pointer(agent_id, key), conversation.as_json(), expect=ABSENT),
                 Put(self._listed(conversation), {}),
             )
         except Conflict as error:
@@ -297,7 +299,7 @@ class Conversations:
         return conversation
 
     def _look(self, conversation_id: str) -> Conversation | None:
-        if not conversation_id.isascii() or not conversation_id:
+        if not _CONVERSATION_ID.fullmatch(conversation_id):
             return None
         item = self._records.get(self._key(conversation_id))
         account_id = self._principal.account_id
@@ -343,6 +345,11 @@ def _anew(session: Session, at: int) -> Session:
     """The session as a fork has it. Its window cannot begin behind the fork's end."""
     fresh = new_session(session.first, session.started_at)
     return replace(fresh, window_from=session.window_from) if session.window_from <= at else fresh
+
+
+def _is_about(claim: Item, conversation_id: ConversationId) -> bool:
+    """An event id says little: a fork repeats those of its original, and after a day it is free again."""
+    return claim.value["about"]["conversation"] == conversation_id
 
 
 def _value(conversation: Conversation) -> dict[str, str]:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.agent import AgentRecord, Agents
+from harness.allowance import Allowance
 from harness.conversation import Conversations
 from harness.sandbox import SandboxRecord
+from harness.usage import Ledger
 from workspaces.account import Accounts, Principal
 from workspaces.catalog import Catalog
-from workspaces.errors import Forbidden, Refused
+from workspaces.errors import Forbidden, InUse, Refused
 from workspaces.ids import AgentId, KeyId, UserId
 from workspaces.key import Keys
 from workspaces.user import Users
@@ -55,16 +57,18 @@ class Deletion:
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
     conversations: Conversations
+    ledger: Ledger
+    allowance: Allowance
 
     def workspace(self, reference: str, *, force: bool = False) -> Gone:
-        """Refused while agents mount it, unless forced: their mounts of it are then left out."""
+        """InUse while agents mount it, unless forced: their mounts of it are then left out."""
         self._check_right("workspaces")
         record = self.workspaces.get(reference).record
         _check_unused("workspace", record.name, self.agents.mounting(record.id), force)
         return Gone(record.id, record.name, (self.workspaces.delete(record.id),))
 
     def sandbox(self, reference: str, *, force: bool = False) -> Gone:
-        """Refused while agents work in it, unless forced: their mounts in it are then left out."""
+        """InUse while agents work in it, unless forced: their mounts in it are then left out."""
         self._check_right("sandboxes")
         record = self.sandboxes.get(reference)
         _check_unused("sandbox", record.name, self.agents.working_in(record.id), force)
@@ -113,6 +117,8 @@ class Deletion:
         keys = tuple(key.id for key in self.keys.list())
         for key_id in keys:
             self.keys.revoke(key_id)
+        self.ledger.forget(record.id)
+        self.allowance.forget(record.id)
         self.accounts.forget(record)
         return Gone(record.id, record.name, trash, keys, conversations)
 
@@ -131,5 +137,4 @@ class Deletion:
 
 def _check_unused(family: str, name: str, agents: list[AgentRecord], force: bool) -> None:
     if agents and not force:
-        rule = f"is used by {', '.join(agent.name for agent in agents)}"
-        raise Refused(family, name, rule, remedy="change the agents first, or force the deletion")
+        raise InUse(family, name, [agent.name for agent in agents])

@@ -24,6 +24,8 @@ GIT_OLDEST = (2, 30)
 DISK_BYTES_LOW = 500 * 10**6
 CLOCK_BEHIND_MAX = timedelta(minutes=1)
 OTHERS_READ_OR_WRITE = 0o066
+OVERDUE = timedelta(hours=1)
+"""A job that nobody has run for so long waits for somebody who runs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ def _records_and_below(settings: Settings) -> list[Finding]:
             return [
                 _records(house),
                 _checked("workspaces", lambda: _workspaces(house)),
+                _checked("jobs", lambda: _jobs(house)),
                 _checked("clock", lambda: _clock(house)),
             ]
         finally:
@@ -133,6 +136,20 @@ def _clock(house: House) -> Finding:
         told += f", but a revision was made at {newest:%Y-%m-%d %H:%M:%S}"
         return Finding("clock", "broken", told, "set the clock, or have it set by NTP")
     return Finding("clock", "ok", told)
+
+
+def _jobs(house: House) -> Finding:
+    listed = house.jobs.list()
+    aside = [one.job.id for one in listed if one.is_aside]
+    if aside:
+        remedy = "`harness jobs` says why; `harness jobs retry JOB` tries one again"
+        return Finding("jobs", "note", f"set aside: {', '.join(aside)}", remedy)
+    long_due = house.clock.now() - OVERDUE
+    overdue = sum(one.job.due < long_due for one in listed)
+    if overdue:
+        told = f"{overdue} of {len(listed)} are long due"
+        return Finding("jobs", "note", told, "run them: `harness jobs run`")
+    return Finding("jobs", "ok", f"{len(listed)} waiting")
 
 
 def _disk(settings: Settings) -> Finding:

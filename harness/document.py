@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workspaces.conflict import is_conflict
 from workspaces.file import File
 from workspaces.history.blame import BlamedLine
 from workspaces.history.difference import FileDifference, words
@@ -17,9 +18,11 @@ Document = dict[str, Any]
 
 
 def listing(tree: Tree) -> list[Document]:
+    """Without second files, which are problems to be solved and no memory."""
     return [
         {"path": path, "size": state.size, "version": state.version}
         for path, state in tree.files.items()
+        if not is_conflict(path)
     ]
 
 

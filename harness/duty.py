@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Protocol
 
@@ -39,23 +40,15 @@ RoomsFor = Callable[[Job], RoomsOfOne]
 
 def duties(rooms_for: RoomsFor) -> dict[str, Run]:
     async def turn(job: Job) -> datetime | None:
-        try:
-            await rooms_for(job).ingress.look_after(job.payload["conversationId"])
-        except NotFound:  # deleted meanwhile, and its events with it
-            return None
-        return None
+        await rooms_for(job).ingress.look_after(job.payload["conversationId"])
 
     async def erase(job: Job) -> datetime | None:
         conversation_id = ConversationId(job.payload["conversationId"])
         await in_thread(rooms_for(job).conversations.erase, conversation_id)
-        return None
 
     async def tidy(job: Job) -> datetime | None:
-        try:
+        with suppress(NotFound):  # it was deleted
             await in_thread(rooms_for(job).workspaces.tidy, WorkspaceId(job.payload["workspaceId"]))
-        except NotFound:
-            return None
-        return None
 
     return {TURN: turn, ERASE: erase, TIDY: tidy}
 

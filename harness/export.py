@@ -22,7 +22,7 @@ from harness.transcript import Entry, Transcript, entry_of
 from workspaces.errors import Refused
 from workspaces.parse import Shape, parse
 from workspaces.records import JsonObject
-from workspaces.stamp import Stamp, moment_of
+from workspaces.stamp import Stamp, moment_of, stamp_of
 
 FORMAT = 1
 
@@ -181,8 +181,9 @@ def _check_part(field: str, part: dict[str, Any]) -> None:
 
 def _stamp(field: str, text: str) -> Stamp:
     try:
-        moment_of(Stamp(text))
-    except ValueError as error:
-        rule = "must be a time like 2026-11-18T14:03:18.875130Z"
-        raise Refused(field, text, rule) from error
+        is_stamp = stamp_of(moment_of(Stamp(text))) == text
+    except ValueError:
+        is_stamp = False
+    if not is_stamp:
+        raise Refused(field, text, "must be a time like 2026-11-18T14:03:18.875130Z")
     return Stamp(text)

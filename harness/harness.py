@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from types import TracebackType
 
@@ -29,11 +30,13 @@ from harness.progress import Emit, silent
 from harness.question import Question
 from harness.runner import Drained, Told, unheard
 from harness.settings import Settings, read_settings
+from harness.usage import Dimension, Report, Spending
 from harness.wiring import House, Rooms, wire
 from workspaces.account import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
-from workspaces.ids import looks_like_id, new_id
+from workspaces.ids import new_id
+from workspaces.search.meaning import Embedder
 from workspaces.workspaces import Workspaces
 
 
@@ -53,12 +56,15 @@ class Harness:
         account: str | None = None,
         model: Model | None = None,
         clock: Clock | None = None,
+        embedder: Embedder | None = None,
     ) -> Harness:
         """A home, made when it is not there yet; without a name the one that the environment names.
 
-        It acts as the owner of the home's default account, or of the one that is named.
+        It acts as the owner of the home's default account, or of the one that is named. `embedder`: any
+        callable from texts to vectors; recall then finds by meaning too.
         """
-        house = wire(read_settings(None if home is None else Path(home)), model=model, clock=clock)
+        settings = read_settings(None if home is None else Path(home))
+        house = wire(settings, model=model, clock=clock, embedder=embedder)
         try:
             owner = house.owner()
             be_born(house.rooms(owner))
@@ -136,13 +142,25 @@ class Harness:
         workspaces = {mount.name: mount.workspace for mount in mounts}
         return Explanation(self.conversations.showing(conversation), workspaces)
 
+    def usage(
+        self,
+        *,
+        by: Dimension = "day",
+        since: date | None = None,
+        until: date | None = None,
+        of: tuple[Spending, str] | None = None,
+    ) -> Report:
+        """What the account's models have used up, and what it cost."""
+        return self.rooms.usage.report(by=by, since=since, until=until, of=of)
+
     def conversation(
         self, reference: str, *, agent: AgentRecord | str | None = None
     ) -> Conversation:
         """By its id, or by its key with an agent (else the home's default one). NotFound."""
-        if looks_like_id(reference):
+        try:
             return self.conversations.get(reference)
-        found = self.conversations.find(self._agent(agent).id, reference)
+        except NotFound:
+            found = self.conversations.find(self._agent(agent).id, reference)
         if found is None:
             raise NotFound(
                 "conversation", reference, remedy="`harness conversation list` lists them"

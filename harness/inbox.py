@@ -2,7 +2,7 @@
 
     inbox:<conversation>   tail       {next, bytes}            moved by whoever adds an event
                            head       {next, bytes, running}   moved by the holder of the lease alone
-                           <number>   {event, ends}            stays until its turn has ended
+                           <number>   {event, bytes, ends}     stays until its turn has ended
 
 Numbers are given out by `tail` and never again; `bytes` counts all that ever came, so that what waits is
 the difference of the two, and adding and taking disturb nobody but their own kind.
@@ -38,7 +38,7 @@ from workspaces.account import Principal
 from workspaces.blobs import BlobStore
 from workspaces.claim import Claim, Claims
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, TooMany
+from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, TooMany, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.ids import AgentId, TurnId
 from workspaces.lease import Bid, Lease, Leases
@@ -65,6 +65,8 @@ TURN = "turn"
 LOOK_AFTER_S = 5.0
 """By then whoever accepted an event has usually answered it; if not, somebody looks."""
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
 TRIES_MAX = 200
 PAUSE_S_MAX = 0.02
 
@@ -78,6 +80,8 @@ class Accepted:
     number: int
     lease: Lease | None = None
     """Of the conversation, when it was free."""
+    is_new: bool = False
+    """Put in line just now, not by an earlier delivery of the same event, which may still wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +174,9 @@ class Inbox:
 
     def next(self, conversation: Conversation, lease: Lease) -> Running | Waiting | None:
         """What the holder of the lease has to do: go on with what runs, begin what waits, or nothing."""
-        head = self._head(conversation)
+        head, tail = self._ends(conversation)
         if head.running is not None:
             return self._running(conversation, head.running, head)
-        tail = self._tail(conversation)
         end = tail.value["next"] if tail else 1
         for number in range(head.next, end):
             item = self._records.get(_event_key(conversation, number))
@@ -252,17 +255,17 @@ class Inbox:
         *,
         rejects: bool,
     ) -> Accepted:
-        tail, head = self._tail(conversation), self._head(conversation)
+        head, tail = self._ends(conversation)
         number: int = tail.value["next"] if tail else 1
         before: int = tail.value["bytes"] if tail else 0
         size = len(event.content.encode())
-        _check_room(number - head.next, before - head.bytes, size, is_first=_is_idle(head, number))
+        self._check_room(conversation, head, tail, size)
         bid = self._bid(conversation, rejects=rejects)
         about = {"conversation": conversation.id, "number": number}
         claimed = self._claims.made(claim, event.body_hash, about, expect)
         item = Put(
             _event_key(conversation, number),
-            {"event": self._small(conversation, event), "ends": before + size},
+            {"event": self._small(conversation, event), "bytes": size, "ends": before + size},
             ABSENT,
         )
         moved = Put(
@@ -277,7 +280,30 @@ class Inbox:
         except Conflict:
             self._forget_large(item)
             raise
-        return Accepted(conversation, claim, number, bid.won(counters) if bid else None)
+        except Unavailable:
+            if bid is not None:
+                self._leases.lose(bid)
+            raise
+        lease = bid.won(counters) if bid else None
+        return Accepted(conversation, claim, number, lease, is_new=True)
+
+    def _check_room(
+        self, conversation: Conversation, head: Head, tail: Item | None, size: int
+    ) -> None:
+        """An event that nothing is before waits for nobody, and may be as large as events may be."""
+        if tail is None or (head.running is None and head.next == tail.value["next"]):
+            return
+        if (
+            _is_full(tail.value["next"] - head.next, tail.value["bytes"] - head.bytes + size)
+            is None
+        ):
+            return
+        start, end = _event_key(conversation, head.next).sort, _tail_key(conversation).sort
+        waiting = self._records.scan(_tail_key(conversation).partition, start=start, end=end)
+        events = [item for item in waiting if "event" in item.value]  # without those withdrawn
+        full = _is_full(len(events), sum(item.value["bytes"] for item in events) + size)
+        if full is not None:
+            raise full
 
     def _bid(self, conversation: Conversation, *, rejects: bool) -> Bid | None:
         try:
@@ -343,18 +369,28 @@ class Inbox:
         return Running(number, self._event(item), turn_id, first, attempt, head)
 
     def _head(self, conversation: Conversation) -> Head:
-        item = self._records.get(_head_key(conversation))
-        if item is None:
-            return Head(ABSENT, 1, 0, None)
-        return Head(item.counter, item.value["next"], item.value["bytes"], item.value["running"])
+        return self._ends(conversation)[0]
 
     def _tail(self, conversation: Conversation) -> Item | None:
-        return self._records.get(_tail_key(conversation))
+        return self._ends(conversation)[1]
+
+    def _ends(self, conversation: Conversation) -> tuple[Head, Item | None]:
+        """Both ends of the line, in one look."""
+        start, end = _head_key(conversation).sort, _tail_key(conversation).sort + "\0"
+        partition = inbox_partition(conversation.id)
+        found = {
+            item.key.sort: item for item in self._records.scan(partition, start=start, end=end)
+        }
+        tail, item = found.get("tail"), found.get("head")
+        if item is None:
+            return Head(ABSENT, 1, 0, None), tail
+        value = item.value
+        return Head(item.counter, value["next"], value["bytes"], value["running"]), tail
 
     def _small(self, conversation: Conversation, event: Event) -> JsonObject:
         """The event, or where it lies, when it is too large for a record."""
         value = event.as_json()
-        data = json.dumps(value, ensure_ascii=False).encode()
+        data = _JSON.encode(value).encode()
         if len(data) <= VALUE_BYTES_MAX // 2:
             return value
         name = f"{conversation.id}/event-{secrets.token_hex(8)}.json"
@@ -379,20 +415,15 @@ def _tries() -> Iterator[int]:
         time.sleep(random.uniform(0, PAUSE_S_MAX))  # noqa: S311 - not secret
 
 
-def _check_room(waiting: int, waiting_bytes: int, size: int, *, is_first: bool) -> None:
-    """An event that nothing is before waits for nobody, and may be as large as events may be."""
-    if is_first:
-        return
+def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:
+    """`waiting_bytes` with those of the event that would like to join."""
     if waiting >= WAITING_MAX:
         what = "events waiting in the conversation"
-        raise TooMany(what, maximum=WAITING_MAX, actual=waiting + 1, unit="events")
-    if waiting_bytes + size > WAITING_BYTES_MAX:
-        what, actual = "texts waiting in the conversation", waiting_bytes + size
-        raise TooMany(what, maximum=WAITING_BYTES_MAX, actual=actual, unit="bytes")
-
-
-def _is_idle(head: Head, end: int) -> bool:
-    return head.running is None and head.next == end
+        return TooMany(what, maximum=WAITING_MAX, actual=waiting + 1, unit="events")
+    if waiting_bytes > WAITING_BYTES_MAX:
+        what = "texts waiting in the conversation"
+        return TooMany(what, maximum=WAITING_BYTES_MAX, actual=waiting_bytes, unit="bytes")
+    return None
 
 
 def _job_id(conversation: Conversation) -> str:

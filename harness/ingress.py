@@ -7,8 +7,8 @@ nobody waits for any more are looked after by a job (`look_after`).
 
 What ends a turn before its time:
 
-- the caller cancels. Its own event is over: withdrawn while it waited, "interrupted" once it ran. Somebody
-  else's event, which it happened to be working at, is left as it stands for the next holder;
+- the caller cancels. The event that it brought is over: withdrawn while it waited, "interrupted" once it
+  ran. One that somebody else brought, be it the same one earlier, is left as it stands for the next holder;
 - the lease is lost. Nothing more is written; another process is at it, and we wait for what comes of it;
 - the process dies. The next holder of the lease goes on with the turn where its entries end, a few times
   at most, and then reports it as failed;
@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents
+from harness.allowance import Allowance
 from harness.briefing import Briefing
 from harness.conversation import Conversation, Conversations
-from harness.crossing import in_thread, to_the_end
+from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
+from harness.freshness import pull, push
 from harness.inbox import Accepted, Inbox, Running, Waiting
 from harness.message import user
 from harness.models.port import Model
@@ -87,7 +89,8 @@ class Ingress:
     inbox: Inbox
     leases: Leases
     tools: tuple[Tool[Any], ...]
-    open_model: Callable[[AgentRecord], Model]
+    allowance: Allowance
+    open_model: Callable[[AgentRecord, ConversationId | None], Model]
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
@@ -101,32 +104,34 @@ class Ingress:
     async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
         """Durably in line, from now on. Conflict, Busy, TooMany, NotFound."""
         rejects = (event.on_busy or agent.config.on_busy) == "reject"
-        accepting = asyncio.ensure_future(
-            in_thread(lambda: self.inbox.accept(agent.id, event, rejects=rejects))
+        return await or_undone(
+            lambda: self.inbox.accept(agent.id, event, rejects=rejects), self._given_up
         )
-        try:
-            return await asyncio.shield(accepting)
-        except asyncio.CancelledError:
-            await self._given_up(await accepting)
-            raise
 
     async def answer(self, accepted: Accepted, emit: Emit = silent) -> Outcome:
         """What comes of an accepted event; until then, work for it."""
-        conversation, lease = accepted.conversation, accepted.lease
-        turnstile = self._turnstile(conversation) if lease is None else nullcontext()
         try:
+            if accepted.lease is not None:
+                await self._work(accepted.conversation, accepted.lease, accepted, emit)
+                return await self._awaited(accepted, emit)
+            turnstile = self._turnstile(accepted.conversation)
+            if turnstile.locked():
+                emit(Queued(await in_thread(self.inbox.ahead, accepted)))
             async with turnstile:
-                if lease is not None:
-                    await self._work(conversation, lease, accepted, emit)
                 return await self._awaited(accepted, emit)
         except asyncio.CancelledError:
-            await in_thread(self.inbox.withdraw, accepted)
+            if accepted.is_new:
+                with suppress(Failure):  # then the job looks after it
+                    await in_thread(self.inbox.withdraw, accepted)
             raise
 
     async def look_after(self, conversation_id: str) -> None:
         """Whatever is unfinished in a conversation. Busy while somebody is at it; LeaseLost."""
-        conversation = await in_thread(self.conversations.get, conversation_id)
-        lease = await in_thread(self.leases.acquire, conversation.lease_key)
+        try:
+            conversation = await in_thread(self.conversations.get, conversation_id)
+        except NotFound:  # deleted, and its events with it
+            return
+        lease = await self._acquired(conversation)
         async with self._leased(lease):
             await self._line(conversation, lease, None, silent)
 
@@ -166,14 +171,9 @@ class Ingress:
         return outcome
 
     async def _acquired(self, conversation: Conversation) -> Lease:
-        """Busy. An acquisition under way when we are cancelled is undone, not left behind."""
-        acquiring = asyncio.ensure_future(in_thread(self.leases.acquire, conversation.lease_key))
-        try:
-            return await asyncio.shield(acquiring)
-        except asyncio.CancelledError:
-            with suppress(Failure):
-                await in_thread(self.leases.release, await acquiring)
-            raise
+        """Busy."""
+        key = conversation.lease_key
+        return await or_undone(lambda: self.leases.acquire(key), self.leases.release)
 
     async def _work(
         self, conversation: Conversation, lease: Lease, accepted: Accepted, emit: Emit
@@ -191,7 +191,8 @@ class Ingress:
             if found is None or (accepted is not None and found.number > accepted.number):
                 return
             is_mine = accepted is not None and found.number == accepted.number
-            at_it = _AtIt(self, conversation, lease, is_mine, emit if is_mine else silent)
+            may_end = is_mine and accepted is not None and accepted.is_new
+            at_it = _AtIt(self, conversation, lease, is_mine, may_end, emit if is_mine else silent)
             if isinstance(found, Waiting):
                 await at_it.begin(found)
             else:
@@ -206,10 +207,11 @@ class Ingress:
             with suppress(Failure):  # it ends by itself
                 await to_the_end(self.leases.release, lease)
 
-    async def _given_up(self, accepted: Accepted) -> None:
+    def _given_up(self, accepted: Accepted) -> None:
         if accepted.lease is not None:
-            await in_thread(self.leases.release, accepted.lease)
-        await in_thread(self.inbox.withdraw, accepted)
+            self.leases.release(accepted.lease)
+        if accepted.is_new:
+            self.inbox.withdraw(accepted)
 
     def _turnstile(self, conversation: Conversation) -> asyncio.Lock:
         key = (asyncio.get_running_loop(), conversation.id)
@@ -238,28 +240,40 @@ class Ingress:
 
 @dataclass(frozen=True, slots=True)
 class _AtIt:
-    """The holder of the lease, at one event. `is_mine`: somebody waits for it in this very call, hears
-    what goes wrong, and may end it."""
+    """The holder of the lease, at one event. `is_mine`: somebody waits for it in this very call, and hears
+    what goes wrong. `may_end`: they are the one who brought it, so their cancellation is its end."""
 
     ingress: Ingress
     conversation: Conversation
     lease: Lease
     is_mine: bool
+    may_end: bool
     emit: Emit
 
     async def begin(self, waiting: Waiting) -> None:
-        """Everything up to the first question to the model gives the event back when it fails."""
-        inbox = self.ingress.inbox
+        """Everything up to the first question to the model gives the event back when it fails. A turn
+        that is gone on with was admitted when it began."""
+        async with AsyncExitStack() as stack:
+            begun = await self._begun(waiting, stack)
+            if begun is not None:
+                await self._begin(waiting, begun)
+
+    async def _begun(self, waiting: Waiting, stack: AsyncExitStack) -> _Begun | None:
+        """None when the event was given back."""
+        account_id = self.conversation.account_id
         try:
-            begun = await in_thread(self._prepared, waiting.event, TurnId(new_id("turn")), None)
+            await stack.enter_async_context(self.ingress.allowance.admitted(account_id))
+            return await in_thread(self._prepared, waiting.event, TurnId(new_id("turn")), None)
         except Exception as problem:  # whatever it is: the event must not stand in the way for ever
             why = problem if isinstance(problem, Failure) else Failure(_told(problem))
             give_back = (self.conversation, waiting, why, self.lease)
-            await to_the_end(lambda: inbox.give_back(*give_back))
+            await to_the_end(lambda: self.ingress.inbox.give_back(*give_back))
             if self.is_mine:
                 raise
-            return
-        turn = begun.turn
+            return None
+
+    async def _begin(self, waiting: Waiting, begun: _Begun) -> None:
+        turn, inbox = begun.turn, self.ingress.inbox
         entry = turn.entry(user(waiting.event.content), event_id=waiting.event.id)
         running, also = inbox.beginning(self.conversation, waiting, turn.id, turn.first)
         try:
@@ -269,7 +283,7 @@ class _AtIt:
                 return  # withdrawn in this instant
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
-            if self.is_mine:
+            if self.may_end:
                 await self._fail(running, _INTERRUPTED)
             raise
         await self._run(running, begun.with_turn(turn.with_entry(entry)))
@@ -291,20 +305,23 @@ class _AtIt:
 
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
-            _, ending = await run_turn(
+            turn, ending = await run_turn(
                 begun.turn, model=begun.model, toolset=begun.toolset, emit=self.emit
             )
+            changed = [change.workspace for entry in turn.entries for change in entry.changes]
+            is_shared = await in_thread(push, begun.toolset.desk.mounts, changed)
         except LeaseLost:
             raise
         except BaseException as problem:
             is_end_of_process = not isinstance(problem, Exception)
-            if is_end_of_process and not self.is_mine:
+            if is_end_of_process and not self.may_end:
                 raise  # the next holder goes on with it
             await self._fail(running, _INTERRUPTED if is_end_of_process else _told(problem))
             if self.is_mine:
                 raise
             return
-        await self._finish(running, ending)
+        told = replace(ending, left_out=begun.left_out, is_shared=is_shared)
+        await self._finish(running, told)
 
     async def _finish(self, running: Running, ending: Ending) -> None:
         finish = (self.conversation, running, ending, self.lease)
@@ -321,8 +338,9 @@ class _AtIt:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
         agent = ingress.agents.get(conversation.agent_id)
-        model = ingress.open_model(agent)
+        model = ingress.open_model(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
+        pull(mounts)
         transcript = ingress.conversations.transcript(conversation)
         window = transcript.window()
         first = window.next_number if first is None else first
@@ -341,7 +359,8 @@ class _AtIt:
         )
         seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
         desk = Desk(mounts, _authorship(agent, conversation, turn_id, event, model), seen=seen)
-        return _Begun(turn, model, Toolset(ingress.tools, desk))
+        dangling = tuple(ingress.agents.dangling(agent))
+        return _Begun(turn, model, Toolset(ingress.tools, desk), dangling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,9 +368,11 @@ class _Begun:
     turn: Turn
     model: Model
     toolset: Toolset
+    left_out: tuple[str, ...]
+    """Mounts that lead nowhere."""
 
     def with_turn(self, turn: Turn) -> _Begun:
-        return _Begun(turn, self.model, self.toolset)
+        return replace(self, turn=turn)
 
 
 _INTERRUPTED = "the turn was interrupted"

@@ -27,12 +27,23 @@ class Ending:
     failure: ModelFailure | None = None
     unavailable: tuple[str, ...] = ()
     """Sources of memory that could not be read."""
+    left_out: tuple[str, ...] = ()
+    """Mounts whose workspace or sandbox was deleted."""
+    is_shared: bool = False
+    """Whether the files that it changed are in S3."""
 
     def as_json(self) -> JsonObject:
-        error = {"error": _error(self.failure)} if self.failure else {}
-        missed = {"unavailable": list(self.unavailable)} if self.unavailable else {}
-        numbers = {"first": self.first, "last": self.last}
-        return {"status": self.status, "turn": self.turn_id, **numbers, **error, **missed}
+        """Only what there is to say."""
+        return {
+            "status": self.status,
+            "turn": self.turn_id,
+            "first": self.first,
+            "last": self.last,
+            **({"error": _error(self.failure)} if self.failure else {}),
+            **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
+            **({"leftOut": list(self.left_out)} if self.left_out else {}),
+            **({"shared": True} if self.is_shared else {}),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,10 @@ class Outcome:
     failure: ModelFailure | None = None
     unavailable: tuple[str, ...] = ()
     """Sources of memory that could not be read, so that the model went without."""
+    left_out: tuple[str, ...] = ()
+    """Mounts whose workspace or sandbox was deleted."""
+    is_shared: bool = False
+    """Whether the files that it changed are in S3."""
 
     def as_json(self) -> JsonObject:
         return {
@@ -55,18 +70,25 @@ class Outcome:
             "turn": self.turn_id,
             "usage": self.usage.as_json(),
             "revisions": [change.as_json() for change in self.changes],
-            "durable": {"local": True, "files": False, "history": False},
+            "durable": {"local": True, "files": self.is_shared, "history": False},
             **({"error": _error(self.failure)} if self.failure else {}),
             **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
+            **({"leftOut": list(self.left_out)} if self.left_out else {}),
         }
 
 
 def ending_of(data: JsonObject) -> Ending:
     error = data.get("error")
     failure = ModelFailure(error["code"], error["message"], error["remedy"]) if error else None
-    missed = tuple(data.get("unavailable", ()))
     return Ending(
-        data["status"], TurnId(data["turn"]), data["first"], data["last"], failure, missed
+        data["status"],
+        TurnId(data["turn"]),
+        data["first"],
+        data["last"],
+        failure,
+        tuple(data.get("unavailable", ())),
+        tuple(data.get("leftOut", ())),
+        data.get("shared", False),
     )
 
 
@@ -82,6 +104,8 @@ def outcome_of(ending: Ending, conversation_id: ConversationId, own: Sequence[En
         tuple(change for entry in own for change in entry.changes),
         ending.failure,
         ending.unavailable,
+        ending.left_out,
+        ending.is_shared,
     )
 
 

@@ -32,7 +32,7 @@ def preview(
     briefing = Briefing(
         agent.config,
         mounts,
-        model=ingress.open_model(agent).name,
+        model=ingress.open_model(agent, None).name,
         policy=policy,
         view_of=view_of,
     )

@@ -46,7 +46,7 @@ class _Beat:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         renewed, pause = loop.time(), self.terms.renew_s
-        while not self.is_lost:
+        while not self.is_lost and not self.has_ended:
             await asyncio.sleep(pause)
             asked = loop.time()
             deadline = renewed + self.terms.lease_s - self.terms.stop_early_s

@@ -65,6 +65,8 @@ class Usage:
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    cache_write_hour: int = 0
+    """Of `cache_write`, what is kept for an hour; the rest is kept for five minutes."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -72,7 +74,13 @@ class Usage:
             self.output + other.output,
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
+            self.cache_write_hour + other.cache_write_hour,
         )
+
+    @property
+    def prompt(self) -> int:
+        """All that the model was shown, wherever it was read from."""
+        return self.input + self.cache_read + self.cache_write
 
     def as_json(self) -> JsonObject:
         return {
@@ -80,6 +88,7 @@ class Usage:
             "output": self.output,
             "cacheRead": self.cache_read,
             "cacheWrite": self.cache_write,
+            "cacheWriteHour": self.cache_write_hour,
         }
 
 
@@ -87,7 +96,13 @@ NO_USAGE = Usage()
 
 
 def usage_of(data: JsonObject) -> Usage:
-    return Usage(data["input"], data["output"], data["cacheRead"], data["cacheWrite"])
+    return Usage(
+        data["input"],
+        data["output"],
+        data["cacheRead"],
+        data["cacheWrite"],
+        data.get("cacheWriteHour", 0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +113,17 @@ class Reply:
     """False when the provider cut it: its tool calls must not be run."""
 
 
-FailureKind = Literal["unreachable", "overloaded", "refused", "key", "too_long", "broken"]
+FailureKind = Literal[
+    "unreachable",  # no answer came
+    "overloaded",  # the provider has no time for us now
+    "broken",  # what came is no answer
+    "key",  # the provider does not know us
+    "budget",  # there is no money left, here or at the provider
+    "refused",  # the provider does not take the request as it is
+    "declined",  # the model does not want to answer
+    "too_long",  # the request is longer than the model takes: nothing was answered
+    "window_full",  # the answer filled what was left of the model's window
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +133,7 @@ class ModelFailure:
     kind: FailureKind
     reason: str
     remedy: str
+    usage: Usage = NO_USAGE
+    """What was used up all the same."""
+    wait_s: float | None = None
+    """How long the provider asks to wait; None when it does not say."""

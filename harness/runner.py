@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from harness.crossing import in_thread
+from harness.crossing import in_thread, or_undone
 from harness.job import Claimed, Job, Jobs
 from harness.pulse import kept_alive
 from workspaces.clock import Clock
@@ -74,9 +74,13 @@ class JobRunner:
 
     async def _next(self) -> Claimed | None:
         try:
-            return await in_thread(self._jobs.claim, self._names)
+            return await or_undone(lambda: self._jobs.claim(self._names), self._given_back)
         except Failure:  # a store that does not answer may answer the next time
             return None
+
+    def _given_back(self, claimed: Claimed | None) -> None:
+        if claimed is not None:
+            self._jobs.later(claimed, self._clock.now())
 
     async def _run(self, claimed: Claimed) -> str | None:
         """The error, if it failed."""
@@ -88,7 +92,7 @@ class JobRunner:
             await self._ended(lambda: self._jobs.later(held.claimed, self._soon()))
             return str(others)
         except asyncio.CancelledError:
-            await self._ended(lambda: self._jobs.later(held.claimed, self._clock.now()))
+            await self._ended(lambda: self._given_back(held.claimed))
             raise
         except Exception as problem:  # noqa: BLE001 - the table of this edge
             known = isinstance(problem, Failure)

@@ -47,6 +47,8 @@ DELETED_AT_ONCE = 100
 
 NOTHING_SEEN: Seen = {}
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -181,7 +183,7 @@ class Transcript:
 
     def _put(self, entry: Entry, writer: str) -> Put:
         key, value = Key(self._partition, _sort(entry.number)), entry.as_json()
-        data = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+        data = _JSON.encode(value).encode(errors="replace")
         if len(data) > VALUE_BYTES_MAX:
             name = f"{self._conversation_id}/{_sort(entry.number)}-{writer}.json"
             self._large.write(name, data, expect=ANY)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import Name
-from workspaces.errors import AlreadyExists, Conflict, Refused, Unavailable
+from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused, Unavailable
 from workspaces.expect import ABSENT
 from workspaces.ids import AccountId, UserId, new_id
 from workspaces.parse import Shape
@@ -33,8 +35,18 @@ class UsersConfig(Shape):
     """Make a user when a platform first names it."""
 
 
+class AccountLimits(Shape):
+    """What the account may use; what is not stated is not limited."""
+
+    turns_per_minute: Annotated[int, Field(ge=1, le=6000)] | None = None
+    running_turns: Annotated[int, Field(ge=1, le=1000)] | None = None
+    dollars_per_day: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
+    dollars_per_month: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
+
+
 class AccountConfig(Shape):
     users: UsersConfig = UsersConfig()
+    limits: AccountLimits = AccountLimits()
 
 
 class AccountRecord(Shape):
@@ -157,6 +169,22 @@ class Accounts:
             return self.create({"name": "default"})
         except AlreadyExists:
             return self.get("default")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAccount:
+    """The account of a principal, as the principal may see and change it."""
+
+    principal: Principal
+    accounts: Accounts
+
+    def get(self) -> AccountRecord:
+        return self.accounts.get(self.principal.account_id)
+
+    def patch(self, patch: Mapping[str, Any]) -> AccountRecord:
+        if not self.principal.may_configure:
+            raise Forbidden("change the account")
+        return self.accounts.patch(self.principal.account_id, patch)
 
 
 def default_owner(records: RecordStore, clock: Clock) -> Principal:

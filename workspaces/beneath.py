@@ -67,6 +67,11 @@ class Beneath:
         mine = os.fstat(self._fd)
         return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
 
+    def identity(self) -> str:
+        """Device and inode of this directory."""
+        mine = os.fstat(self._fd)
+        return f"{mine.st_dev}:{mine.st_ino}"
+
     @contextmanager
     def directory(self, path: str, *, create: bool = False) -> Generator[int]:
         """A descriptor of the directory `path` (`""` is the root), made on the way if asked for."""
@@ -160,6 +165,13 @@ def exchange(one_fd: int, one: str, other_fd: int, other: str) -> bool:
             raise
         return False
     return True
+
+
+def flush_all(fd: int) -> bool:
+    """Make everything on the file system of `fd` durable: for many files in one step, what takes one
+    wait each by fsync. False where the system cannot."""
+    call = getattr(_libc, "syncfs", None)
+    return call is not None and call(fd) == 0
 
 
 def _renameat2(source_fd: int, source: str, target_fd: int, target: str, flags: int) -> None:

@@ -21,6 +21,7 @@ _CLOSED_DIRECTORIES = (
     "history",
     "locks",
     "search",
+    "sync",
     "entries",
     "staging/entries",
     "tokens",
@@ -40,8 +41,23 @@ class Home:
     def settings(self) -> Path:
         return self.root / "harness.yaml"
 
+    @property
+    def templates(self) -> Path:
+        """Directories that a person made: what a new workspace may begin with."""
+        return self.root / "templates"
+
+    @property
+    def used(self) -> Path:
+        """What was changed in other programs' configurations, so that it can be taken back."""
+        return self.root / "used"
+
+    @property
+    def trees(self) -> Path:
+        """Holds the trees of all workspaces, of every account, each under its namespace."""
+        return self.root / "workspaces"
+
     def tree(self, namespace: Namespace) -> Path:
-        return self.root / "workspaces" / namespace
+        return self.trees / namespace
 
     def staging(self, namespace: Namespace) -> Path:
         """Temporary files of one namespace: on the file system of its tree, outside of it."""
@@ -54,8 +70,15 @@ class Home:
         """What can be found faster than by reading: rebuilt from the files and the history."""
         return self.root / "search" / f"{namespace}.db"
 
+    def sync(self, namespace: Namespace) -> Path:
+        """What this machine and S3 last agreed on."""
+        return self.root / "sync" / f"{namespace}.db"
+
     def lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}.lock"
+
+    def sync_lock(self, namespace: Namespace) -> Path:
+        return self.root / "locks" / f"{namespace}-sync.lock"
 
     def trash(self, namespace: Namespace, stamp: Stamp) -> Path:
         """Where a deleted workspace lies, files and history, until somebody empties the trash."""

@@ -11,7 +11,9 @@ a whole lease time on its own monotonic clock, or at once when the holder was a 
 machine that is certainly dead. The takeover itself expects the pulse that was seen: a holder that gave a
 sign of life at the last moment keeps its lease.
 
-To take a lease is a *bid*: changes that may be written together with others, in one batch.
+To take a lease is a *bid*: changes that may be written together with others, in one batch. Where the answer
+to a bid or a release got lost, the lease may be held by nobody in the name of a living process. Each bid
+has a mark of its own, so whoever made it recognises it later, and may follow it at once.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Conflict, LeaseLost
+from workspaces.errors import Busy, Conflict, LeaseLost, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.process import is_dead, this_process
-from workspaces.records import Check, Condition, Counter, Item, Key, Put, RecordStore
+from workspaces.records import Check, Counter, Item, Key, Put, RecordStore
 from workspaces.silence import Silence
 
 
@@ -48,6 +50,8 @@ TERMS = Terms()
 class Lease:
     key: str
     generation: Counter
+    mark: str = ""
+    """Of the bid that won it."""
 
     @property
     def guard(self) -> Check:
@@ -64,11 +68,12 @@ class Bid:
     """What takes a lease when it is written, alone or in one batch with other changes."""
 
     key: str
-    changes: tuple[Put, Put]
+    mark: str
+    changes: tuple[Put | Check, ...]
 
     def won(self, counters: Sequence[Counter]) -> Lease:
-        """The lease, given the counters of the two changes as they were written."""
-        return Lease(self.key, counters[0])
+        """The lease, given the counters of a batch that began with the changes."""
+        return Lease(self.key, counters[0], self.mark)
 
 
 class Leases:
@@ -88,20 +93,24 @@ class Leases:
         self._clock = clock
         self._process = process or this_process()
         self._silence = Silence(clock)
+        self._lost: set[str] = set()
+        """The marks of bids and leases of ours that nobody has any more."""
 
     def bid(self, key: str) -> Bid:
         """Busy, naming the holder, while someone else is alive with it."""
         fence = self._records.get(_fence(key))
         if fence is None or fence.value["holder"] is None:
-            return self._bid(key, fence, ANY)
+            return self._bid(key, fence)
         looked_at = self._clock.monotonic()
         pulse = self._records.get(_pulse(key))
         sign = (fence.counter, pulse.counter if pulse else None)
         lease_s = self.terms.lease_s
-        if is_dead(fence.value["holder"]) or self._silence.lasts(
-            key, sign, looked_at=looked_at, seconds=lease_s
+        if (
+            fence.value.get("mark") in self._lost
+            or is_dead(fence.value["holder"])
+            or self._silence.lasts(key, sign, looked_at=looked_at, seconds=lease_s)
         ):
-            return self._bid(key, fence, pulse.counter if pulse else ABSENT)
+            return self._bid(key, fence, Check(_pulse(key), pulse.counter if pulse else ABSENT))
         raise Busy("the conversation", holder=f"process {_pid(fence.value['holder'])}")
 
     def acquire(self, key: str) -> Lease:
@@ -111,8 +120,15 @@ class Leases:
             lease = bid.won(self._records.write(*bid.changes))
         except Conflict:
             raise Busy("the conversation", holder="a process that was faster") from None
+        except Unavailable:
+            self.lose(bid)
+            raise
         self._silence.forget(key)
         return lease
+
+    def lose(self, bid: Bid) -> None:
+        """It is not known whether it won; nobody will use it."""
+        self._lost.add(bid.mark)
 
     def renew(self, lease: Lease) -> None:
         """LeaseLost when it is not ours any more."""
@@ -129,6 +145,9 @@ class Leases:
             self._records.write(Put(_fence(lease.key), {"holder": None}, expect=lease.generation))
         except Conflict:
             return
+        except Unavailable:
+            self._lost.add(lease.mark)
+            raise
 
     @contextmanager
     def held(self, key: str) -> Generator[Lease]:
@@ -139,17 +158,11 @@ class Leases:
         finally:
             self.release(lease)
 
-    def _bid(self, key: str, fence: Item | None, pulse: Condition) -> Bid:
-        """`by` is of this bid alone: two bids of one process on the same fence can be told apart by a
-        store that has to find out whether its write happened."""
-        held = {"holder": self._process, "by": secrets.token_hex(8)}
-        return Bid(
-            key,
-            (
-                Put(_fence(key), held, expect=fence.counter if fence else ABSENT),
-                Put(_pulse(key), {"holder": self._process}, expect=pulse),
-            ),
-        )
+    def _bid(self, key: str, fence: Item | None, *still_silent: Check) -> Bid:
+        mark = secrets.token_hex(8)
+        held = {"holder": self._process, "mark": mark}
+        put = Put(_fence(key), held, expect=fence.counter if fence else ABSENT)
+        return Bid(key, mark, (put, *still_silent))
 
 
 def _fence(key: str) -> Key:

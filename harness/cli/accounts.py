@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from harness.cli.face import (
+    ConfigOption,
     HomeOption,
     JsonOption,
+    as_config,
     notes,
     opened,
     print_gone,
@@ -62,8 +64,7 @@ def list_accounts(home: HomeOption = None, as_json: JsonOption = False) -> None:
 def show_account(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """The account that commands act in: the default one, or --account."""
     with opened(home, as_json=as_json) as harness:
-        account = harness.house.accounts.get(harness.rooms.principal.account_id)
-        print_record(account.as_json(), as_json=as_json)
+        print_record(harness.rooms.account.get().as_json(), as_json=as_json)
 
 
 @account_app.command("set")
@@ -73,16 +74,21 @@ def set_account(
         Literal["on", "off"] | None,
         typer.Option("--users-autocreate", help="Make a user when a platform first names it."),
     ] = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the account that commands act in."""
-    patch: dict[str, Any] = {} if name is None else {"name": name}
-    if autocreate is not None:
-        patch["config"] = {"users": {"autocreate": autocreate == "on"}}
+    """Change the account that commands act in.
+
+    What it may use is limited by --config '{"limits": {"turnsPerMinute": 60, "runningTurns": 10,
+    "dollarsPerDay": 5, "dollarsPerMonth": 50}}', or by one of these; null takes a limit away.
+    """
+    users = None if autocreate is None else {"autocreate": autocreate == "on"}
+    patch: dict[str, Any] = {"config": as_config(config, users=users)}
+    if name is not None:
+        patch["name"] = name
     with opened(home, as_json=as_json) as harness:
-        account = harness.house.accounts.patch(harness.rooms.principal.account_id, patch)
-        print_record(account.as_json(), as_json=as_json)
+        print_record(harness.rooms.account.patch(patch).as_json(), as_json=as_json)
 
 
 @account_app.command("rm")
@@ -93,16 +99,15 @@ def remove_account(
     as_json: JsonOption = False,
 ) -> None:
     """Delete an account with its workspaces, agents, users and keys."""
-    from workspaces.errors import Refused
+    from workspaces.errors import InUse
 
     with opened(home, as_json=as_json) as harness:
         accounts = harness.house.accounts
         record = accounts.get(account)
         rooms = harness.house.rooms(accounts.owner(record))
-        held = len(rooms.workspaces.list(private=True))
+        held = [workspace.name for workspace in rooms.workspaces.list(private=True)]
         if held and not force:
-            remedy = "say --force to delete them with it"
-            raise Refused("account", record.name, f"holds {held} workspaces", remedy=remedy)
+            raise InUse("account", record.name, held)
         print_gone(rooms.deletion.account(), as_json=as_json)
 
 

@@ -17,16 +17,25 @@ from harness.cli import (
     accounts,
     admin,
     agents,
+    bench,
     conversation,
     doctor,
     explain,
     files,
+    grep,
     history,
     jobs,
+    moving,
     prompt,
+    recall,
     sandboxes,
+    status,
+    sync,
     turns,
     up,
+    usage,
+    use,
+    watching,
     workspaces,
 )
 from harness.cli.face import Shown, print_json, show_failure
@@ -48,10 +57,18 @@ app = typer.Typer(
 turns.register(app)
 files.register(app)
 history.register(app)
+recall.register(app)
+sync.register(app)
 prompt.register(app)
 explain.register(app)
 doctor.register(app)
+usage.register(app)
 up.register(app)
+watching.register(app)
+moving.register(app)
+use.register(app)
+grep.register(app)
+status.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
 app.add_typer(sandboxes.app, name="sandbox")
@@ -61,6 +78,7 @@ app.add_typer(accounts.key_app, name="key")
 app.add_typer(conversation.app, name="conversation")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(admin.app, name="admin")
+app.add_typer(bench.app, name="bench")
 
 
 def _version(asked: bool) -> None:

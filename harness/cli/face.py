@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import subprocess
 import sys
 import unicodedata
 from collections.abc import Generator, Iterable, Mapping
@@ -146,14 +150,40 @@ def visible(text: str) -> str:
 
 
 def print_styled(parts: Iterable[tuple[str, str]]) -> None:
-    """Text and its style. Into a pipe goes the text alone, unchanged."""
+    """Text and its style. Into a pipe goes the text alone, unchanged; on a terminal it goes through the
+    program that PAGER names, if it names one."""
     console = out()
     if not console.is_terminal:
         sys.stdout.write("".join(text for text, _ in parts))
         return
     from rich.text import Text
 
-    console.print(Text.assemble(*((visible(text), style) for text, style in parts)), end="")
+    told = Text.assemble(*((visible(text), style) for text, style in parts))
+    with _paged(console) as shown:
+        shown.print(told, end="")
+
+
+@contextmanager
+def _paged(console: Console) -> Generator[Console]:
+    command = shlex.split(os.environ.get("PAGER", ""))
+    if not (command and shutil.which(command[0])):
+        yield console
+        return
+    from rich.console import Console
+
+    environment = {"LESS": "FRX", **os.environ}  # colours; what fits on the screen needs no key
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment) as pager:
+        try:
+            yield Console(file=pager.stdin, force_terminal=True, highlight=False, soft_wrap=True)
+            pager.communicate()
+        except BrokenPipeError:  # the reader has seen enough
+            pager.communicate()
+
+
+def has_colours() -> bool:
+    """Whether what is printed is seen in colours; else marks must do."""
+    console = out()
+    return console.is_terminal and not console.no_color and console.color_system is not None
 
 
 def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
@@ -170,9 +200,11 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         console.print("  ".join(cells).rstrip(), markup=False, style="dim" if number == 0 else "")
 
 
-def show_failure(failure: Failure) -> None:
-    """The table of this face: every refusal is a sentence, its code, and what to do about it."""
-    if Shown.as_json:
+def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
+    """The table of this face: every refusal is a sentence, its code, and what to do about it.
+
+    `is_one_of_many`: the document of the command tells it too."""
+    if Shown.as_json and not is_one_of_many:
         error = {"code": failure.code, "message": str(failure), "remedy": failure.remedy}
         field = getattr(failure, "field", None)
         print_json({"error": {**error, **({"field": field} if field else {})}})

@@ -33,6 +33,9 @@ def register(app: typer.Typer) -> None:
 def path(
     workspace: Reference,
     file: Annotated[str | None, typer.Argument(help="A file in it.")] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Its git directory, for any git client to read.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,8 +43,10 @@ def path(
     from workspaces.paths import WorkspacePath
 
     with opened(home, as_json=as_json) as harness:
-        root = harness.workspaces.get(workspace).root
-        place = root if file is None else root / WorkspacePath(file)
+        found = harness.workspaces.get(workspace)
+        place = found.root if file is None else found.root / WorkspacePath(file)
+        if history:
+            place = harness.settings.home.history(found.namespace)
     if as_json:
         print_json({"path": str(place)})
     else:
@@ -56,6 +61,7 @@ def ls(
 ) -> None:
     """List the files of a workspace."""
     from harness.document import listing
+    from workspaces.conflict import is_conflict
 
     with opened(home, as_json=as_json) as harness:
         place = harness.workspaces.get(workspace)
@@ -67,12 +73,15 @@ def ls(
                 typer.echo("\n".join(names))
             return
         tree = place.scan()
+    files = [(name, state) for name, state in tree.files.items() if not is_conflict(name)]
     if as_json:
         print_json(listing(tree))
         return
-    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in tree.files.items()))
+    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in files))
     for problem in tree.problems:
         sys.stderr.write(f"problem: {problem.path!r} {problem.detail}\n")
+    for name in tree.scratch:
+        sys.stderr.write(f"not kept: {name!r} is an editor's own\n")
 
 
 def cat(

@@ -23,6 +23,10 @@ def prompt(
     agent: Annotated[
         str | None, typer.Option("--agent", "-a", help="An agent: its whole system prompt.")
     ] = None,
+    where: Annotated[
+        bool,
+        typer.Option("--where", help="Say also where the workspace's files lie on this machine."),
+    ] = False,
     conversation: Annotated[
         str | None,
         typer.Option("--conversation", "-c", help="As its next turn there would be shown it."),
@@ -46,6 +50,8 @@ def prompt(
             _check_absent("--agent", agent, "cannot be given together with a workspace")
             _check_absent("--conversation", conversation, "cannot be given with a workspace")
             parts = _of_workspace(harness, workspace, revision)
+            if where:
+                parts.append(_place(harness, workspace))
     if as_json:
         print_json(parts)
         return
@@ -78,3 +84,12 @@ def _told(part: dict[str, Any]) -> str:
     if "entry" in part:
         return f"(beside entry {part['entry']})\n{part['text']}"
     return part["text"]
+
+
+def _place(harness: Harness, workspace: str) -> dict[str, Any]:
+    """For an agent with tools of its own."""
+    from harness.template import render
+
+    place = harness.workspaces.get(workspace)
+    text = render("prompt/place.md", workspace=place.record.name, root=place.root)
+    return {"source": "place", "trusted": True, "text": text, "characters": len(text)}

@@ -127,14 +127,26 @@ def _ask() -> str | None:
 
 
 def _show(progress: Progress) -> None:
-    from harness.progress import Queued, TextArrived, ToolEnded, ToolStarted, Waiting
+    from harness.progress import (
+        Counted,
+        Queued,
+        TextArrived,
+        ToolEnded,
+        ToolStarted,
+        Waiting,
+        Withdrawn,
+    )
 
     match progress:
         case TextArrived(text):
             sys.stdout.write(text)
             sys.stdout.flush()
-        case ToolStarted():
+        case ToolStarted() | Counted():
             pass
+        case Withdrawn():
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            notes().print("[yellow](the answer broke off; it begins anew)[/]")
         case ToolEnded(call, result):
             mark = "[red]✗[/]" if result.is_error else "[green]✓[/]"
             told = str(call.input.get("path", ""))

@@ -25,6 +25,10 @@ app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no
 
 Reference = Annotated[str, typer.Argument(help="Name or id.", metavar="WORKSPACE")]
 DescriptionOption = Annotated[str | None, typer.Option(help="What it is for; agents read this.")]
+StorageOption = Annotated[
+    Literal["local", "s3"] | None,
+    typer.Option(help="This machine alone, or shared in S3; without it, as the home is set to."),
+]
 GuidanceOption = Annotated[
     Literal["on", "off"] | None,
     typer.Option("--harness", help="Tell agents how to keep MEMORY.md, TASKS.md and notes/."),
@@ -34,15 +38,23 @@ GuidanceOption = Annotated[
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="A new name.")],
-    template: Annotated[str, typer.Option(help="What it begins with.")] = "default",
+    template: Annotated[
+        str,
+        typer.Option(
+            help="What it begins with: default, coding, research, personal, or a directory of your own "
+            "in `templates/` of the home."
+        ),
+    ] = "default",
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
     config: ConfigOption = None,
+    storage: StorageOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a workspace."""
-    stated = as_config(config, harness=_enabled(guidance))
+    place = None if storage is None else {"provider": storage}
+    stated = as_config(config, harness=_enabled(guidance), storage=place)
     with opened(home, as_json=as_json) as harness:
         workspace = harness.workspaces.create(
             name, template=template, description=description, config=stated
@@ -76,11 +88,14 @@ def set_(
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
     config: ConfigOption = None,
+    storage: StorageOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change a workspace. An empty description clears it."""
-    patch: dict[str, Any] = {"config": as_config(config, harness=_enabled(guidance))}
+    place = None if storage is None else {"provider": storage}
+    stated = as_config(config, harness=_enabled(guidance), storage=place)
+    patch: dict[str, Any] = {"config": stated}
     if name is not None:
         patch["name"] = name
     if description is not None:

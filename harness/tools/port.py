@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from harness.agent import Mount
 from harness.crossing import in_thread
-from harness.message import ToolCall, ToolResult
+from harness.message import INVALID_JSON, ToolCall, ToolResult
 from harness.progress import Emit, ToolEnded, ToolStarted
 from harness.request import ToolSpec
 from harness.template import render
@@ -59,10 +59,15 @@ class Toolset:
             near = nearest(call.name, list(self._tools))
             hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(self._tools)}"
             return ToolResult(call.id, f"There is no tool {call.name!r}; {hint}", is_error=True)
+        if INVALID_JSON in call.input:
+            return ToolResult(call.id, _NO_OBJECT, is_error=True)
         try:
             return ToolResult(call.id, tool.answer(call, self.desk))
         except Failure as failure:
             return ToolResult(call.id, as_text(failure), is_error=True)
+
+
+_NO_OBJECT = "Not done: the input is not a JSON object. Nothing was changed. Send it again as one."
 
 
 def as_text(failure: Failure) -> str:

@@ -22,7 +22,7 @@ from harness.web.record import new_schema
 from harness.web.refusal import Json
 from harness.wiring import House
 from workspaces.account import AccountRecord
-from workspaces.errors import Forbidden, Unauthorized
+from workspaces.errors import Unauthorized
 
 router = APIRouter(
     prefix="/accounts",
@@ -73,8 +73,8 @@ async def create_account(request: Request) -> Json:
     response_model=None,
     responses=answers(AccountRecord, EXAMPLE),
 )
-def show_account(request: Request, caller: Caller) -> Json:
-    return Json(house_of(request).accounts.get(caller.principal.account_id).as_json())
+def show_account(caller: Caller) -> Json:
+    return Json(caller.account.get().as_json())
 
 
 @router.patch(
@@ -84,11 +84,9 @@ def show_account(request: Request, caller: Caller) -> Json:
     responses={**answers(AccountRecord, EXAMPLE), **refusals(409, *READING_JSON)},
     openapi_extra=takes(patch_of(NEW), {"config": {"users": {"autocreate": False}}}, patch=True),
 )
-def change_account(request: Request, caller: Caller, patch: Fields) -> Json:
+def change_account(caller: Caller, patch: Fields) -> Json:
     """A merge patch (RFC 7396)."""
-    if not caller.principal.may_configure:
-        raise Forbidden("change the account")
-    return Json(house_of(request).accounts.patch(caller.principal.account_id, patch).as_json())
+    return Json(caller.account.patch(patch).as_json())
 
 
 @router.delete(

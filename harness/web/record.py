@@ -138,6 +138,6 @@ def record_router(family: Family[R]) -> APIRouter:
         openapi_extra=takes(patch_of(family.new), family.patch, patch=True),
     )
     ending = delete if family.is_referenced else delete_unforced
-    deleted = answers(DELETED, {"deleted": True})
+    deleted = {**answers(DELETED, {"deleted": True}), **refusals(409)}
     add("DELETE", "/{id}", ending, f"Delete {one}", responses=deleted)
     return router

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import ceil
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +17,7 @@ from starlette.responses import JSONResponse
 from workspaces.errors import (
     Busy,
     Conflict,
+    Exhausted,
     Failure,
     Forbidden,
     LeaseLost,
@@ -143,6 +145,8 @@ def _outcome(failure: Failure) -> tuple[int, Headers]:
             return 404, {}
         case Conflict() | LeaseLost():
             return 409, {}
+        case Exhausted():
+            return 429, {"Retry-After": str(ceil(failure.free_in_s))}
         case OverLimit():
             return 413, _HANGS_UP
         case Refused():

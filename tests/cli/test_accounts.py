@@ -43,7 +43,7 @@ def test_an_account_with_workspaces_is_deleted_only_by_force(harness: Terminal) 
     harness("account", "create", "work").done()
     refused = harness("account", "rm", "work", "--json")
     assert refused.code == 1
-    assert refused.json["error"]["code"] == "invalid"
+    assert refused.json["error"]["code"] == "in_use"
     gone = harness("account", "rm", "work", "--force", "--json").json
     assert gone["deleted"] is True
     assert len(gone["trash"]) == 1

@@ -198,3 +198,20 @@ def test_the_server_is_not_imported_by_commands_that_do_not_serve(terminal: Term
         [sys.executable, "-c", code], env=terminal.environment(), capture_output=True, text=True
     )
     assert ended.stdout == "False False\n", ended.stderr
+
+
+def test_what_is_saved_by_hand_while_it_serves_becomes_a_revision(terminal: Terminal) -> None:
+    with served(terminal) as up:
+        with Harness.open(terminal.home) as harness:
+            notes = harness.workspaces.get("notes")
+        before = notes.tip()
+        (notes.root / "TASKS.md").write_text("- [ ] secret plans\n")
+        assert up.process.stderr is not None
+        for line in up.process.stderr:
+            if json.loads(line)["event"] == "settled":
+                break
+        assert "secret" not in line
+        revision = json.loads(line)["revision"]
+        assert revision == notes.tip() != before
+        assert notes.log(limit=1)[0].trailers["Source"] == "edit"
+        assert up.ended()[0] == 0

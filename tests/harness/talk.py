@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.birth import be_born
 from harness.conversation import Conversation
+from harness.duty import duties
 from harness.event import Event
 from harness.inbox import Inbox
 from harness.ingress import Ingress
@@ -30,16 +31,15 @@ from harness.models.port import Model
 from harness.outcome import Outcome
 from harness.progress import Emit, Progress, silent
 from harness.request import Reply, Request, Usage
+from harness.runner import JobRunner
 from harness.settings import read_settings
 from harness.transcript import Entry
 from harness.wiring import Rooms, wire
 from workspaces.claim import Claims
 from workspaces.clock import Clock
-from workspaces.errors import Busy, TooMany
+from workspaces.errors import TooMany
 from workspaces.lease import TERMS, Leases, Terms
 from workspaces.records import Change, Counter, RecordStore
-
-T = TypeVar("T")
 
 ATTEMPT_S = 0.05
 
@@ -73,6 +73,11 @@ def opened(home: str | Path, model: Model, clock: Clock | None = None) -> Rooms:
     rooms = house.rooms(house.owner())
     be_born(rooms)
     return rooms
+
+
+def runner_of(rooms: Rooms) -> JobRunner:
+    """Of jobs that are all of this principal."""
+    return JobRunner(rooms.jobs, duties(lambda _: rooms), rooms.clock)
 
 
 def ingress_of(
@@ -336,14 +341,3 @@ def follow(home: str, lease_s: float) -> None:
     terms = Terms(lease_s, lease_s / 3, lease_s / 12)
     outcome = asyncio.run(delivered(ingress_of(rooms, terms=terms), "e1", "c1", "hello"))
     print(json.dumps(outcome.as_json()))
-
-
-def is_busy(home: str, key: str) -> bool:
-    rooms = opened(home, Rule())
-    try:
-        rooms.ingress.leases.bid(conversation_of(rooms, key).lease_key)
-    except Busy:
-        return True
-    finally:
-        rooms.records.close()
-    return False

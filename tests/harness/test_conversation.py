@@ -93,6 +93,16 @@ def test_conversations_are_listed_newest_first_and_by_agent(scripted: Scripted) 
     assert [one.key for one in harness.conversations.list(other.id)] == ["c2"]
 
 
+@pytest.mark.parametrize("key", ["user:42", "conv_1", "Ünïcode key", "x" * 200])
+def test_a_conversation_is_found_by_any_key_that_is_allowed(scripted: Scripted, key: str) -> None:
+    harness, _ = scripted("hello")
+    outcome = harness.run("hi", conversation=key)
+    assert harness.conversation(key).id == outcome.conversation_id
+    assert harness.conversation(outcome.conversation_id).key == key
+    with pytest.raises(NotFound):
+        harness.conversation(key[:-1] + "?")
+
+
 # sessions
 
 
@@ -327,6 +337,14 @@ def left_of(harness: Harness, conversation_id: str) -> list[tuple[str, str]]:
         for partition, sort in everything(harness)
         if conversation_id in partition + sort and not partition.startswith("jobs")
     ]
+
+
+def test_deleting_a_fork_forgets_nothing_of_its_original(scripted: Scripted) -> None:
+    harness, model = scripted("one", "never")
+    first = harness.run("hello", conversation="c1", event_id="e1")
+    harness.conversations.delete(harness.fork_conversation(harness.conversation("c1"), "c2"))
+    assert harness.run("hello", conversation="c1", event_id="e1") == first
+    assert len(model.requests) == 1
 
 
 def test_a_conversation_in_use_is_not_deleted(scripted: Scripted) -> None:

@@ -172,9 +172,9 @@ def test_an_answer_cut_while_thinking_does_not_block_the_conversation(
         Refusal(401, "authentication_error"),
         Refusal(404, "not_found_error", "model: nix"),
         says(stop="refusal"),
-        breaks_off(text("Half an ans")),
+        says(text("Half an ans"), stop="model_context_window_exceeded"),
     ],
-    ids=["key", "model", "refusal", "broken"],
+    ids=["key", "model", "refusal", "window"],
 )
 def test_after_a_failure_the_conversation_goes_on_with_what_was_said(
     harness: Harness, server: MessagesServer, fault: Refusal

@@ -4,12 +4,12 @@ import pytest
 
 from harness import Harness
 from harness.access import Access
-from workspaces.errors import NotFound, Refused, Unauthorized
+from workspaces.errors import InUse, NotFound, Refused, Unauthorized
 
 
 def test_a_workspace_in_use_is_deleted_only_by_force(harness: Harness) -> None:
     agent = harness.agents.get("assistant")
-    with pytest.raises(Refused, match="assistant"):
+    with pytest.raises(InUse, match="assistant"):
         harness.deletion.workspace("notes")
     assert harness.agents.dangling(agent) == []
     gone = harness.deletion.workspace("notes", force=True)
@@ -21,7 +21,7 @@ def test_a_workspace_in_use_is_deleted_only_by_force(harness: Harness) -> None:
 
 def test_a_sandbox_in_use_is_deleted_only_by_force(harness: Harness) -> None:
     agent = harness.agents.get("assistant")
-    with pytest.raises(Refused, match="assistant"):
+    with pytest.raises(InUse, match="assistant"):
         harness.deletion.sandbox("default")
     harness.deletion.sandbox("default", force=True)
     assert harness.agents.bindings(agent) == []
@@ -33,7 +33,7 @@ def test_a_sandbox_of_one_mount_is_in_use_too(harness: Harness) -> None:
     notes = harness.workspaces.get("notes")
     mount = {"name": "n", "workspaceId": notes.record.id, "sandbox": extra.id}
     harness.agents.add({"name": "second", "config": {"workspaces": [mount]}})
-    with pytest.raises(Refused, match="second"):
+    with pytest.raises(InUse, match="second"):
         harness.deletion.sandbox("extra")
 
 

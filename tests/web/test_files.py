@@ -138,7 +138,8 @@ def test_a_file_over_the_quota_is_413(acme: Caller) -> None:
 def test_the_listing_is_that_of_the_command_line(acme: Caller, files: str) -> None:
     acme("PUT", f"{files}/notes/a.md", content=b"1")
     listed = acme.get(files)
-    assert [file["path"] for file in listed] == ["MEMORY.md", "TASKS.md", "notes/a.md"]
+    names = ["MEMORY.md", "TASKS.md", "notes/README.md", "notes/a.md"]
+    assert [file["path"] for file in listed] == names
     assert listed[2] == {"path": "notes/a.md", "size": 1, "version": version_of(b"1")}
     assert acme.get(f"{files}?prefix=notes/") == listed[2:]
     assert acme.get(f"{files}?prefix=nothing") == []

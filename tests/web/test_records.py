@@ -160,7 +160,7 @@ def test_what_is_mounted_is_deleted_only_by_force(site: Site) -> None:
     mounts = {"workspaces": [{"name": "w", "workspaceId": workspace}]}
     agent = acme.post("/accounts/me/agents", {"name": "a", "config": mounts})
     path = f"/accounts/me/workspaces/{workspace}"
-    assert "a" in acme.refused(400, "DELETE", path)["message"]
+    assert "a" in acme.refused(409, "DELETE", path)["message"]
     assert acme.refused(400, "DELETE", f"{path}?force=yes")["field"] == "force"
     assert acme.refused(400, "DELETE", f"{path}?forced=true")["field"] == "forced"
     assert acme.get(path)["id"] == workspace

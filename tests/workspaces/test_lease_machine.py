@@ -17,7 +17,7 @@ from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from workspaces.errors import Busy, Conflict, LeaseLost, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.lease import TERMS, Bid, Lease, Leases
-from workspaces.records import Check, Condition, Delete, Item, Key, Put
+from workspaces.records import Check, Delete, Item, Key, Put
 from workspaces.stores.faulty import Fault
 
 KEY = "conversation-lease:abc"
@@ -60,8 +60,12 @@ class Machine(RuleBasedStateMachine):
         if bid is None:
             return
         before = self.generation()
-        with suppress(Conflict, Unavailable):
+        try:
             self.held[name] = bid.won(self.world.wires[name].write(*bid.changes))
+        except Conflict:
+            pass
+        except Unavailable:
+            self.leases[name].lose(bid)
         if self.generation() != before:  # it happened, whether or not the answer came
             if self.sign is not None and self.sign[0] != name:
                 holder, at = self.sign
@@ -174,7 +178,7 @@ class UnfencedLease(Lease):
 class UnfencedBid(Bid):
     def won(self, counters: object) -> Lease:
         lease = super().won(counters)  # type: ignore[arg-type]
-        return UnfencedLease(lease.key, lease.generation)
+        return UnfencedLease(lease.key, lease.generation, lease.mark)
 
 
 class WithoutFence(Leases):
@@ -182,14 +186,14 @@ class WithoutFence(Leases):
 
     def bid(self, key: str) -> Bid:
         bid = super().bid(key)
-        return UnfencedBid(bid.key, bid.changes)
+        return UnfencedBid(bid.key, bid.mark, bid.changes)
 
 
 class Hasty(Leases):
     """Follows on what it saw a while ago, whatever the holder has done since."""
 
-    def _bid(self, key: str, fence: Item | None, pulse: Condition) -> Bid:
-        return super()._bid(key, fence, ANY)
+    def _bid(self, key: str, fence: Item | None, *still_silent: Check) -> Bid:
+        return super()._bid(key, fence)
 
 
 class Reusing(Leases):
