@@ -93,6 +93,8 @@ class Mount:
     is_writable: bool
     is_private: bool = False
     """Then it is never the default."""
+    sandbox: SandboxRecord | None = None
+    """Where commands see it. None: it is seen by no command, and only read."""
 
     @property
     def namespace(self) -> Namespace:
@@ -199,16 +201,18 @@ class Agents:
     def _resolved(self, agent: AgentRecord, mount: MountConfig) -> Mount | None:
         try:
             workspace = self._workspaces.get(mount.workspace_id)
-            return Mount(mount.name, workspace, self._is_writable(agent.config, mount))
+            sandbox = self._sandbox(agent.config, mount)
         except NotFound:
             return None
+        return Mount(mount.name, workspace, _allows_writing(sandbox), sandbox=sandbox)
 
     def _private(self, agent: AgentRecord) -> list[Mount]:
         """Private workspaces are made when they are mounted writable; nothing is shown of one that
         nobody ever wrote to."""
         if agent.config.private == "off":
             return []
-        is_writable = agent.config.private == "rw" and self._may_write(agent.config.sandbox)
+        sandbox = self._own_sandbox(agent.config)
+        is_writable = agent.config.private == "rw" and _allows_writing(sandbox)
         mounts: list[Mount] = []
         for name, workspace_id in (
             ("_agent", private_to_agent(agent.id)),
@@ -217,22 +221,23 @@ class Agents:
         ):
             workspace = self._workspaces.private(workspace_id, create=is_writable)
             if workspace is not None:
-                mounts.append(Mount(name, workspace, is_writable, is_private=True))
+                mounts.append(Mount(name, workspace, is_writable, is_private=True, sandbox=sandbox))
         return mounts
 
-    def _may_write(self, sandbox: SandboxId | None) -> bool:
+    def _own_sandbox(self, agent: AgentConfig) -> SandboxRecord | None:
+        """The agent's; none when it was deleted."""
         try:
-            return self._allows_writing(sandbox)
+            return self._found(agent.sandbox)
         except NotFound:
-            return False
+            return None
 
-    def _is_writable(self, agent: AgentConfig, mount: MountConfig) -> bool:
+    def _sandbox(self, agent: AgentConfig, mount: MountConfig) -> SandboxRecord | None:
         stated = "sandbox" in mount.model_fields_set
-        return self._allows_writing(mount.sandbox if stated else agent.sandbox)
+        return self._found(mount.sandbox if stated else agent.sandbox)
 
-    def _allows_writing(self, sandbox: SandboxId | None) -> bool:
-        """NotFound when that sandbox was deleted."""
-        return sandbox is not None and self._sandboxes.get(sandbox).config.mode == "rw"
+    def _found(self, sandbox: SandboxId | None) -> SandboxRecord | None:
+        """NotFound when it was deleted."""
+        return None if sandbox is None else self._sandboxes.get(sandbox)
 
     def _check(self, record: AgentRecord) -> None:
         config = record.config
@@ -270,6 +275,10 @@ class Agents:
             found = None
         if found != sandbox:
             raise Refused(field, sandbox, "is not the id of a sandbox of this account")
+
+
+def _allows_writing(sandbox: SandboxRecord | None) -> bool:
+    return sandbox is not None and sandbox.config.mode == "rw"
 
 
 def mount_name(workspace_name: str) -> str:

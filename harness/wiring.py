@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
 from harness.conversation import Conversations
+from harness.crossing import in_thread
 from harness.deletion import Deletion
 from harness.duty import duties
 from harness.embedding import EmbeddingEndpoint
@@ -27,12 +28,20 @@ from harness.price import Prices, own_prices
 from harness.resident import Resident
 from harness.runner import JobRunner
 from harness.sandbox import SANDBOXES, SandboxRecord
+from harness.sandboxes.bubblewrap import Bubblewrap
+from harness.sandboxes.port import Sandbox
+from harness.sandboxes.program import ripgrep
 from harness.settings import Settings
 from harness.syncing import Syncing
 from harness.template import workspace_files
+from harness.tools.bash import BASH
 from harness.tools.edit import EDIT
+from harness.tools.glob import GLOB
+from harness.tools.grep import GREP
 from harness.tools.read import READ
+from harness.tools.read_result import READ_RESULT
 from harness.tools.recall import RECALL
+from harness.tools.workshop import Workshop
 from harness.tools.write import WRITE
 from harness.usage import AccountUsage, Ledger, Purpose, Spender
 from harness.watching import Watching, all_of, log_news
@@ -40,6 +49,7 @@ from workspaces.account import Accounts, OwnAccount, Principal
 from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
+from workspaces.errors import Failure
 from workspaces.ids import ConversationId
 from workspaces.key import Keys
 from workspaces.lease import Leases
@@ -53,7 +63,7 @@ from workspaces.watch import News
 from workspaces.workspace import Workspace
 from workspaces.workspaces import Workspaces
 
-TOOLS = (READ, WRITE, EDIT, RECALL)
+TOOLS = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
 
 
 PRINCIPALS_MAX = 256
@@ -93,6 +103,7 @@ class House:
         place: Place | None,
         model: Model | None,
         embedder: Embedder | None,
+        sandbox: Sandbox,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -104,6 +115,8 @@ class House:
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.place = place
+        self.sandbox = sandbox
+        self._workshop: Workshop | None = None
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self._leases = Leases(records, clock)
@@ -113,6 +126,19 @@ class House:
     def owner(self) -> Principal:
         """The owner of the home's default account."""
         return self.accounts.owner(self.accounts.default())
+
+    async def workshop(self) -> Workshop:
+        """With a sandbox, if there is one that confines here and now."""
+        if self._workshop is not None:
+            return self._workshop
+        if not (await self.sandbox.check()).works:
+            return Workshop(None, await in_thread(ripgrep, None))
+        try:
+            program = await in_thread(ripgrep, self.settings.home)
+        except Failure:  # the disk is full, say: no reason for a turn to fail
+            return Workshop(self.sandbox, None)
+        self._workshop = Workshop(self.sandbox, program)
+        return self._workshop
 
     def close(self) -> None:
         if self._clients is not None:
@@ -194,6 +220,8 @@ class House:
                 TOOLS,
                 self.allowance,
                 partial(self.open_model, principal),
+                self.workshop,
+                self._large,
             ),
         )
 
@@ -226,9 +254,10 @@ def wire(
     model: Model | None = None,
     clock: Clock | None = None,
     embedder: Embedder | None = None,
+    sandbox: Sandbox | None = None,
 ) -> House:
-    """`model` answers for every agent, whatever model it names: for tests and for trying out.
-    `embedder` gives recall its vectors, instead of the endpoint of the settings."""
+    """`model` answers for every agent, whatever model it names, and `sandbox` runs every command: for
+    tests and for trying out. `embedder` gives recall its vectors, instead of the settings' endpoint."""
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
     return House(
@@ -238,6 +267,7 @@ def wire(
         place=None if settings.s3 is None else place_at(settings.s3),
         model=model,
         embedder=embedder or _embedder(settings),
+        sandbox=sandbox or Bubblewrap(settings.home),
     )
 
 

@@ -83,9 +83,12 @@ class Baseline:
         with self._asked() as database:
             return _agreed(database, path)
 
-    def take(self, steps: Iterable[Step]) -> None:
-        """Rows as they are now; where a row is not what was seen before, somebody else's stays."""
-        with self._changing() as database:
+    def take(self, steps: Iterable[Step], *, wait: bool = True) -> None:
+        """Rows as they are now; where a row is not what was seen before, somebody else's stays.
+
+        `wait` False: they become durable with the next that waits. A power cut may take them back until
+        then, and the next sync will look at these paths once more than it had to."""
+        with self._changing(wait=wait) as database:
             for step in steps:
                 if _agreed(database, step.path) == step.before:
                     _put(database, step)
@@ -152,9 +155,10 @@ class Baseline:
             self._database = None
 
     @contextmanager
-    def _changing(self) -> Generator[sqlite3.Connection]:
+    def _changing(self, *, wait: bool = True) -> Generator[sqlite3.Connection]:
         """All of it or nothing."""
         with self._asked() as database:
+            database.execute(f"pragma synchronous={'full' if wait else 'normal'}")
             database.execute("begin immediate")
             try:
                 yield database

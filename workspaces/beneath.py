@@ -72,6 +72,14 @@ class Beneath:
         mine = os.fstat(self._fd)
         return f"{mine.st_dev}:{mine.st_ino}"
 
+    @property
+    def owner(self) -> tuple[int, int] | None:
+        """Whom root gives what it makes in here: the directory's owner. None: nothing is to be given."""
+        if os.geteuid() != 0:
+            return None
+        status = os.fstat(self._fd)
+        return (status.st_uid, status.st_gid) if status.st_uid else None
+
     @contextmanager
     def directory(self, path: str, *, create: bool = False) -> Generator[int]:
         """A descriptor of the directory `path` (`""` is the root), made on the way if asked for."""
@@ -122,10 +130,13 @@ class Beneath:
         parts = path.split("/") if path else []
         for depth in range(1, len(parts) + 1):
             with self.directory("/".join(parts[: depth - 1])) as parent:
+                name = parts[depth - 1]
                 try:
-                    os.mkdir(parts[depth - 1], 0o700, dir_fd=parent)
+                    os.mkdir(name, 0o700, dir_fd=parent)
                 except FileExistsError:
                     continue
+                if (owner := self.owner) is not None:
+                    os.chown(name, *owner, dir_fd=parent, follow_symlinks=False)
                 os.fsync(parent)
 
     def _open(self, path: str, flags: int) -> int:

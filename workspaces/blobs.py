@@ -69,6 +69,8 @@ class Stat:
     name: BlobName
     size: int
     token: Token | None
+    modified: float | None = field(default=None, compare=False)
+    """Seconds since the epoch by the store's clock, where it has one: to sort by, never to decide by."""
 
 
 class BlobStore(Protocol):

@@ -1,7 +1,8 @@
 """The directories of a home: what lies where on this machine, and with which permissions.
 
 Run as root, commands of agents run as another user, who must be able to *reach* the trees and nothing
-else: so the home and two of its directories may be passed through (0711), and the rest stays closed.
+else: so the home and three of its directories may be passed through (0711), and the rest stays closed.
+Trees belong to that user: what the host writes into one, it gives away to the owner of its root.
 """
 
 from __future__ import annotations
@@ -27,6 +28,16 @@ _CLOSED_DIRECTORIES = (
     "tokens",
     "trash",
 )
+
+COMMAND_UID = 61_001
+"""Whoever runs commands in a home of root's: a number above those that distributions give to people
+and services, and below those that systemd takes for its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    uid: int
+    gid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +123,26 @@ class Home:
     def entries_staging(self) -> Path:
         return self.root / "staging" / "entries"
 
+    @property
+    def programs(self) -> Path:
+        """Copies of programs, for a user who cannot reach where they were installed."""
+        return self.root / "bin"
+
+    @property
+    def command_user(self) -> User | None:
+        """Whom root becomes to run a command: the home's owner if that is not root. None: this process
+        is not root, and commands run as its own user."""
+        if os.geteuid() != 0:
+            return None
+        owner = self.root.stat()
+        return User(owner.st_uid or COMMAND_UID, owner.st_gid or COMMAND_UID)
+
     def prepare(self) -> None:
         """Make what is missing. Unavailable when this place cannot be a home."""
         passable = _PASSABLE_AS_ROOT if os.geteuid() == 0 else _CLOSED
         try:
             self.root.mkdir(mode=passable, parents=True, exist_ok=True)
-            for name in ("workspaces", "staging"):
+            for name in ("workspaces", "staging", "bin"):
                 (self.root / name).mkdir(mode=passable, exist_ok=True)
             for name in _CLOSED_DIRECTORIES:
                 (self.root / name).mkdir(mode=_CLOSED, exist_ok=True)
@@ -132,8 +157,16 @@ class Home:
         try:
             for directory in (self.tree(namespace), self.staging(namespace)):
                 directory.mkdir(mode=_CLOSED, exist_ok=True)
+            self.hand_over(namespace)
         except OSError as error:
             raise Unavailable(f"home {self.root}", error.strerror or str(error)) from error
+
+    def hand_over(self, namespace: Namespace) -> None:
+        """Give the root of a tree to the user that runs commands, as root, if it is still root's."""
+        user = self.command_user
+        tree = self.tree(namespace)
+        if user is not None and tree.stat().st_uid == 0:
+            os.chown(tree, user.uid, user.gid)
 
 
 def default_root() -> Path:

@@ -16,13 +16,13 @@ A path cannot hold a `:`. One that makes the label too long for a file's name is
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import NewType, Protocol
 
-from workspaces.blobs import BlobStore
+from workspaces.blobs import BlobStore, Stat
 from workspaces.errors import Refused
 from workspaces.history.objects import ObjectId
 from workspaces.ids import Version
@@ -75,6 +75,11 @@ class LiveTree(BlobStore, Aside, Protocol):
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """Everything but directories, ascending by name, good or not."""
+        ...
+
+    def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
+        """The files below a directory ("" is the root) under names that match, in no order. Only those
+        are looked at closer."""
         ...
 
     def is_at(self, root: Path) -> bool:

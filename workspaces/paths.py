@@ -84,6 +84,8 @@ def _broken_rule(text: str) -> str | None:
 
 
 def _broken_by_characters(text: str) -> str | None:
+    if text.isascii() and text.isprintable() and _FORBIDDEN.isdisjoint(text):
+        return None  # what nearly every name is, found six times faster
     for character in text:
         if character in _FORBIDDEN:
             return f"contains {character!r}, which some systems cannot keep in a name"

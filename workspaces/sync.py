@@ -264,7 +264,7 @@ class Sync:
             meta = {**self._meta(), "version": version}
             token = self._there.write(path, data, expect=expect, meta=meta)
             agreed = Agreed(version, blob_id(data), token)
-        return lambda: self._baseline.take([Step(path, base, agreed)])
+        return lambda: self._baseline.take([Step(path, base, agreed)], wait=False)
 
     def problems(self) -> list[Problem]:
         """What is there and could not be brought here."""
@@ -489,6 +489,7 @@ class Sync:
         report: Report,
         progress: _Progress | None = None,
     ) -> list[WorkspacePath]:
+        """`progress` None: a push of a few files, whose caller waits for them and not for the rows."""
         if not actions:
             return []
         found: dict[WorkspacePath, ObjectId | None] = {
@@ -531,7 +532,7 @@ class Sync:
                 steps.clear()
             if progress is not None:
                 progress.done(1)
-        self._take(steps)
+        self._take(steps, wait=progress is not None)
         if failure is not None:
             raise failure
         return again
@@ -553,10 +554,10 @@ class Sync:
         except Failure as failure:
             return path, failure
 
-    def _take(self, steps: Iterable[Step]) -> None:
+    def _take(self, steps: Iterable[Step], *, wait: bool = True) -> None:
         taken = list(steps)
         if taken:
-            self._baseline.take(taken)
+            self._baseline.take(taken, wait=wait)
 
     def _fetch(self, path: WorkspacePath) -> Blob | None:
         try:

@@ -12,6 +12,7 @@ comes in by `bring`, under the same lock and as a revision of its own.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from workspaces.blobs import Blob
+from workspaces.blobs import Blob, Stat
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
 from workspaces.conflict import is_conflict
@@ -47,6 +48,7 @@ from workspaces.room import Room
 from workspaces.search.recall import Recall
 from workspaces.swap import Swap, Swaps
 from workspaces.tree import Known, Tree, TreeScan
+from workspaces.upkeep import mend
 from workspaces.writer import WAIT_S, Held, Intent, WriterLock
 
 VERSIONS_SEARCHED_MAX = 200
@@ -115,6 +117,13 @@ class Command:
 
     revision: RevisionId | None = None
     """Of what it changed, once it has ended; None when it changed nothing."""
+    before: Tree = field(default_factory=Tree)
+    after: Tree = field(default_factory=Tree)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What it left that cannot be kept."""
+        return [problem for problem in self.after.problems if problem not in self.before.problems]
 
 
 class Workspace:
@@ -151,6 +160,8 @@ class Workspace:
         self._scan = TreeScan(
             blobs, record.config.quota, clock, lambda: history.tree(history.tip())
         )
+        self._found = Tree()
+        """By the last scan under the writer lock."""
         self._room = Room(record.config.quota, clock, self._scan.scan)
         self._swaps = Swaps(blobs, history.read, nonce, self._path_of)
         self.remote: Remote | None = None
@@ -183,6 +194,11 @@ class Workspace:
         else:
             found = list(self._history.tree(self._history.resolve(view)))
         return [path for path in found if not is_conflict(path)]
+
+    def find(self, directory: str, matches: Callable[[str], bool]) -> list[Stat]:
+        """The files below a directory ("" is the root) whose path matches, as the store lists them, none
+        of them read."""
+        return [stat for stat in self._blobs.find(directory, matches) if not is_conflict(stat.name)]
 
     def scan(self) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
@@ -259,14 +275,17 @@ class Workspace:
         is the person's, what is dirty after is `by`'s, however it ends. Everyone else waits, this
         process too: inside, nothing is written through a workspace."""
         with self._writing(by) as held:
+            mend(self.root)
             self._record_dirty(Intent(self._person, None))
             anything = Intent(by, None)
             held.intend(by, None)
-            command = Command()
+            command = Command(before=self._found)
             try:
                 yield command
             finally:
+                mend(self.root)
                 command.revision = self._record_dirty(anything)
+                command.after = self._found
                 held.fulfilled()
 
     def restore(self, path: str, view: View, *, by: Author) -> Written:
@@ -391,8 +410,11 @@ class Workspace:
         return sorted({*changed, *gone})
 
     def settle(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
-        """Make a revision of what a person changed by hand, if anything. Returns the newest one."""
+        """Make a revision of what a person changed by hand, if anything. Returns the newest one. What
+        root put there can be read by the user that runs commands afterwards."""
         with self._writing(self._person, wait_s):
+            if os.geteuid() == 0:
+                mend(self.root)
             self._record_dirty(Intent(self._person, None))
             return self.tip()
 
@@ -476,6 +498,10 @@ class Workspace:
             if not self._blobs.is_at(self.root):
                 raise NotFound("workspace", self.record.name, remedy="it has been deleted")
             if held.left_behind is not None:
+                if (
+                    held.left_behind.paths is None
+                ):  # a command died here, and may have left anything
+                    mend(self.root)
                 self._record_dirty(held.left_behind)
                 held.fulfilled()
             yield held
@@ -538,7 +564,7 @@ class Workspace:
     ) -> tuple[list[WorkspacePath], frozenset[WorkspacePath]]:
         """What is new or different in the tree, and what has gone from it."""
         recorded = self._history.tree(tip)
-        found = self.scan()
+        found = self._found = self.scan()
         problems = {problem.path for problem in found.problems}  # there, though they cannot be kept
         changed = [
             path for path, state in found.files.items() if recorded.get(path) != state.object_id

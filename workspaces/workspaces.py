@@ -213,6 +213,10 @@ class Workspaces:
         name = namespace(self._principal.account_id, record.id)
         if record.is_shared and not self._home.history(name).exists():
             self._make_storage(record.id)  # another machine has made it: the first sync brings it
+        try:
+            self._home.hand_over(name)
+        except OSError as error:
+            raise as_failure(error, str(self._home.tree(name))) from error
         history = History(self._home.history(name), self._clock)
         blobs = FileBlobs(
             self._home.tree(name),

@@ -29,6 +29,7 @@ from harness.cli import (
     prompt,
     recall,
     sandboxes,
+    shell,
     status,
     sync,
     turns,
@@ -59,6 +60,7 @@ files.register(app)
 history.register(app)
 recall.register(app)
 sync.register(app)
+shell.register(app)
 prompt.register(app)
 explain.register(app)
 doctor.register(app)

@@ -17,10 +17,12 @@ from harness.cli.face import (
     print_json,
     read_input,
     show_failure,
+    visible,
 )
 
 if TYPE_CHECKING:
     from harness import Harness
+    from harness.message import ToolCall
     from harness.outcome import Outcome
     from harness.progress import Progress
 
@@ -107,6 +109,10 @@ def _greet(harness: Harness, agent: str, conversation: str) -> None:
             f"[yellow]No ANTHROPIC_API_KEY: the offline {NAME} model answers.[/] "
             "It remembers what you tell it to remember."
         )
+    found = harness.confinement()
+    if not found.works:
+        console.print(f"bash is off: {found.detail}", markup=False, style="yellow")
+        console.print("  → harness doctor says more", markup=False, style="dim")
     console.print("[dim]Ctrl-D or /exit ends.[/]")
 
 
@@ -149,13 +155,22 @@ def _show(progress: Progress) -> None:
             notes().print("[yellow](the answer broke off; it begins anew)[/]")
         case ToolEnded(call, result):
             mark = "[red]✗[/]" if result.is_error else "[green]✓[/]"
-            told = str(call.input.get("path", ""))
-            notes().print(f"{mark} [dim]{call.name} {told}[/]")
+            notes().print(f"{mark} [dim]{call.name}[/] ", end="")
+            notes().print(_named(call), markup=False, style="dim")
         case Waiting(reason, seconds):
             notes().print(f"[yellow]{reason}: waiting {seconds:.0f} s[/]")
         case Queued(ahead):
             before = f", {ahead} before this" if ahead else ""
             notes().print(f"[yellow]the conversation is in use: waiting in line{before}[/]")
+
+
+def _named(call: ToolCall) -> str:
+    """What a call is about, in one line."""
+    about = next(
+        (str(call.input[k]) for k in ("path", "command", "pattern") if k in call.input), ""
+    )
+    lines = visible(about).splitlines() or [""]
+    return lines[0] + (" …" if len(lines) > 1 else "")
 
 
 def _close(outcome: Outcome) -> None:

@@ -7,6 +7,7 @@ calling the tools it is offered, and answers questions from the memory shown in 
 from __future__ import annotations
 
 import re
+import shlex
 
 from harness.message import Message, Part, Text, ToolCall, ToolResult
 from harness.progress import Emit, TextArrived
@@ -34,6 +35,14 @@ _COMMON = frozenset(
 _NO_FACT = re.compile(r"(?:that|this|it|\W)*", re.IGNORECASE)
 _MORE = re.compile(r"^\(\d+ more lines: read on with offset (\d+)\)\Z", re.MULTILINE)
 _LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
+
+_APPENDED, _KNOWN = "written", "known"
+_APPEND = f"""\
+line={{line}}
+if grep -qxF -e "$line" MEMORY.md 2>/dev/null; then echo {_KNOWN}; exit; fi
+[ -s MEMORY.md ] || printf '# Memory\\n\\n' > MEMORY.md
+[ -z "$(tail -c 1 MEMORY.md)" ] || echo >> MEMORY.md
+printf '%s\\n' "$line" >> MEMORY.md && echo {_APPENDED}"""
 
 _HELLO = (
     "I am the offline demo model: I follow a few rules and understand nothing. Say “remember that …” "
@@ -66,11 +75,25 @@ def _answer(request: Request) -> Part:
     if _NO_FACT.fullmatch(fact):
         return Text("Tell me what to remember: “remember that …”.")
     offered = {tool.name for tool in request.tools}
+    if {"bash", "write"} <= offered:
+        return _append(fact, results)
     if not {"read", "edit", "write"} <= offered:
         return Text("I would like to remember that, but no workspace is mounted writable here.")
     if not results:
         return _call("read", path="MEMORY.md")
     return _next_step(fact, results[-1], request)
+
+
+def _append(fact: str, results: list[ToolResult]) -> Part:
+    """With a shell it is one command."""
+    if not results:
+        return _call("bash", command=_APPEND.format(line=shlex.quote(f"- {fact}")))
+    told = results[-1].text.strip()
+    if told == _APPENDED:
+        return Text(f"I have written to MEMORY.md: {fact}.")
+    if told == _KNOWN:
+        return Text(f"I know that already: {fact}.")
+    return Text(f"I could not write that down. {told}")
 
 
 def _next_step(fact: str, result: ToolResult, request: Request) -> Part:

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.agent import Mount
+from harness.tools.result import Results
+from harness.tools.workshop import NO_WORKSHOP, Workshop
 from workspaces.errors import Refused
 from workspaces.ids import Version
 from workspaces.parse import unknown_name
 from workspaces.paths import WorkspacePath
 from workspaces.records import JsonObject
 from workspaces.revision import Author, RevisionId
-from workspaces.workspace import Written
+from workspaces.workspace import Command, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,20 @@ class News:
 
 class Desk:
     def __init__(
-        self, mounts: Sequence[Mount], author: Callable[[str], Author], *, seen: Seen | None = None
+        self,
+        mounts: Sequence[Mount],
+        author: Callable[[str], Author],
+        *,
+        seen: Seen | None = None,
+        workshop: Workshop = NO_WORKSHOP,
+        results: Results | None = None,
     ) -> None:
-        """`author` names the one who writes, given the id of the tool call."""
+        """`author` names the one who writes, given the id of the tool call; without `results` nothing
+        of a result is kept but what is shown."""
         self.mounts = tuple(mounts)
         self.author = author
+        self.workshop = workshop
+        self.results = results
         self.changes: list[Change] = []
         self._seen: dict[str, Version] = dict(seen or {})
         self._news: dict[str, Version] = {}
@@ -91,6 +102,18 @@ class Desk:
         if written.revision is not None:
             self.changes.append(Change(mount.name, written.revision))
 
+    def ran(self, mount: Mount, command: Command) -> None:
+        """What a command has done. A file that it changed is known as it left it, if it was known as it
+        found it: what others wrote there before is still to be read."""
+        if command.revision is not None:
+            self.changes.append(Change(mount.name, command.revision))
+        for path, state in command.after.files.items():
+            before = command.before.files.get(path)
+            if before == state:
+                continue
+            if before is None or before.version == self.seen(mount, path):
+                self.see(mount, path, state.version)
+
     def take_news(self) -> News:
         """What was seen and changed since this was asked before."""
         news = News(self._news, tuple(self.changes[self._told :]))
@@ -100,6 +123,12 @@ class Desk:
 
 def _key(mount: Mount, path: WorkspacePath) -> str:
     return f"{mount.namespace}/{path}"
+
+
+def place_of(text: str | None) -> str:
+    """A directory or a file, where "" is the root of the mount."""
+    stripped = (text or "").removeprefix("/").removesuffix("/")
+    return "" if stripped in {"", "."} else WorkspacePath(stripped)
 
 
 def path_of(text: str) -> WorkspacePath:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from harness.agent import Mount
 from harness.crossing import in_thread
@@ -19,41 +20,58 @@ from workspaces.parse import Shape, nearest, parse
 I = TypeVar("I", bound=Shape)  # noqa: E741 - the input of a tool
 
 
+def _any_mount(mount: Mount, desk: Desk) -> bool:
+    del mount, desk
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[I]):
     name: str
     input: type[I]
-    run: Callable[[I, Desk, str], str]
-    """The answer for the model, from the input, the desk and the call's id. Raises Failure."""
+    run: Callable[[I, Desk, str], str] | Callable[[I, Desk, str], Coroutine[Any, Any, str]]
+    """The answer for the model, from the input, the desk and the call's id. Raises Failure. What runs a
+    program is a coroutine; everything else is called in a thread."""
     is_writing: bool
+    suits: Callable[[Mount, Desk], bool] = _any_mount
+    """Which mounts it can be used on; without any it is not offered."""
 
-    def spec(self, mounts: Sequence[Mount]) -> ToolSpec:
-        return ToolSpec(self.name, render(f"tools/{self.name}.md"), _schema(self.input, mounts))
+    def spec(self, desk: Desk) -> ToolSpec:
+        suited = [mount.name for mount in desk.mounts if self.suits(mount, desk)]
+        schema = _schema(self.input, suited if len(desk.mounts) > 1 else [])
+        return ToolSpec(self.name, render(f"tools/{self.name}.md"), schema)
 
-    def answer(self, call: ToolCall, desk: Desk) -> str:
-        return self.run(parse(self.input, call.input), desk, call.id)
+    def is_offered(self, desk: Desk) -> bool:
+        suited = [mount for mount in desk.mounts if self.suits(mount, desk)]
+        return any(mount.is_writable or not self.is_writing for mount in suited)
+
+    async def answer(self, call: ToolCall, desk: Desk) -> str:
+        given = parse(self.input, call.input)
+        if inspect.iscoroutinefunction(self.run):
+            return await self.run(given, desk, call.id)
+        return await in_thread(
+            cast("Callable[[I, Desk, str], str]", self.run), given, desk, call.id
+        )
 
 
 class Toolset:
     """The tools of one turn."""
 
     def __init__(self, tools: Sequence[Tool[Any]], desk: Desk) -> None:
-        writable = any(mount.is_writable for mount in desk.mounts)
-        offered = [tool for tool in tools if writable or not tool.is_writing]
-        self._tools = {tool.name: tool for tool in offered if desk.mounts}
+        self._tools = {tool.name: tool for tool in tools if tool.is_offered(desk)}
         self.desk = desk
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(tool.spec(self.desk.mounts) for tool in self._tools.values())
+        return tuple(tool.spec(self.desk) for tool in self._tools.values())
 
     async def run(self, call: ToolCall, emit: Emit) -> ToolResult:
         """A failure is a result too."""
         emit(ToolStarted(call))
-        result = await in_thread(self._result, call)
+        result = await self._result(call)
         emit(ToolEnded(call, result))
         return result
 
-    def _result(self, call: ToolCall) -> ToolResult:
+    async def _result(self, call: ToolCall) -> ToolResult:
         tool = self._tools.get(call.name)
         if tool is None:
             near = nearest(call.name, list(self._tools))
@@ -62,7 +80,7 @@ class Toolset:
         if INVALID_JSON in call.input:
             return ToolResult(call.id, _NO_OBJECT, is_error=True)
         try:
-            return ToolResult(call.id, tool.answer(call, self.desk))
+            return ToolResult(call.id, await tool.answer(call, self.desk))
         except Failure as failure:
             return ToolResult(call.id, as_text(failure), is_error=True)
 
@@ -76,13 +94,12 @@ def as_text(failure: Failure) -> str:
     return f"{text} {failure.remedy[:1].upper()}{failure.remedy[1:]}." if failure.remedy else text
 
 
-def _schema(shape: type[Shape], mounts: Sequence[Mount]) -> dict[str, Any]:
+def _schema(shape: type[Shape], workspaces: Sequence[str]) -> dict[str, Any]:
     """JSON Schema of the input; `workspace` stands in it only where there is a choice."""
     full = shape.model_json_schema(by_alias=True)
     properties = {name: _plain(value) for name, value in full["properties"].items()}
-    properties.pop("workspace", None)
-    if len(mounts) > 1:
-        properties["workspace"] = {"type": "string", "enum": [mount.name for mount in mounts]}
+    if properties.pop("workspace", None) and workspaces:
+        properties["workspace"] = {"type": "string", "enum": list(workspaces)}
     required = full.get("required", [])
     return {
         "type": "object",

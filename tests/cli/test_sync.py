@@ -102,6 +102,17 @@ def test_a_store_that_does_not_answer_stops_no_turn_and_loses_nothing(shared: Te
     synced(shared)
 
 
+def test_the_doctor_says_whether_the_server_keeps_its_word(
+    shared: Terminal, rclone_s3: S3Server
+) -> None:
+    found = {one["check"]: one for one in shared("doctor", "--json").done().json}
+    assert found["s3"]["state"] == "ok"
+    liar = {**rclone_s3.environment(), "HARNESS_S3": shared.variables["HARNESS_S3"]}
+    found = {one["check"]: one for one in Terminal(shared.home, liar)("doctor", "--json").json}
+    assert found["s3"]["state"] == "broken"
+    assert "overwrite each other" in found["s3"]["detail"]
+
+
 def test_a_home_without_a_place_names_the_setting(tmp_path: Path) -> None:
     harness = Terminal(tmp_path / "home", {})
     refused = harness("workspace", "create", "x", "--storage", "s3", "--json")

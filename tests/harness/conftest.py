@@ -7,6 +7,7 @@ import pytest
 
 from harness import Harness
 from harness.models.scripted import Line, ScriptedModel
+from harness.sandboxes.none import NoSandbox
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +24,8 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def harness(home: Path) -> Iterator[Harness]:
-    """With the demo model."""
-    with Harness.open(home) as opened:
+    """With the demo model, and without bash, wherever the suite runs."""
+    with Harness.open(home, sandbox=NoSandbox("not in this test")) as opened:
         yield opened
 
 
@@ -35,7 +36,7 @@ def scripted(home: Path) -> Iterator[Callable[..., tuple[Harness, ScriptedModel]
 
     def open_with(*lines: Line) -> tuple[Harness, ScriptedModel]:
         model = ScriptedModel(*lines)
-        opened.append(Harness.open(home, model=model))
+        opened.append(Harness.open(home, model=model, sandbox=NoSandbox("not in this test")))
         return opened[-1], model
 
     yield open_with

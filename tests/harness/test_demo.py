@@ -9,6 +9,7 @@ from harness import Harness
 from harness.conversation import Conversation
 from harness.message import Message, Text, ToolCall, user
 from harness.progress import TextArrived, ToolStarted
+from harness.sandboxes.none import NoSandbox
 from harness.transcript import Entry
 from workspaces.clock import ManualClock
 from workspaces.ids import TurnId
@@ -19,7 +20,9 @@ from workspaces.workspace import Workspace
 @pytest.fixture
 def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Harness]:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    with Harness.open(tmp_path / "home", clock=ManualClock()) as harness:
+    with Harness.open(
+        tmp_path / "home", clock=ManualClock(), sandbox=NoSandbox("not in this test")
+    ) as harness:
         yield harness
 
 

@@ -221,5 +221,5 @@ def test_workspace_is_offered_only_where_there_is_a_choice(desk: Desk) -> None:
 
 def test_writing_tools_are_offered_only_with_something_to_write_to(desk: Desk) -> None:
     read_only = Toolset(TOOLS, Desk(desk.mounts[1:], desk.author)).specs()
-    assert [spec.name for spec in read_only] == ["read", "recall"]
+    assert [spec.name for spec in read_only] == ["read", "glob", "recall"]
     assert Toolset(TOOLS, Desk([], desk.author)).specs() == ()

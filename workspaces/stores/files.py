@@ -140,7 +140,34 @@ class FileBlobs:
     def scan(self, prefix: str = "") -> Iterator[Stat]:
         for name, status in self.walk():
             if name.startswith(prefix) and _is_storable(name, status):
-                yield Stat(name, status.st_size, None)
+                yield Stat(name, status.st_size, None, status.st_mtime)
+
+    def find(
+        self, directory: str, matches: Callable[[str], bool], depth: int = 0
+    ) -> Iterator[Stat]:
+        """What a scan of a directory finds under names that match, in no order. Only those are looked
+        at closer: of ten thousand files a fifth of the time goes into their names."""
+        if depth > TREE_DEPTH_MAX:
+            return
+        found: list[tuple[str, os.stat_result]] = []
+        below: list[str] = []
+        try:
+            with self._tree.directory(directory) as fd, os.scandir(fd) as entries:
+                for entry in entries:
+                    name = f"{directory}/{entry.name}" if directory else entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        below.append(name)
+                    elif matches(name) and (status := _status(entry)) is not None:
+                        found.append((name, status))
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+                return
+            raise as_failure(error, directory or ".") from error
+        for name, status in found:
+            if _is_storable(name, status):
+                yield Stat(name, status.st_size, None, status.st_mtime)
+        for name in below:
+            yield from self.find(name, matches, depth + 1)
 
     def is_at(self, root: Path) -> bool:
         """Whether the directory that this store writes to is still the one found under `root`."""
@@ -299,6 +326,8 @@ class FileBlobs:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         fd = self._open_in_staging(name, flags)
         try:
+            if (owner := self._tree.owner) is not None:
+                os.fchown(fd, *owner)
             yield fd
         finally:
             os.close(fd)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +75,10 @@ class MemoryTree:
             inode = self.files.get(name)
             if inode is not None:
                 yield name, _status(inode)
+
+    def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
+        below = f"{directory}/" if directory else ""
+        return (stat for stat in self.scan(below) if matches(stat.name))
 
     def is_at(self, root: Path) -> bool:
         del root

@@ -185,7 +185,15 @@ class S3Blobs:
             page = self._page(self._prefix + prefix, self._page_keys, more)
             for listed in page.get("Contents", ()):
                 name = listed["Key"].removeprefix(self._prefix)
-                found.append(Stat(name, listed["Size"], _token(listed.get("ETag"))))
+                modified = listed.get("LastModified")
+                found.append(
+                    Stat(
+                        name,
+                        listed["Size"],
+                        _token(listed.get("ETag")),
+                        modified.timestamp() if modified else None,
+                    )
+                )
             if not page.get("IsTruncated"):
                 break
             before, more = more, {"ContinuationToken": page.get("NextContinuationToken", "")}

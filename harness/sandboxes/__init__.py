@@ -1,0 +1,1 @@
+"""Where commands run: the port, and its adapters."""

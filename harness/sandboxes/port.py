@@ -1,0 +1,92 @@
+"""The port of sandboxes: run a program that may touch some directories and nothing else.
+
+An order names the directories, which appear at `/workspaces/<name>` (`/workspace` is a link to the
+first), the program, and its bounds. Whatever the program started is dead when the answer is given: at
+its end, at a bound, or when the caller is cancelled. What it had printed until then is in the answer.
+
+No adapter ever runs a program with less than what it promised: one that cannot confine here and now
+says so in `check`, and refuses in `run`. The contract is executed by tests/sandboxes/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from harness.sandboxes.capture import Captured
+
+Cause = Literal["exit", "time", "memory", "processes", "disk", "output"]
+"""What ended a program: itself, or a bound."""
+
+OUTPUT_BYTES_MAX = 64 * 2**20
+"""A program that prints more is ended: nobody will read it, and reading it costs the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A directory as the program sees it."""
+
+    name: str
+    root: Path
+    is_writable: bool
+    bytes_max: int
+    """What it may take of the disk before the program is ended."""
+    entries_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    seconds: float | None
+    """None: as long as a person wants."""
+    memory_bytes: int
+    processes: int
+    shown_bytes: int = 64 * 1024
+    """How much of the output is shown at once; the rest of it can be read afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    argv: tuple[str, ...]
+    binds: tuple[Bind, ...]
+    directory: str
+    """The name of the bind that it starts in."""
+    bounds: Bounds
+    network: Literal["none", "host"] = "none"
+    programs: tuple[Path, ...] = ()
+    """Of the host, to be found at `/programs/<name>`: ours, not the model's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    cause: Cause
+    code: int
+    """The exit code, 128 + the number of the signal that ended it."""
+    output: Captured
+    """Standard output and standard error, as they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """Whether programs can be confined here and now."""
+
+    works: bool
+    detail: str
+    """How, or why not."""
+    remedy: str | None = None
+
+
+class Sandbox(Protocol):
+    """Safe to use from several tasks of one event loop."""
+
+    async def check(self) -> Confinement:
+        """The self-test. Once it was passed later calls repeat the answer."""
+        ...
+
+    async def run(self, order: Order) -> Ended:
+        """Unavailable where `check` says no, and when the program could not be started."""
+        ...
+
+    async def attach(self, order: Order) -> int:
+        """The same with the caller's own standard streams, for a person at a terminal; the code."""
+        ...

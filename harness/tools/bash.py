@@ -1,0 +1,193 @@
+"""The tool `bash`: a command in a sandbox, with the workspaces that share the sandbox's record.
+
+While a command can write, it holds the writer lock of every workspace that it can write to, from
+before it begins until what it changed is a revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Annotated
+
+from pydantic import Field
+
+from harness.agent import Mount
+from harness.crossing import entered, in_thread
+from harness.sandbox import SECONDS_MAX, SandboxConfig, SandboxRecord
+from harness.sandboxes.capture import WHOLE_BYTES_MAX, Captured
+from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, Bounds, Ended, Order, Sandbox
+from harness.tools.desk import Desk
+from harness.tools.plain import plain
+from harness.tools.port import Tool
+from workspaces.errors import Refused
+from workspaces.parse import Shape
+from workspaces.revision import Author
+from workspaces.workspace import Command
+
+SECONDS = 30
+COMMAND_BYTES_MAX = 100_000
+"""Linux takes 128 KiB as one argument; what is longer is a file, and `write` makes those."""
+
+QUOTA_TIMES = 2
+"""A command may pass the quota for a while, say to sort a file; at this many times it is ended."""
+
+PROBLEMS_SHOWN_MAX = 20
+
+
+class BashInput(Shape):
+    command: Annotated[str, Field(min_length=1)]
+    timeout: Annotated[int, Field(ge=1, le=SECONDS_MAX)] = SECONDS
+    workspace: str | None = None
+
+
+async def _bash(given: BashInput, desk: Desk, call_id: str) -> str:
+    mount = desk.mount(given.workspace)
+    sandbox, record = _sandbox_of(mount, desk)
+    _check_command(given.command)
+    mounts = [other for other in desk.mounts if _record_id(other) == record.id]
+    argv = ("bash", "-c", given.command)
+    order = order_for(argv, mounts, mount.name, record.config, seconds=given.timeout)
+    writable = [other for other in mounts if other.is_writable]
+    async with entered(_commanding(writable, desk.author(call_id))) as commands:
+        ended = await sandbox.run(order)
+    for other, command in zip(writable, commands, strict=True):
+        desk.ran(other, command)
+    return await in_thread(_answer, ended, order.bounds, desk, call_id, writable, commands)
+
+
+def order_for(
+    argv: tuple[str, ...],
+    mounts: Sequence[Mount],
+    directory: str,
+    config: SandboxConfig,
+    *,
+    seconds: float | None,
+) -> Order:
+    """What a record of a sandbox says, for one command."""
+    limits = config.limits
+    return Order(
+        argv,
+        tuple(bind_of(mount) for mount in mounts),
+        directory,
+        Bounds(
+            None if seconds is None else min(seconds, limits.seconds),
+            limits.memory_bytes,
+            limits.processes,
+            limits.output_bytes,
+        ),
+        config.network,
+    )
+
+
+def bind_of(mount: Mount) -> Bind:
+    quota = mount.workspace.record.config.quota
+    return Bind(
+        mount.name,
+        mount.workspace.root,
+        mount.is_writable,
+        QUOTA_TIMES * quota.bytes,
+        QUOTA_TIMES * quota.files,
+    )
+
+
+def _suits(mount: Mount, desk: Desk) -> bool:
+    return mount.sandbox is not None and desk.workshop.sandbox is not None
+
+
+def _record_id(mount: Mount) -> str | None:
+    return mount.sandbox.id if mount.sandbox else None
+
+
+def _sandbox_of(mount: Mount, desk: Desk) -> tuple[Sandbox, SandboxRecord]:
+    if mount.sandbox is None or desk.workshop.sandbox is None:
+        rule = "has no sandbox: no command can see it"
+        remedy = "use read and glob there, or name another workspace"
+        raise Refused("workspace", mount.name, rule, remedy=remedy)
+    return desk.workshop.sandbox, mount.sandbox
+
+
+def _check_command(command: str) -> None:
+    try:
+        size = len(command.encode())
+    except UnicodeEncodeError as error:
+        raise Refused("command", command, "is not Unicode text") from error
+    if "\0" in command:
+        raise Refused("command", command, "contains a NUL character, which no command can")
+    if size > COMMAND_BYTES_MAX:
+        rule = f"is longer than {COMMAND_BYTES_MAX:,} bytes"
+        raise Refused("command", command, rule, remedy="write a file with `write`, then use it")
+
+
+@contextmanager
+def _commanding(mounts: Sequence[Mount], author: Author) -> Generator[list[Command]]:
+    """The commands of all these mounts, in their order. The locks are taken in one order everywhere, so
+    that two turns never wait for each other."""
+    with ExitStack() as stack:
+        held = {
+            mount.namespace: stack.enter_context(mount.workspace.command(author))
+            for mount in sorted(mounts, key=lambda mount: mount.namespace)
+        }
+        yield [held[mount.namespace] for mount in mounts]
+
+
+def _answer(
+    ended: Ended,
+    bounds: Bounds,
+    desk: Desk,
+    call_id: str,
+    mounts: Sequence[Mount],
+    commands: Sequence[Command],
+) -> str:
+    shown = _shown(ended.output, desk, call_id)
+    lines = [shown.rstrip("\n")] if shown.strip() else ["(no output)"]
+    lines += _how_it_ended(ended, bounds)
+    for mount, command in zip(mounts, commands, strict=True):
+        lines += _not_kept(mount, command, is_one_of_several=len(desk.mounts) > 1)
+    return "\n".join(lines)
+
+
+def _shown(output: Captured, desk: Desk, call_id: str) -> str:
+    if not output.tail:
+        return plain(output.head)
+    middle = f"(… {output.left_out:,} bytes are left out here"
+    if desk.results is not None:
+        desk.results.keep(call_id, plain(output.whole))
+        kept = "the whole" if output.size <= WHOLE_BYTES_MAX else f"the first {WHOLE_BYTES_MAX:,}"
+        middle += f'; read_result with id "{call_id}" shows {kept}'
+    return f"{plain(output.head).rstrip()}\n{middle} …)\n{plain(output.tail)}"
+
+
+def _how_it_ended(ended: Ended, bounds: Bounds) -> list[str]:
+    match ended.cause:
+        case "exit":
+            return [f"(exit code {ended.code})"] if ended.code else []
+        case "time":
+            told = (
+                f"ended after {bounds.seconds:g} s, with all that it had started: its time was up. "
+                f"What it did until then stands. Pass a larger `timeout`, at most {SECONDS_MAX}, or "
+                "do less at once"
+            )
+        case "memory":
+            told = f"ended: it took more than {bounds.memory_bytes // 2**20:,} MiB of memory"
+        case "processes":
+            told = f"ended: it had more than {bounds.processes} processes"
+        case "disk":
+            told = (
+                f"ended: it took more than {QUOTA_TIMES} times the quota of its workspace, or nested "
+                "directories too deep. What it wrote is still there: remove what is too much"
+            )
+        case "output":
+            told = f"ended: it printed more than {OUTPUT_BYTES_MAX // 2**20} MiB. Write to a file instead"
+    return [f"({told})"]
+
+
+def _not_kept(mount: Mount, command: Command, *, is_one_of_several: bool) -> list[str]:
+    where = f" in {mount.name}" if is_one_of_several else ""
+    problems = command.problems
+    lines = [f"(not kept{where}: {p.path!r} {p.detail})" for p in problems[:PROBLEMS_SHOWN_MAX]]
+    left = len(problems) - len(lines)
+    return [*lines, f"(and {left} more that are not kept{where})"] if left else lines
+
+
+BASH = Tool("bash", BashInput, _bash, is_writing=False, suits=_suits)

@@ -1,0 +1,42 @@
+"""The tool `glob`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from harness.tools.desk import Desk, place_of
+from harness.tools.pattern import matcher
+from harness.tools.port import Tool
+from workspaces.parse import Shape
+
+SHOWN_MAX = 500
+"""Paths in one answer: what nobody can overlook needs a better pattern."""
+
+
+class GlobInput(Shape):
+    pattern: Annotated[str, Field(min_length=1)]
+    path: str | None = None
+    workspace: str | None = None
+
+
+def _glob(given: GlobInput, desk: Desk, call_id: str) -> str:
+    del call_id
+    mount = desk.mount(given.workspace)
+    matches = matcher(given.pattern)
+    place = place_of(given.path)
+    above = len(place) + 1 if place else 0
+    found = mount.workspace.find(place, lambda name: matches(name[above:]))
+    found.sort(key=lambda stat: (-(stat.modified or 0), stat.name))
+    if not found:
+        return f"No file matches {given.pattern!r}" + (f" in {place}." if place else ".")
+    lines = [stat.name for stat in found[:SHOWN_MAX]]
+    if len(found) > SHOWN_MAX:
+        lines.append(
+            f"({len(found) - SHOWN_MAX:,} older ones are left out: use a narrower pattern)"
+        )
+    return "\n".join(lines)
+
+
+GLOB = Tool("glob", GlobInput, _glob, is_writing=False)

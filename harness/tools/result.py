@@ -1,0 +1,32 @@
+"""Results of tools that were too long to be shown whole: kept beside the conversation, under the id of
+the call, for `read_result`."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from workspaces.blobs import BlobStore
+from workspaces.expect import ANY
+from workspaces.ids import ConversationId
+
+NAME_DIGITS = 40
+
+
+class Results:
+    """Of one conversation: what another one kept cannot be named."""
+
+    def __init__(self, conversation_id: ConversationId, blobs: BlobStore) -> None:
+        self._conversation_id = conversation_id
+        self._blobs = blobs
+
+    def keep(self, call_id: str, text: str) -> None:
+        self._blobs.write(self._name(call_id), text.encode(), expect=ANY)
+
+    def read(self, call_id: str) -> str:
+        """NotFound."""
+        return self._blobs.read(self._name(call_id)).data.decode()
+
+    def _name(self, call_id: str) -> str:
+        """An id is the provider's and may be any text, so that it cannot be a name itself."""
+        digits = sha256(call_id.encode(errors="replace")).hexdigest()[:NAME_DIGITS]
+        return f"{self._conversation_id}/results/{digits}.txt"

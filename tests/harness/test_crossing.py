@@ -1,0 +1,149 @@
+"""What crosses between the rooms is left in order, also when the caller goes away meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+
+from harness.crossing import completed, entered
+
+
+class Door:
+    """A context whose steps a test can hold up."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.may_enter = threading.Event()
+        self.may_leave = threading.Event()
+        self.arrived = threading.Event()
+
+    @contextmanager
+    def passed(self) -> Generator[str]:
+        self.arrived.set()
+        self.may_enter.wait(30)
+        self.said.append("entered")
+        try:
+            yield "inside"
+        except BaseException as error:
+            self.said.append(type(error).__name__)
+            raise
+        finally:
+            self.may_leave.wait(30)
+            self.said.append("left")
+
+
+async def until(event: threading.Event) -> None:
+    await asyncio.to_thread(event.wait, 30)
+
+
+def test_a_context_is_entered_and_left() -> None:
+    door = Door()
+    door.may_enter.set()
+    door.may_leave.set()
+
+    async def go() -> None:
+        async with entered(door.passed()) as inside:
+            assert inside == "inside"
+            assert door.said == ["entered"]
+
+    asyncio.run(go())
+    assert door.said == ["entered", "left"]
+
+
+def test_an_error_inside_goes_through_the_context() -> None:
+    door = Door()
+    door.may_enter.set()
+    door.may_leave.set()
+
+    async def go() -> None:
+        async with entered(door.passed()):
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        asyncio.run(go())
+    assert door.said == ["entered", "ValueError", "left"]
+
+
+def test_who_is_cancelled_on_the_way_in_has_left_when_it_is_over() -> None:
+    door = Door()
+    door.may_leave.set()
+
+    async def inner() -> None:
+        async with entered(door.passed()):
+            pytest.fail("nobody comes in here")
+
+    async def go() -> None:
+        task = asyncio.create_task(inner())
+        await until(door.arrived)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        door.may_enter.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    assert door.said == ["entered", "left"]
+
+
+def test_who_is_cancelled_twice_on_the_way_out_still_leaves() -> None:
+    door = Door()
+    door.may_enter.set()
+
+    async def inner() -> None:
+        async with entered(door.passed()):
+            await asyncio.sleep(30)
+
+    async def go() -> None:
+        task = asyncio.create_task(inner())
+        await until(door.arrived)
+        while not door.said:  # noqa: ASYNC110 - a thread says it
+            await asyncio.sleep(0)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        door.may_leave.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    assert door.said[0] == "entered"
+    assert door.said[-1] == "left"
+
+
+def test_what_cannot_be_entered_says_why() -> None:
+    @contextmanager
+    def closed() -> Generator[None]:
+        raise PermissionError
+        yield
+
+    async def go() -> None:
+        async with entered(closed()):
+            pytest.fail("nobody comes in here")
+
+    with pytest.raises(PermissionError):
+        asyncio.run(go())
+
+
+def test_work_is_completed_before_its_cancellation_is_told() -> None:
+    done: list[str] = []
+
+    async def work() -> str:
+        await asyncio.sleep(0.01)
+        done.append("done")
+        return "result"
+
+    async def go() -> None:
+        assert await completed(work()) == "result"
+        task = asyncio.create_task(completed(work()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    assert done == ["done", "done"]

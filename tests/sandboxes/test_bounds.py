@@ -1,0 +1,276 @@
+"""What a program may take, and that nothing of it is left when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.sandboxes.bubblewrap import Bubblewrap
+from harness.sandboxes.capture import WHOLE_BYTES_MAX
+from harness.sandboxes.port import OUTPUT_BYTES_MAX, Ended
+from tests.ordinary import ROOT
+from tests.sandboxes.world import BYTES_MAX, ROLES, Told, Try, World, order, world
+from workspaces.home import Home
+from workspaces.upkeep import measure, mend
+
+NAP = f"sleep 6543{os.getpid()}"
+"""To be found by, and no other test process's."""
+
+ORPHANS_S_MAX = 30
+RUNS = 200
+AT_ONCE = 16
+
+
+@pytest.fixture(scope="module", params=ROLES)
+def found(request: pytest.FixtureRequest) -> Iterator[World]:
+    with world(request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[World]:
+    """Of whoever runs the suite."""
+    with world("root" if os.geteuid() == 0 else "user") as made:
+        yield made
+
+
+@pytest.fixture
+def run(found: World) -> Callable[..., Told]:
+    def told(script: str, **bounds: float) -> Told:
+        (one,) = found.run([Try(script.replace("NAP", NAP), **bounds)])
+        return one
+
+    yield told
+    mend(found.own)
+    for path in found.own.iterdir():
+        subprocess.run(["rm", "-rf", path], check=True)
+
+
+def alive(mark: str) -> list[str]:
+    """Processes of this machine whose command line says so."""
+    lines: list[str] = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if mark in line:
+            lines.append(f"{place.name} {line}")
+    return lines
+
+
+def children() -> set[int]:
+    text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    return {int(pid) for pid in text.split()}
+
+
+def test_the_exit_code_is_the_programs(run: Callable[..., Told]) -> None:
+    assert run("exit 7").code == 7
+    assert run("kill -9 $$").code == 137
+    assert run("kill -15 $$").code == 143
+    assert run("nonexistent-program").code == 127
+
+
+def test_output_and_errors_come_in_the_order_they_were_written(run: Callable[..., Told]) -> None:
+    assert run("echo 1; echo 2 >&2; echo 3").text == "1\n2\n3\n"
+
+
+def test_time_ends_it_and_what_it_printed_is_there(run: Callable[..., Told]) -> None:
+    told = run("echo partial; sleep 600", seconds=0.5)
+    assert (told.cause, told.text) == ("time", "partial\n")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "NAP & NAP & wait",
+        "setsid NAP >/dev/null 2>&1 < /dev/null & NAP",
+        "(setsid setsid NAP &) ; nohup NAP & NAP",
+        "trap '' TERM INT HUP QUIT; while :; do NAP; done",
+        "exec >&- 2>&- <&-; NAP",
+    ],
+)
+def test_nothing_that_it_started_outlives_its_time(run: Callable[..., Told], script: str) -> None:
+    assert run(script, seconds=0.5).cause == "time"
+    assert alive(NAP) == []
+
+
+@pytest.mark.parametrize("script", ["NAP & disown", "setsid NAP & echo started"])
+def test_nothing_that_it_left_in_the_background_outlives_its_end(
+    run: Callable[..., Told], script: str
+) -> None:
+    assert run(f"{script}; exit 0").cause == "exit"
+    assert alive(NAP) == []
+
+
+def test_who_writes_in_the_background_has_stopped_when_the_answer_is_given(
+    found: World, run: Callable[..., Told]
+) -> None:
+    run("for n in 1 2 3; do (while :; do echo x >> log; done) & done; sleep 0.2", seconds=10)
+    size = (found.own / "log").stat().st_size
+    assert size > 0
+    time.sleep(0.05)  # a writer that still lived would use it
+    assert (found.own / "log").stat().st_size == size
+
+
+def test_a_fork_bomb_ends_with_its_time(run: Callable[..., Told]) -> None:
+    told = run("b() { b | b & }; b; sleep 600", seconds=1)
+    assert told.cause in {"time", "processes"}
+
+
+def test_threads_count_as_processes(run: Callable[..., Told]) -> None:
+    told = run(
+        "python3 -c 'import threading, time\nfor n in range(500):"
+        " threading.Thread(target=time.sleep, args=(9,), daemon=True).start(); print(n)'"
+    )
+    assert "499" not in told.text
+
+
+def test_one_process_gets_no_more_memory_than_allowed(run: Callable[..., Told]) -> None:
+    told = run("python3 -c 'x = bytearray(10**9)'")
+    assert told.code != 0
+    assert "MemoryError" in told.text
+
+
+def test_many_processes_together_get_no_more_memory_than_allowed(run: Callable[..., Told]) -> None:
+    eat = "python3 -c 'x = bytearray(10**8); import time; time.sleep(60)'"
+    told = run(" & ".join([eat] * 6) + "; wait", seconds=60)
+    assert told.cause == "memory"
+
+
+def test_shared_memory_counts(run: Callable[..., Told]) -> None:
+    told = run(
+        "python3 -c 'import mmap, time\nm = mmap.mmap(-1, 10**9)\n"
+        "for n in range(0, 10**9, 4096): m[n] = 1\n\ntime.sleep(60)'",
+        seconds=60,
+    )
+    assert told.cause == "memory"
+
+
+def test_a_flood_of_output_ends_it_and_little_of_it_is_kept(run: Callable[..., Told]) -> None:
+    told = run("yes", seconds=60)
+    assert told.cause == "output"
+    assert OUTPUT_BYTES_MAX < told.size < 2 * OUTPUT_BYTES_MAX
+    assert len(told.text) <= 64 * 1024
+
+
+def test_a_file_too_large_ends_it(found: World, run: Callable[..., Told]) -> None:
+    told = run("head -c 500000000 /dev/zero > flood; sleep 60", seconds=60)
+    assert told.cause == "disk"
+    assert measure(found.own).bytes < 5 * BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "n=0; while :; do n=$((n + 1)); head -c 1000000 /dev/zero > f$n; done",
+        "n=0; while :; do n=$((n + 1)); : > f$n; done",
+        "mkdir d; cd d; chmod 300 .; n=0; while :; do n=$((n + 1)); head -c 1000000 /dev/zero > f$n; done",
+        "mkdir d; exec 3> d/f; chmod 600 d; head -c 60000000 /dev/zero >&3; sleep 60",
+        "while :; do mkdir d && cd d; done",
+        "while :; do exec {fd}> f; rm f; head -c 10000000 /dev/zero >&$fd; done",
+    ],
+    ids=["many files", "many names", "hidden", "closed", "deep", "without a name"],
+)
+def test_a_flood_of_files_ends_it(run: Callable[..., Told], script: str) -> None:
+    assert run(script, seconds=60).cause == "disk"
+
+
+def test_files_without_a_name_in_its_own_memory_are_nobodys_disk(run: Callable[..., Told]) -> None:
+    told = run("exec 3> /tmp/f; rm /tmp/f; head -c 30000000 /dev/zero >&3; sleep 0.4; echo done")
+    assert (told.cause, told.text) == ("exit", "done\n")
+
+
+def test_two_hundred_runs_sixteen_at_once_leave_nothing_behind(here: World) -> None:
+    """Of every kind: some end well, some fail, some by a bound, and each is the one it was."""
+    kinds = (
+        ("echo {n}", 20.0, "exit"),
+        ("echo {n}; exit 3", 20.0, "exit"),
+        ("setsid NAP & echo {n}", 20.0, "exit"),
+        ("echo {n}; NAP", 0.3, "time"),
+        ("echo {n}; kill -9 -1", 20.0, "exit"),
+    )
+
+    async def all_of_them() -> list[Ended]:
+        sandbox = Bubblewrap(Home(here.home))
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def one(n: int) -> Ended:
+            script, seconds, _ = kinds[n % len(kinds)]
+            trial = Try(script.format(n=n).replace("NAP", NAP), seconds=seconds)
+            async with free:
+                return await sandbox.run(order(here.own, here.ref, trial))
+
+        return list(await asyncio.gather(*(one(n) for n in range(RUNS))))
+
+    before, files = children(), len(list(Path("/proc/self/fd").iterdir()))
+    for n, ended in enumerate(asyncio.run(all_of_them())):
+        assert ended.output.head.startswith(f"{n}\n".encode())
+        assert ended.cause == kinds[n % len(kinds)][2]
+    assert alive(NAP) == []
+    assert children() - before == set()
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+
+
+def test_cancelling_ends_it_with_all_that_it_started(here: World) -> None:
+
+    async def cancelled(after_s: float) -> None:
+        sandbox = Bubblewrap(Home(here.home))
+        await sandbox.check()
+        trial = Try(f"setsid {NAP} & {NAP}", seconds=60)
+        running = asyncio.create_task(sandbox.run(order(here.own, here.ref, trial)))
+        await asyncio.sleep(after_s)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert alive(NAP) == []
+
+    for after_s in (0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.1):
+        asyncio.run(cancelled(after_s))
+
+
+def test_a_killed_server_takes_its_commands_along(here: World) -> None:
+    places = [str(place) for place in (here.home, here.own, here.ref)]
+    code = f"""
+import asyncio
+from pathlib import Path
+from tests.sandboxes.world import Try, run_all
+script = "setsid {NAP} & echo begun > begun; {NAP}"
+asyncio.run(run_all(*map(Path, {places!r}), [Try(script, seconds=60)]))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as server:
+        wait_until(lambda: (here.own / "begun").exists())
+        server.send_signal(signal.SIGKILL)
+    wait_until(lambda: alive(NAP) == [])
+    (here.own / "begun").unlink()
+
+
+def test_the_whole_output_can_be_read_afterwards(here: World) -> None:
+
+    async def ran(script: str) -> Ended:
+        return await Bubblewrap(Home(here.home)).run(order(here.own, here.ref, Try(script)))
+
+    output = asyncio.run(ran("seq 1 100000")).output
+    assert output.whole == b"".join(b"%d\n" % n for n in range(1, 100_001))
+    assert output.whole.startswith(output.head)
+    assert output.whole.endswith(output.tail)
+    assert output.left_out == len(output.whole) - len(output.head) - len(output.tail)
+    assert output.head.endswith(b"\n")
+    assert len(asyncio.run(ran("seq 1 1000000")).output.whole) == WHOLE_BYTES_MAX
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + ORPHANS_S_MAX
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
