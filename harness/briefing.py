@@ -63,6 +63,15 @@ class _Found:
     def is_unavailable(self) -> bool:
         return self.memory is not None and self.memory.unavailable is not None
 
+    def has_lost(self, revision: RevisionId, workspace: Workspace) -> bool:
+        """Whether a revision that was shown is none of those. Not asked of what cannot be read."""
+        if self.is_unavailable or revision in self.known:
+            return False
+        if not workspace.history.holds(revision):
+            return True
+        self.known.add(revision)
+        return False
+
 
 class Briefing:
     """What an agent's prompt is made of, as of each moment that it is asked for. For one turn."""
@@ -152,15 +161,11 @@ class Briefing:
 
     def _is_erased(self, shown: Mapping[str, RevisionId]) -> bool:
         """A revision that was shown, and that its workspace's history does not know any more."""
-        for mount in self._mounts:
-            revision = shown.get(memory_of(mount.name))
-            found = self._found[mount.name]
-            if revision is None or found.revision is None or revision in found.known:
-                continue
-            if not mount.workspace.history.holds(revision):
-                return True
-            found.known.add(revision)
-        return False
+        return any(
+            self._found[mount.name].has_lost(revision, mount.workspace)
+            for mount in self._mounts
+            if (revision := shown.get(memory_of(mount.name))) is not None
+        )
 
 
 def _revision(workspace: Workspace, view: View, *, settle: bool) -> RevisionId | None:

@@ -19,6 +19,10 @@ from harness.context.render import Render
 from workspaces.records import JsonObject
 from workspaces.revision import RevisionId
 
+COMPARED_MAX = 4_000_000
+"""Pairs of lines that differ at both ends of a change: 2 000 lines on each side, some tenths of a second.
+Beyond, all of it counts as rewritten, which is more than a delta may tell."""
+
 BEARING_CHARACTERS_MAX = 80
 """Of the line that is shown to say where a change is."""
 
@@ -116,6 +120,8 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
     start = _equal(old, new)
     end = _equal(old[start:][::-1], new[start:][::-1])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
+    if len(a) * len(b) > COMPARED_MAX:
+        return (Hunk(start, start + len(a), tuple(b)),)
     matcher = SequenceMatcher(None, a, b)
     return tuple(
         Hunk(start + i, start + i_end, tuple(b[j:j_end]))

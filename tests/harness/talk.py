@@ -44,6 +44,11 @@ from workspaces.records import Change, Counter, RecordStore
 ATTEMPT_S = 0.05
 
 
+def _is_told(part: Text) -> bool:
+    """By the harness, beside what was said."""
+    return part.text.startswith("<memory-change ")
+
+
 class Rule:
     """Answers what was said, after two tool calls that write notes named after it, if it `writes`."""
 
@@ -56,8 +61,12 @@ class Rule:
     async def reply(self, request: Request, *, output_tokens_max: int, emit: Emit) -> Reply:
         self.asked += 1
         newest = request.messages[-1]
-        said = next(m.text for m in reversed(request.messages) if m.role == "user" and m.text)
-        said = said.split("\n\n")[-1]
+        said = next(
+            part.text
+            for message in reversed(request.messages)
+            for part in reversed(message.parts)
+            if message.role == "user" and isinstance(part, Text) and not _is_told(part)
+        )
         has_result = any(isinstance(part, ToolResult) for part in newest.parts)
         if self._writes and not has_result:
             calls = [
@@ -292,7 +301,7 @@ def kill_everywhere(home: str) -> None:
             deadly = Deadly(rooms.records)
             deadly.die_at = number
             ingress = replace(
-                ingress_of(rooms, records=deadly), open_model=lambda _: Dying(deadly.point)
+                ingress_of(rooms, records=deadly), open_model=lambda *_: Dying(deadly.point)
             )
 
             def at_a_tool(progress: Progress) -> None:

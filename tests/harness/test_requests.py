@@ -1,4 +1,5 @@
-"""What reaches the provider, byte for byte, in ten conversations as they happen.
+"""What reaches the provider, byte for byte, in ten conversations as they happen. (Keys are sorted: their
+order is the SDK's.)
 
 When a request is to look otherwise, `WRITE_SNAPSHOTS=1` writes the files anew: read the difference.
 """
@@ -34,7 +35,14 @@ class Talk:
         self.harness = Harness.open(home, clock=self.clock)
         self.harness.agents.patch("assistant", {"config": {"model": "claude-test"}})
         self.notes = self.harness.workspaces.get("notes")
+        self.empty(self.notes)
         self.remember("# Memory\n\n## Pinned\n- speaks German\n\n## Facts\n" + FACTS)
+
+    def empty(self, workspace: Workspace) -> Workspace:
+        """What a template plants is no matter of a request."""
+        for path in workspace.files():
+            workspace.delete(path, by=PERSON)
+        return workspace
 
     def configure(self, **config: object) -> None:
         self.harness.agents.patch("assistant", {"config": config})
@@ -74,8 +82,8 @@ def read_only_and_empty(talk: Talk) -> None:
 
 
 def several_mounts(talk: Talk) -> None:
-    team = talk.harness.workspaces.create("team", description="For all of us.")
-    quiet = talk.harness.workspaces.create("quiet")
+    team = talk.empty(talk.harness.workspaces.create("team", description="For all of us."))
+    quiet = talk.empty(talk.harness.workspaces.create("quiet"))
     talk.harness.workspaces.patch("quiet", {"config": {"harness": {"enabled": False}}})
     user_id = talk.harness.rooms.principal.user_id
     mine = talk.harness.workspaces.private(private_to_user(user_id), create=True)
@@ -185,7 +193,7 @@ def test_the_newest_request_is_byte_for_byte_what_it_was(
     talk: Talk, happens: Callable[[Talk], None]
 ) -> None:
     happens(talk)
-    sent = json.dumps(talk.server.requests[-1], ensure_ascii=False, indent=1) + "\n"
+    sent = json.dumps(talk.server.requests[-1], ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     file = PLACE / f"{happens.__name__}.json"
     if os.environ.get("WRITE_SNAPSHOTS"):
         file.write_text(sent)

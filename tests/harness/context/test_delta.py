@@ -112,3 +112,11 @@ def test_hunks_lead_from_the_one_to_the_other(old: list[str], new: list[str]) ->
 
 def test_a_line_more_at_the_end_is_one_hunk() -> None:
     assert hunks(["a", "b"], ["a", "b", "c"]) == (Hunk(2, 2, ("c",)),)
+
+
+def test_what_is_rewritten_from_end_to_end_is_not_compared_line_by_line() -> None:
+    """Lines of many kinds, each of them often: the longest that a comparison can take."""
+    old = [str(number % 150) for number in range(20_000)]
+    new = [str(number * 7 % 150) for number in range(1, 20_000)]
+    assert applied(old, hunks(old, new)) == new
+    assert len(hunks(old, new)) == 1
