@@ -34,7 +34,7 @@ ENTRIES_MAX = 100_000
 """Looked at in all: a directory with more is a disk, not a memory."""
 
 DIRECTORY_BYTES_MAX = 32 * 2**20
-"""Of a zip's table of contents, which is read whole: ten times that of ENTRIES_MAX usual names."""
+"""Of a zip's table of contents, which is read whole: over 300 bytes for each of ENTRIES_MAX."""
 
 DEPTH_MAX = 64
 

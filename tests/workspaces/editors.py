@@ -1,4 +1,4 @@
-"""How editors save a file, system call by system call, each as seen with strace on the real one.
+"""How editors save a file, step by step, as they are known to do it. (The real vim is run beside these.)
 
 Every function takes the file and its new text. What is yielded between two steps is a moment in which
 somebody else may look: before the first save, the editor is open and has scratch files lying around.
