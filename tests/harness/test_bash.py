@@ -101,9 +101,9 @@ def test_nothing_is_kept_between_commands_but_files(call: Call) -> None:
 def test_what_is_left_to_say_is_said(call: Call) -> None:
     assert call("bash", command="true").text == "(no output)"
     assert call("bash", command="echo x >&2; exit 3").text == "x\n(exit code 3)"
-    timed = call("bash", command="echo part; sleep 60", timeout=1)
+    timed = call("bash", command="echo part; sleep 60", timeout=5)
     assert not timed.is_error
-    assert timed.text.startswith("part\n(ended after 1 s, with all that it had started")
+    assert timed.text.startswith("part\n(ended after 5 s, with all that it had started")
     assert call("bash", command="printf 'a\\033[31mb\\r\\nc\\a'").text == "ab\nc"
 
 
