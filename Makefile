@@ -5,10 +5,11 @@ BIN := .venv/bin
 HARNESS_HOME ?= ./.harness
 SOURCES := workspaces harness tests benchmarks
 
-.PHONY: run test check format format-check lint types imports bench soak constraints clean
+.PHONY: run test check format format-check lint types imports http-table bench soak constraints clean
 
 run: .venv/.installed
-	@HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness chat
+	@echo 'To chat, in another terminal:  HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness chat'
+	@HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness up
 
 test: .venv/.installed-dev
 	$(BIN)/pytest -n auto
@@ -30,6 +31,9 @@ types: .venv/.installed-dev
 
 imports: .venv/.installed-dev
 	$(BIN)/lint-imports --no-cache --no-logo
+
+http-table: .venv/.installed
+	$(BIN)/python -c 'from harness.web import app, openapi; print(openapi.table(app.routes()), end="")' > docs/http.md
 
 bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks

@@ -11,9 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from harness.context.budget import MEMORY_CHARACTERS_MAX
+from harness.event import OnBusy
 from harness.sandbox import SandboxRecord
 from workspaces.account import Principal
-from workspaces.catalog import Catalog, Family
+from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import Name
 from workspaces.errors import NotFound, Refused
@@ -24,13 +26,15 @@ from workspaces.stamp import Stamp
 from workspaces.workspace import Workspace
 from workspaces.workspaces import (
     Workspaces,
-    is_private_to,
+    is_private,
     private_to_agent,
     private_to_both,
     private_to_user,
 )
 
 SYSTEM_CHARACTERS_MAX = 50_000
+MEMORY_CHARACTERS_HIGHEST = 200_000
+"""What memory may ever take of the largest context that can be configured."""
 MOUNTS_MAX = 20
 
 
@@ -46,6 +50,15 @@ class Limits(Shape):
     output_tokens: Annotated[int, Field(ge=1, le=128_000)] = 16_000
 
 
+class SessionMemory(Shape):
+    max_length: Annotated[int, Field(ge=1, le=MEMORY_CHARACTERS_HIGHEST)] = MEMORY_CHARACTERS_MAX
+    """How much memory a prompt shows, in code points, of all mounts together."""
+
+
+class SessionConfig(Shape):
+    memory: SessionMemory = SessionMemory()
+
+
 class AgentConfig(Shape):
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Absent: the home's setting `model`."""
@@ -54,6 +67,9 @@ class AgentConfig(Shape):
     workspaces: list[MountConfig] = Field(default=[], max_length=MOUNTS_MAX)
     private: Literal["ro", "rw", "off"] = "ro"
     """How the private workspaces of the agent and of the user it talks to are mounted."""
+    on_busy: OnBusy = "queue"
+    """What becomes of an event while the conversation is in use, unless the event says so itself."""
+    session: SessionConfig = SessionConfig()
     limits: Limits = Limits()
 
 
@@ -98,7 +114,14 @@ class Agents:
         self._user_id = principal.user_id
         self._workspaces = workspaces
         self._sandboxes = sandboxes
-        self._catalog = Catalog(AGENTS, principal.account_id, records, clock, check=self._check)
+        self._catalog = Catalog(
+            AGENTS,
+            partition_of(principal.account_id),
+            records,
+            clock,
+            check=self._check,
+            may_change=principal.may_configure,
+        )
 
     def create(
         self,
@@ -130,13 +153,9 @@ class Agents:
     def patch(self, reference: str, patch: Mapping[str, Any]) -> AgentRecord:
         return self._catalog.patch(reference, patch)
 
-    def delete(self, reference: str) -> AgentRecord:
-        """The record, and what was private to the agent; the workspaces it mounted stay."""
-        record = self._catalog.delete(reference)
-        for workspace in self._workspaces.list(private=True):
-            if is_private_to(workspace.id, record.id):
-                self._workspaces.delete(workspace.id)
-        return record
+    def forget(self, reference: str) -> AgentRecord:
+        """The record alone; `Deletion.agent` takes along what belongs to it."""
+        return self._catalog.delete(reference)
 
     def mounting(self, workspace_id: WorkspaceId) -> list[AgentRecord]:
         """The agents that mount this workspace."""
@@ -144,6 +163,15 @@ class Agents:
             agent
             for agent in self.list()
             if any(mount.workspace_id == workspace_id for mount in agent.config.workspaces)
+        ]
+
+    def working_in(self, sandbox_id: SandboxId) -> list[AgentRecord]:
+        """The agents that work in this sandbox, with all of their mounts or with one."""
+        return [
+            agent
+            for agent in self.list()
+            if sandbox_id
+            in (agent.config.sandbox, *(mount.sandbox for mount in agent.config.workspaces))
         ]
 
     def mounts(self, workspaces: Sequence[Workspace | str]) -> list[dict[str, str]]:
@@ -156,23 +184,34 @@ class Agents:
 
     def bindings(self, agent: AgentRecord) -> list[Mount]:
         """What the agent's mounts are right now; the first is its default workspace, private ones
-        come last. A mount whose workspace was deleted is left out."""
-        mounts: list[Mount] = []
-        for config in agent.config.workspaces:
-            try:
-                workspace = self._workspaces.get(config.workspace_id)
-            except NotFound:
-                continue
-            sandbox = self._sandbox(agent.config, config)
-            mounts.append(Mount(config.name, workspace, _allows_writing(sandbox), sandbox=sandbox))
-        return mounts + self._private(agent)
+        come last. A mount whose workspace or sandbox was deleted is left out."""
+        resolved = (self._resolved(agent, config) for config in agent.config.workspaces)
+        return [mount for mount in resolved if mount is not None] + self._private(agent)
+
+    def dangling(self, agent: AgentRecord) -> list[str]:
+        """The names of the mounts that are left out."""
+        mounts = agent.config.workspaces
+        return [mount.name for mount in mounts if self._resolved(agent, mount) is None]
+
+    def default_namespace(self, agent: AgentRecord) -> Namespace | None:
+        """Of the first mount; None for an agent that mounts nothing."""
+        bindings = self.bindings(agent)
+        return bindings[0].namespace if bindings and not bindings[0].is_private else None
+
+    def _resolved(self, agent: AgentRecord, mount: MountConfig) -> Mount | None:
+        try:
+            workspace = self._workspaces.get(mount.workspace_id)
+            sandbox = self._sandbox(agent.config, mount)
+            return Mount(mount.name, workspace, _allows_writing(sandbox), sandbox=sandbox)
+        except NotFound:
+            return None
 
     def _private(self, agent: AgentRecord) -> list[Mount]:
         """Private workspaces are made when they are mounted writable; nothing is shown of one that
         nobody ever wrote to."""
         if agent.config.private == "off":
             return []
-        sandbox = self._found(agent.config.sandbox)
+        sandbox = self._sandbox_if_any(agent.config.sandbox)
         is_writable = agent.config.private == "rw" and _allows_writing(sandbox)
         mounts: list[Mount] = []
         for name, workspace_id in (
@@ -185,11 +224,18 @@ class Agents:
                 mounts.append(Mount(name, workspace, is_writable, is_private=True, sandbox=sandbox))
         return mounts
 
+    def _sandbox_if_any(self, sandbox: SandboxId | None) -> SandboxRecord | None:
+        try:
+            return self._found(sandbox)
+        except NotFound:
+            return None
+
     def _sandbox(self, agent: AgentConfig, mount: MountConfig) -> SandboxRecord | None:
         stated = "sandbox" in mount.model_fields_set
         return self._found(mount.sandbox if stated else agent.sandbox)
 
     def _found(self, sandbox: SandboxId | None) -> SandboxRecord | None:
+        """NotFound when that sandbox was deleted."""
         return None if sandbox is None else self._sandboxes.get(sandbox)
 
     def _check(self, record: AgentRecord) -> None:
@@ -206,19 +252,28 @@ class Agents:
             names.add(mount.name)
             ids.add(mount.workspace_id)
             self._check_sandbox(f"{field}.sandbox", mount.sandbox)
-            try:
-                self._workspaces.get(mount.workspace_id)
-            except NotFound as error:
-                rule = "is not a workspace of this account"
-                raise Refused(f"{field}.workspaceId", mount.workspace_id, rule) from error
+            self._check_workspace(f"{field}.workspaceId", mount.workspace_id)
+
+    def _check_workspace(self, field: str, workspace_id: WorkspaceId) -> None:
+        try:
+            found = self._workspaces.get(workspace_id).record.id
+        except NotFound:
+            found = None
+        if found != workspace_id:  # a name is no id: it may be another workspace's tomorrow
+            raise Refused(field, workspace_id, "is not the id of a workspace of this account")
+        if is_private(workspace_id):
+            rule = "is private: it is mounted by the setting `private`"
+            raise Refused(field, workspace_id, rule)
 
     def _check_sandbox(self, field: str, sandbox: str | None) -> None:
         if sandbox is None:
             return
         try:
-            self._sandboxes.get(sandbox)
-        except NotFound as error:
-            raise Refused(field, sandbox, "is not a sandbox of this account") from error
+            found = self._sandboxes.get(sandbox).id
+        except NotFound:
+            found = None
+        if found != sandbox:
+            raise Refused(field, sandbox, "is not the id of a sandbox of this account")
 
 
 def _allows_writing(sandbox: SandboxRecord | None) -> bool:

@@ -1,41 +1,239 @@
 """Gathering what the prompt is made of: the reading half of the context, which itself is pure.
 
 Memory is read from a revision, after what a person changed by hand became one: so the prompt is a
-function of revisions that can be named afterwards, whatever happens to the files meanwhile.
+function of revisions that can be named afterwards, whatever happens to the files meanwhile. What was read
+from a revision is kept: to look again costs asking which revision is the newest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from hashlib import sha256
 
-from harness.agent import Mount
-from harness.context.assemble import MountView, Part, system_parts
-from harness.context.memory import MemoryFile
+from harness.agent import AgentConfig, Mount
+from harness.context.budget import budget
+from harness.context.entry import heading_of
+from harness.context.memory import NOTES_MAX, Memory, Note, needs_ages
+from harness.context.part import DATE, Part, memory_of
+from harness.context.prompt import MountView, Sources, prompt_parts
+from harness.context.snapshot import Moment, Terms
+from harness.request import ToolSpec
+from harness.session import Session
 from harness.template import render
-from workspaces.errors import Failure, NotFound
+from workspaces.errors import Busy, Failure, NotFound
+from workspaces.file import File
+from workspaces.history.history import HEAD, View
+from workspaces.paths import WorkspacePath
+from workspaces.revision import RevisionId
+from workspaces.workspace import Workspace
 
-MEMORY = "MEMORY.md"
+MEMORY = WorkspacePath("MEMORY.md")
+NOTES = "notes"
+
+HEADING_BYTES_MAX = 4096
+"""Of a note, searched for its first heading."""
+
+ViewOf = Callable[[Mount], View]
+
+_CONFLICT = re.compile(r"\.conflict-[0-9a-f]{12}\.")
+"""In the name of what could not be merged: a problem to be solved, no note."""
 
 
-def brief(instructions: str | None, mounts: Sequence[Mount]) -> list[Part]:
-    """The parts of the system prompt, as of now."""
-    found = [memory for mount in mounts if (memory := _memory(mount)) is not None]
-    default = next((mount for mount in mounts if not mount.is_private), None)
-    views = [_view(mount, is_default=mount is default) for mount in mounts]
-    return system_parts(instructions, views, found, render)
+def newest(mount: Mount) -> View:
+    """Everything that is there, whoever wrote it."""
+    del mount
+    return HEAD
 
 
-def _memory(mount: Mount) -> MemoryFile | None:
-    """None when there is no MEMORY.md: that is no failure. Anything else must not stop the turn."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a mount remembers, as of a revision."""
+
+    revision: RevisionId | None
+    memory: Memory | None
+    known: set[RevisionId] = field(default_factory=set[RevisionId], compare=False)
+    """Revisions that this one has grown from."""
+
+    @property
+    def is_unavailable(self) -> bool:
+        return self.memory is not None and self.memory.unavailable is not None
+
+
+class Briefing:
+    """What an agent's prompt is made of, as of each moment that it is asked for. For one turn."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        mounts: Sequence[Mount],
+        *,
+        model: str,
+        policy: str = "",
+        view_of: ViewOf = newest,
+    ) -> None:
+        """`policy`: what was asked about memory for this turn, in a form that can be compared."""
+        self.model = model
+        self._instructions = config.system
+        self._mounts = tuple(mounts)
+        self._policy = policy
+        self._views = {mount.name: view_of(mount) for mount in mounts}
+        self._memory_max = budget(config.session.memory.max_length)
+        self._found: dict[str, _Found] = {}
+        self._day: date | None = None
+        self._parts: tuple[Part, ...] = ()
+
+    def parts(self, day: date) -> tuple[Part, ...]:
+        """Those that a snapshot taken now would hold."""
+        moved = [self._look(mount) for mount in self._mounts]
+        if any(moved) or day != self._day:
+            self._parts = prompt_parts(self._sources(day), render)
+            self._day = day
+        return self._parts
+
+    def moment(
+        self,
+        at: datetime,
+        entry: int,
+        *,
+        tools: tuple[ToolSpec, ...],
+        session: Session,
+        shown: Mapping[str, RevisionId],
+    ) -> Moment:
+        """How things are at a request whose newest message is `entry`, to whoever was `shown` these
+        revisions of memory, each by the source of its part."""
+        parts = self.parts(at.date())
+        trusted = [part.text for part in parts if part.is_trusted and part.source != DATE]
+        mounts = [[mount.name, mount.namespace, mount.is_writable] for mount in self._mounts]
+        offered = [tool.as_json() for tool in tools]
+        terms = Terms(
+            reset=session.id,
+            compacted=str(session.window_from),
+            mounts=_digest(mounts),
+            policy=self._policy,
+            gate=_digest(self._views),
+            configuration=_digest([self.model, self._memory_max, trusted, offered]),
+        )
+        return Moment(at, entry, terms, parts, tools, self._is_erased(shown))
+
+    def _look(self, mount: Mount) -> bool:
+        """Whether there is something else to be seen than before."""
+        before = self._found.get(mount.name)
+        is_first = before is None or before.is_unavailable
+        try:
+            revision = _revision(mount.workspace, self._views[mount.name], settle=is_first)
+            if before is not None and not is_first and revision == before.revision:
+                return False
+            found = _Found(revision, _memory(mount, revision))
+        except Failure as failure:
+            reason = str(failure).replace(mount.namespace, mount.name)  # a model knows no hash
+            found = _Found(None, Memory(mount.name, None, unavailable=reason))
+        self._found[mount.name] = found
+        return found != before
+
+    def _sources(self, day: date) -> Sources:
+        default = next((mount for mount in self._mounts if not mount.is_private), None)
+        found = [self._found[mount.name].memory for mount in self._mounts]
+        memories = [memory for memory in found if memory is not None]
+        if needs_ages(memories, self._memory_max):
+            by_name = {mount.name: mount for mount in self._mounts}
+            memories = [_with_ages(by_name[memory.mount], memory) for memory in memories]
+        return Sources(
+            self._instructions,
+            tuple(_view(mount, is_default=mount is default) for mount in self._mounts),
+            tuple(memories),
+            day,
+            self._memory_max,
+        )
+
+    def _is_erased(self, shown: Mapping[str, RevisionId]) -> bool:
+        """A revision that was shown, and that its workspace's history does not know any more."""
+        for mount in self._mounts:
+            revision = shown.get(memory_of(mount.name))
+            found = self._found[mount.name]
+            if revision is None or found.revision is None or revision in found.known:
+                continue
+            if not mount.workspace.history.holds(revision):
+                return True
+            found.known.add(revision)
+        return False
+
+
+def _revision(workspace: Workspace, view: View, *, settle: bool) -> RevisionId | None:
+    """The one that a view shows. What a person is changing by hand while somebody else holds the
+    workspace is left for the next time."""
+    if view != HEAD:
+        return workspace.history.resolve(view)
+    if settle:
+        with suppress(Busy):
+            return workspace.settle()
+    return workspace.tip()
+
+
+def _memory(mount: Mount, revision: RevisionId | None) -> Memory | None:
+    """None when there is no MEMORY.md: that is no failure."""
+    workspace = mount.workspace
+    found = workspace.history.find(revision, MEMORY)
+    if revision is None or found is None:
+        return _not_kept(mount)
+    notes, count = _notes(workspace, revision)
+    return Memory(
+        mount.name,
+        File(MEMORY, workspace.history.read(found)).text,
+        revision,
+        notes=notes,
+        notes_count=count,
+        characters_max=workspace.record.config.memory.max_length,
+    )
+
+
+def _not_kept(mount: Mount) -> Memory | None:
+    """A MEMORY.md that is there and in no revision breaks a rule: then it must not seem to be missing."""
     try:
-        revision = mount.workspace.settle()
-        if revision is None:
-            return None
-        return MemoryFile(mount.name, mount.workspace.read(MEMORY, view=revision).text)
+        mount.workspace.read(MEMORY)
     except NotFound:
         return None
-    except Failure as failure:
-        return MemoryFile(mount.name, "", unavailable=str(failure))
+    reason = "MEMORY.md is not part of the history: it is new, or breaks a limit"
+    return Memory(mount.name, None, unavailable=reason)
+
+
+def _notes(workspace: Workspace, revision: RevisionId) -> tuple[tuple[Note, ...], int]:
+    """Those that an index may show, and how many there are."""
+    history = workspace.history
+    found = history.below(revision, NOTES)
+    paths = [path for path in found if path.endswith(".md") and not _CONFLICT.search(path)]
+    if len(paths) > NOTES_MAX:
+        paths = _newest_first(workspace, paths)
+    shown = paths[:NOTES_MAX]
+    notes = tuple(Note(path, _heading(history.read(found[path]))) for path in shown)
+    return notes, len(paths)
+
+
+def _newest_first(workspace: Workspace, paths: Sequence[WorkspacePath]) -> list[WorkspacePath]:
+    changed = workspace.origins.updates(NOTES)
+    return sorted(sorted(paths), key=lambda path: changed.get(path, ""), reverse=True)
+
+
+def _with_ages(mount: Mount, memory: Memory) -> Memory:
+    """Without ages, should they be unavailable: then the lower line counts as the newer."""
+    workspace = mount.workspace
+    if memory.revision is None:
+        return memory
+    with suppress(Failure):
+        by_path = {note.path: note for note in memory.notes}
+        paths = _newest_first(workspace, [WorkspacePath(path) for path in by_path])
+        ages = tuple(workspace.origins.ages(MEMORY, memory.revision))
+        return replace(memory, ages=ages, notes=tuple(by_path[path] for path in paths))
+    return memory
+
+
+def _heading(data: bytes) -> str | None:
+    text = data[:HEADING_BYTES_MAX].decode(errors="replace")
+    return next((title for line in text.splitlines() if (title := heading_of(line))), None)
 
 
 def _view(mount: Mount, *, is_default: bool) -> MountView:
@@ -47,3 +245,8 @@ def _view(mount: Mount, *, is_default: bool) -> MountView:
         record.config.harness.enabled,
         is_default,
     )
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()[:16]

@@ -1,90 +1,370 @@
 """Conversations: what people see. One belongs to the user of its first turn; for everyone else it
-does not exist."""
+does not exist.
+
+A conversation is found by its id, or by its agent and key. The key names it for everyone in the account
+(its lease is named after it too), so a user who says something under a key that is another's is told
+that there is no such conversation, as if it had been asked for by a wrong id.
+
+To delete one is two steps: in one batch it disappears, and a job is enqueued that removes what it
+consists of; whoever deleted it runs that job at once, and anyone if they could not.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from harness.event import full_key
+from harness.job import Job, Jobs
+from harness.session import Session, new_session
+from harness.showing import Showing
+from harness.transcript import Entry, Transcript
 from workspaces.account import Principal
+from workspaces.blobs import BlobStore
 from workspaces.clock import Clock
-from workspaces.errors import Conflict, NotFound
+from workspaces.errors import AlreadyExists, Busy, Conflict, NotFound, Refused
 from workspaces.expect import ABSENT
-from workspaces.ids import AgentId, ConversationId, UserId, new_id
-from workspaces.records import Item, Key, Put, RecordStore
+from workspaces.ids import AccountId, AgentId, ConversationId, UserId, lease_key, new_id
+from workspaces.lease import Lease, Leases
+from workspaces.records import Check, Delete, Item, Key, Put, RecordStore, with_prefix
 from workspaces.stamp import Stamp, stamp_of
+
+ERASE = "erase"
+"""The kind of job that removes what a deleted conversation consists of."""
+
+DELETED_AT_ONCE = 100
+
+_CONVERSATION_ID = re.compile(r"[a-z0-9_]{1,64}")
+"""What is looked for at all: ids are opaque, and no other text is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
     id: ConversationId
     key: str
+    account_id: AccountId
     agent_id: AgentId
     user_id: UserId
     created_at: Stamp
+    forked_from: str | None = None
+    """`<conversation id> <entry number>`, for one that began as a fork."""
+    counter: int = 1
+    """Of its record, and of the copy of it under its key: neither ever changes."""
+
+    @property
+    def exists(self) -> Check:
+        """Put this into a batch that must not happen once the conversation was deleted."""
+        return Check(conversation_key(self.account_id, self.id), self.counter)
+
+    @property
+    def lease_key(self) -> str:
+        return lease_key(full_key(self.account_id, self.agent_id, self.key))
+
+    def claim_key(self, event_id: str) -> Key:
+        return claim_key(self.account_id, self.user_id, self.agent_id, event_id)
+
+    def as_json(self) -> dict[str, str]:
+        forked = {"forkedFrom": self.forked_from} if self.forked_from else {}
+        return {
+            "id": self.id,
+            "key": self.key,
+            "agentId": self.agent_id,
+            "userId": self.user_id,
+            "createdAt": self.created_at,
+            **forked,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What went with a conversation."""
+
+    entries: int
+    sessions: int
+    waiting: int
+
+
+def claim_key(account_id: AccountId, user_id: UserId, agent_id: AgentId, event_id: str) -> Key:
+    """Under the user: an id says nothing of the events of others."""
+    return Key(f"claims:{account_id}:{user_id}", f"{agent_id}:{event_id}")
+
+
+def conversation_key(account_id: AccountId, conversation_id: str) -> Key:
+    return Key(f"account:{account_id}", f"conversation:{conversation_id}")
+
+
+def inbox_partition(conversation_id: ConversationId) -> str:
+    return f"inbox:{conversation_id}"
 
 
 class Conversations:
-    def __init__(self, principal: Principal, records: RecordStore, clock: Clock) -> None:
+    """Those of one principal."""
+
+    def __init__(
+        self,
+        principal: Principal,
+        records: RecordStore,
+        large: BlobStore,
+        clock: Clock,
+        *,
+        leases: Leases,
+        jobs: Jobs,
+    ) -> None:
         self._principal = principal
         self._records = records
+        self._large = large
         self._clock = clock
+        self._leases = leases
+        self._jobs = jobs
 
     def find(self, agent_id: AgentId, key: str) -> Conversation | None:
         """The principal's conversation with this agent under this key, if there was a first turn."""
         pointer = self._records.get(self._pointer(agent_id, key))
-        if pointer is None:
+        if pointer is None or pointer.value["userId"] != self._principal.user_id:
             return None
-        item = self._records.get(self._key(pointer.value["id"]))
-        return _conversation(item) if item else None
+        return _conversation(pointer.value["id"], self._principal.account_id, pointer)
+
+    def get(self, conversation_id: str) -> Conversation:
+        """NotFound, also for another user's."""
+        found = self._look(conversation_id)
+        if found is None or found.user_id != self._principal.user_id:
+            raise NotFound("conversation", conversation_id)
+        return found
 
     def open(self, agent_id: AgentId, key: str) -> Conversation:
-        """The same, begun if it is new."""
+        """The one under this key, begun if it is new. NotFound when it is another user's."""
         found = self.find(agent_id, key)
         if found is not None:
             return found
-        conversation = Conversation(
-            ConversationId(new_id("conv")),
-            key,
-            agent_id,
-            self._principal.user_id,
-            stamp_of(self._clock.now()),
+        try:
+            return self._create(self._new(agent_id, key), [new_session(1, self._now())], ())
+        except AlreadyExists:  # by somebody else, or by us in the same instant
+            found = self.find(agent_id, key)
+            if found is None:
+                raise NotFound("conversation", key, remedy="use another key") from None
+            return found
+
+    def list(self, agent_id: AgentId | None = None) -> list[Conversation]:
+        """The newest first."""
+        partition = _listing(self._principal.account_id, self._principal.user_id)
+        ids = [_listed_id(item) for item in reversed(with_prefix(self._records, partition, ""))]
+        loaded = (self._look(one) for one in ids)
+        return [one for one in loaded if one is not None and agent_id in (None, one.agent_id)]
+
+    def transcript(self, conversation: Conversation) -> Transcript:
+        return Transcript(conversation.id, self._records, self._large)
+
+    def showing(self, conversation: Conversation) -> Showing:
+        return Showing(conversation.id, self._records, self._large)
+
+    def reset(self, conversation: Conversation) -> Session:
+        """A new session from here on. Busy while a turn runs or was interrupted."""
+        with self._leases.held(conversation.lease_key) as lease:
+            head = self._records.get(Key(inbox_partition(conversation.id), "head"))
+            if head is not None and head.value["running"] is not None:
+                raise Busy("the conversation", holder="a turn that was interrupted")
+            return self.transcript(conversation).reset(lease, self._now())
+
+    def fork(self, conversation: Conversation, at: int, key: str) -> Conversation:
+        """A new conversation that begins with the entries of this one up to number `at`."""
+        transcript = self.transcript(conversation)
+        newest = transcript.newest()
+        last = newest.number if newest else 0
+        if not 1 <= at <= last:
+            raise Refused("entry", at, f"must be one of 1 to {last}")
+        fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
+        kept = [one for one in transcript.sessions() if one.first <= at]
+        return self._create(fresh, [_anew(one, at) for one in kept], transcript.entries(1, at))
+
+    def add(
+        self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Entry]
+    ) -> Conversation:
+        """A conversation that was elsewhere before. AlreadyExists when the key is taken."""
+        return self._create(self._new(agent_id, key), sessions, entries)
+
+    def delete(self, conversation: Conversation) -> Gone:
+        """The conversation and everything in it. Busy while a turn runs."""
+        gone = self._gone(conversation)
+        with self._leases.held(conversation.lease_key) as lease:
+            self._remove(conversation, lease)
+        self.erase(conversation.id)
+        self._records.write(*self._jobs.unwanted(_erasure(conversation.id)))
+        return gone
+
+    def delete_with(self, agent_id: AgentId) -> int:
+        """Those of all users with this agent, which is going. Returns how many there were."""
+        pointers = with_prefix(self._records, self._pointers, f"{agent_id}:")
+        return self._delete_all(pointer.value["id"] for pointer in pointers)
+
+    def delete_of(self, user_id: UserId) -> int:
+        """Those of a user who is going, with all agents. Returns how many there were."""
+        partition = _listing(self._principal.account_id, user_id)
+        return self._delete_all(
+            _listed_id(item) for item in with_prefix(self._records, partition, "")
         )
-        value = {
-            "key": key,
-            "agentId": agent_id,
-            "userId": conversation.user_id,
-            "createdAt": conversation.created_at,
-        }
+
+    def _delete_all(self, ids: Iterable[str]) -> int:
+        found = [one for one in map(self._look, ids) if one is not None]
+        for conversation in found:
+            self.delete(conversation)
+        return len(found)
+
+    def erase(self, conversation_id: ConversationId) -> None:
+        """What a deleted conversation consists of. What an earlier erasure left is found again: the
+        transcript, by which the claims of its events are found, goes after them."""
+        transcript = Transcript(conversation_id, self._records, self._large)
+        place = self._records.get(self._tombstone(conversation_id))
+        if place is None:
+            return
+        deleted = _conversation(conversation_id, self._principal.account_id, place)
+        inbox = with_prefix(self._records, inbox_partition(conversation_id), "")
+        waiting = (item.value["event"] for item in inbox if "event" in item.value)
+        said = (entry.event_id for entry in transcript.entries() if entry.event_id is not None)
+        events = dict.fromkeys([*(one["id"] for one in waiting), *said])
+        claims = (self._records.get(deleted.claim_key(event)) for event in events)
+        doomed = [item.key for item in inbox]
+        doomed += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
+        for start in range(0, len(doomed), DELETED_AT_ONCE):
+            batch = doomed[start : start + DELETED_AT_ONCE]
+            self._records.write(*(Delete(key) for key in batch))
+        Showing(conversation_id, self._records, self._large).erase()
+        transcript.erase()
+        self._records.write(Delete(place.key), *self._jobs.unwanted(f"turn:{conversation_id}"))
+
+    def _remove(self, conversation: Conversation, lease: Lease) -> None:
+        job = Job(
+            _erasure(conversation.id),
+            ERASE,
+            self._clock.now(),
+            {
+                "accountId": conversation.account_id,
+                "userId": conversation.user_id,
+                "conversationId": conversation.id,
+            },
+        )
         try:
             self._records.write(
-                Put(self._key(conversation.id), value, expect=ABSENT),
-                Put(self._pointer(agent_id, key), {"id": conversation.id}, expect=ABSENT),
+                lease.guard,
+                Delete(self._pointer(conversation.agent_id, conversation.key)),
+                Delete(self._key(conversation.id)),
+                Delete(self._listed(conversation)),
+                Put(self._tombstone(conversation.id), _value(conversation)),
+                *self._jobs.wanted(job),
             )
-        except Conflict:  # somebody began it in the same instant
-            return self._required(agent_id, key)
+        except Conflict as error:
+            raise Busy("the conversation", holder="a process that was faster") from error
+
+    def _gone(self, conversation: Conversation) -> Gone:
+        transcript = self.transcript(conversation)
+        newest = transcript.newest()
+        waiting = with_prefix(self._records, inbox_partition(conversation.id), "0")
+        return Gone(newest.number if newest else 0, len(transcript.sessions()), len(waiting))
+
+    def _new(self, agent_id: AgentId, key: str, *, forked_from: str | None = None) -> Conversation:
+        return Conversation(
+            ConversationId(new_id("conv")),
+            key,
+            self._principal.account_id,
+            agent_id,
+            self._principal.user_id,
+            self._now(),
+            forked_from,
+        )
+
+    def _create(
+        self, conversation: Conversation, sessions: Iterable[Session], entries: Iterable[Entry]
+    ) -> Conversation:
+        """What it consists of comes first: a conversation that can be found is whole."""
+        agent_id, key = conversation.agent_id, conversation.key
+        if self._records.get(self._pointer(agent_id, key)) is not None:
+            raise AlreadyExists("conversation", key)
+        transcript = self.transcript(conversation)
+        *earlier, newest = sessions
+        try:
+            transcript.fill(earlier, entries)
+        except BaseException:
+            transcript.erase()
+            raise
+        try:
+            self._records.write(
+                transcript.session_put(newest),
+                Put(self._key(conversation.id), _value(conversation), expect=ABSENT),
+                Put(self._pointer(agent_id, key), conversation.as_json(), expect=ABSENT),
+                Put(self._listed(conversation), {}),
+            )
+        except Conflict as error:
+            transcript.erase()
+            raise AlreadyExists("conversation", key) from error
         return conversation
 
-    def _required(self, agent_id: AgentId, key: str) -> Conversation:
-        found = self.find(agent_id, key)
-        if found is None:
-            raise NotFound("conversation", key)
-        return found
+    def _look(self, conversation_id: str) -> Conversation | None:
+        if not _CONVERSATION_ID.fullmatch(conversation_id):
+            return None
+        item = self._records.get(self._key(conversation_id))
+        account_id = self._principal.account_id
+        return _conversation(conversation_id, account_id, item) if item else None
 
-    def _key(self, conversation_id: str) -> Key:
-        return Key(f"account:{self._principal.account_id}", f"conversation:{conversation_id}")
+    def _now(self) -> Stamp:
+        return stamp_of(self._clock.now())
+
+    @property
+    def _pointers(self) -> str:
+        return f"conversation-keys:{self._principal.account_id}"
 
     def _pointer(self, agent_id: AgentId, key: str) -> Key:
-        """Under the user: another user's conversation of the same key is another conversation."""
-        partition = f"conversations:{self._principal.account_id}:{self._principal.user_id}"
-        return Key(partition, f"{agent_id}:{key}")
+        return Key(self._pointers, f"{agent_id}:{key}")
+
+    def _listed(self, conversation: Conversation) -> Key:
+        partition = _listing(conversation.account_id, conversation.user_id)
+        return Key(partition, f"{conversation.created_at} {conversation.id}")
+
+    def _key(self, conversation_id: str) -> Key:
+        return conversation_key(self._principal.account_id, conversation_id)
+
+    def _tombstone(self, conversation_id: str) -> Key:
+        return Key(
+            f"account:{self._principal.account_id}", f"deleted-conversation:{conversation_id}"
+        )
 
 
-def _conversation(item: Item) -> Conversation:
+def _listing(account_id: AccountId, user_id: UserId) -> str:
+    """Where the conversations of a user are listed, in the order they began."""
+    return f"conversations:{account_id}:{user_id}"
+
+
+def _listed_id(item: Item) -> str:
+    return item.key.sort.partition(" ")[2]
+
+
+def _erasure(conversation_id: ConversationId) -> str:
+    return f"{ERASE}:{conversation_id}"
+
+
+def _anew(session: Session, at: int) -> Session:
+    """The session as a fork has it. Its window cannot begin behind the fork's end."""
+    fresh = new_session(session.first, session.started_at)
+    return replace(fresh, window_from=session.window_from) if session.window_from <= at else fresh
+
+
+def _is_about(claim: Item, conversation_id: ConversationId) -> bool:
+    """An event id says little: a fork repeats those of its original, and after a day it is free again."""
+    return claim.value["about"]["conversation"] == conversation_id
+
+
+def _value(conversation: Conversation) -> dict[str, str]:
+    return {name: text for name, text in conversation.as_json().items() if name != "id"}
+
+
+def _conversation(conversation_id: str, account_id: AccountId, item: Item) -> Conversation:
     value = item.value
     return Conversation(
-        ConversationId(item.key.sort.partition(":")[2]),
+        ConversationId(conversation_id),
         value["key"],
+        account_id,
         AgentId(value["agentId"]),
         UserId(value["userId"]),
         Stamp(value["createdAt"]),
+        value.get("forkedFrom"),
+        item.counter,
     )

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
+
+from workspaces.errors import Failure
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -62,6 +64,30 @@ async def entered(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
         await completed(in_thread(context.__exit__, None, None, None))
 
 
+async def to_the_end(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """For what must not be left under way: a cancellation waits until it is known what became of it."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        running.exception()  # seen: the cancellation is what is told
+        raise
+
+
+async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
+    """For what must not stay taken by nobody: cancelled meanwhile, it is undone once it is done."""
+    running = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if running.exception() is None:
+            with suppress(Failure):  # it ends by itself, later
+                await asyncio.to_thread(undo, running.result())
+        raise
+
+
 class LoopThread:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -92,6 +118,9 @@ class LoopThread:
             loop, self._loop = self._loop, None
             thread, self._thread = self._thread, None
         if loop is not None and thread is not None:
+            ending = asyncio.run_coroutine_threadsafe(_end_tasks(), loop)
+            with suppress(TimeoutError):
+                ending.result(STOP_S_MAX)
             loop.call_soon_threadsafe(loop.stop)
             thread.join(STOP_S_MAX)
             if not thread.is_alive():
@@ -106,6 +135,14 @@ class LoopThread:
                 )
                 self._thread.start()
             return self._loop
+
+
+async def _end_tasks() -> None:
+    """As `asyncio.run` does at its end: what still runs may leave things in order."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:

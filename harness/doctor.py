@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import shlex
 import shutil
+import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 from harness.sandboxes.bubblewrap import Bubblewrap
 from harness.sandboxes.program import ripgrep
 from harness.settings import Settings, read_settings
-from harness.wiring import wire
+from harness.wiring import House, wire
 from workspaces.errors import Failure
 from workspaces.history.git import run_git
+from workspaces.honesty import keeps_conditions
+from workspaces.locations import place_at
+from workspaces.stamp import moment_of
 
 GIT_OLDEST = (2, 30)
 DISK_BYTES_LOW = 500 * 10**6
+CLOCK_BEHIND_MAX = timedelta(minutes=1)
+OTHERS_READ_OR_WRITE = 0o066
+OVERDUE = timedelta(hours=1)
+"""A job that nobody has run for so long waits for somebody who runs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +47,28 @@ def examine(home: Path | None) -> list[Finding]:
         settings = read_settings(home)
     except Failure as failure:
         return [*findings, _broken("home", failure)]
-    return [
-        *findings,
-        Finding("home", "ok", str(settings.home.root)),
-        _checked("records", lambda: _records(settings)),
-        _checked("workspaces", lambda: _workspaces(settings)),
-        _checked("sandbox", lambda: _sandbox(settings)),
-        _ripgrep(),
-        _disk(settings),
-        _model(settings),
-    ]
+    findings.append(_checked("home", lambda: _home(settings)))
+    findings += _records_and_below(settings)
+    findings.append(_checked("s3", lambda: _s3(settings)))
+    findings += [_checked("sandbox", lambda: _sandbox(settings)), _ripgrep()]
+    return [*findings, _disk(settings), _model(settings)]
+
+
+def _records_and_below(settings: Settings) -> list[Finding]:
+    """What cannot be looked at without the records is left out when they do not answer."""
+    try:
+        house = wire(settings)
+        try:
+            return [
+                _records(house),
+                _checked("workspaces", lambda: _workspaces(house)),
+                _checked("jobs", lambda: _jobs(house)),
+                _checked("clock", lambda: _clock(house)),
+            ]
+        finally:
+            house.close()
+    except Failure as failure:
+        return [_broken("records", failure)]
 
 
 def _checked(check: str, look: Callable[[], Finding]) -> Finding:
@@ -72,31 +94,83 @@ def _git() -> Finding:
     return Finding("git", "ok", told)
 
 
-def _records(settings: Settings) -> Finding:
-    house = wire(settings)
-    try:
-        detail = f"{settings.records}, account {house.owner().account_id}"
-    finally:
-        house.close()
+def _home(settings: Settings) -> Finding:
+    """What other users of the machine could read or change, as far as modes say."""
+    root = settings.home.root
+    modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in (root, *sorted(root.iterdir()))}
+    is_open = [
+        str(path)
+        for path, mode in modes.items()
+        if mode & OTHERS_READ_OR_WRITE and not path.is_symlink()
+    ]
+    if is_open:
+        remedy = f"chmod go-rw {' '.join(map(shlex.quote, is_open))}"
+        return Finding("home", "note", f"others can read or change {', '.join(is_open)}", remedy)
+    return Finding("home", "ok", str(root))
+
+
+def _records(house: House) -> Finding:
+    detail = f"{house.settings.records}, account {house.owner().account_id}"
+    if not keeps_conditions(house.records):
+        remedy = "use a store that honours conditions: two writers would overwrite each other here"
+        return Finding("records", "broken", f"{detail}: it accepts stale writes", remedy)
     return Finding("records", "ok", detail)
 
 
-def _workspaces(settings: Settings) -> Finding:
-    house = wire(settings)
-    try:
-        rooms = house.rooms(house.owner())
-        names = [record.name for record in rooms.workspaces.list()]
-        problems = [
-            f"{name}: {problem.path!r} {problem.detail}"
-            for name in names
-            for problem in rooms.workspaces.get(name).scan().problems
-        ]
-    finally:
-        house.close()
+def _workspaces(house: House) -> Finding:
+    workspaces = house.rooms(house.owner()).workspaces
+    names = [record.name for record in workspaces.list()]
+    problems = [
+        f"{name}: {problem.path!r} {problem.detail}"
+        for name in names
+        for problem in workspaces.get(name).scan().problems
+    ]
     if problems:
         remedy = "rename or remove these files: they are in no history and no prompt"
         return Finding("workspaces", "note", "; ".join(problems), remedy)
     return Finding("workspaces", "ok", ", ".join(names) or "none yet")
+
+
+def _clock(house: House) -> Finding:
+    """A clock that was set back makes expiries wrong; the newest revision knows better."""
+    workspaces, now = house.rooms(house.owner()).workspaces, house.clock.now()
+    histories = [workspaces.open(record).history for record in workspaces.list()]
+    tips = [(history, tip) for history in histories if (tip := history.tip()) is not None]
+    newest = max((moment_of(history.commit(tip).at) for history, tip in tips), default=now)
+    told = f"{now:%Y-%m-%d %H:%M:%S} UTC"
+    if newest - now > CLOCK_BEHIND_MAX:
+        told += f", but a revision was made at {newest:%Y-%m-%d %H:%M:%S}"
+        return Finding("clock", "broken", told, "set the clock, or have it set by NTP")
+    return Finding("clock", "ok", told)
+
+
+def _jobs(house: House) -> Finding:
+    listed = house.jobs.list()
+    aside = [one.job.id for one in listed if one.is_aside]
+    if aside:
+        remedy = "`harness jobs` says why; `harness jobs retry JOB` tries one again"
+        return Finding("jobs", "note", f"set aside: {', '.join(aside)}", remedy)
+    long_due = house.clock.now() - OVERDUE
+    overdue = sum(one.job.due < long_due for one in listed)
+    if overdue:
+        told = f"{overdue} of {len(listed)} are long due"
+        return Finding("jobs", "note", told, "run them: `harness jobs run`")
+    return Finding("jobs", "ok", f"{len(listed)} waiting")
+
+
+def _s3(settings: Settings) -> Finding:
+    """Whether the server can be had, and keeps its word."""
+    if settings.s3 is None:
+        return Finding("s3", "ok", "not set: workspaces are kept on this machine alone")
+    place = place_at(settings.s3)
+    try:
+        place.check()
+        if not place.honesty().conditional_delete:
+            detail = f"{settings.s3}: has no conditional DELETE, so files are deleted under a lease"
+            return Finding("s3", "note", detail)
+    finally:
+        place.close()
+    return Finding("s3", "ok", f"{settings.s3}: honours conditions")
 
 
 def _sandbox(settings: Settings) -> Finding:

@@ -6,36 +6,48 @@ with Harness.open("~/.harness") as harness:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from types import TracebackType
 
 from harness.agent import AgentRecord, Agents, Mount, mount_name
 from harness.birth import be_born
-from harness.briefing import brief
-from harness.context.assemble import Part
+from harness.conversation import Conversation, Conversations
 from harness.crossing import LoopThread, entered
-from harness.event import Event
+from harness.deletion import Deletion
+from harness.duty import tidying
+from harness.event import Event, check_key
+from harness.explanation import Explanation
+from harness.export import exported, imported
+from harness.job import Jobs
 from harness.models.port import Model
+from harness.outcome import Outcome
+from harness.preview import preview
 from harness.progress import Emit, silent
+from harness.question import Question
+from harness.runner import Drained, Told, unheard
 from harness.sandboxes.port import Confinement, Sandbox
 from harness.settings import Settings, read_settings
 from harness.tools.bash import order_for
-from harness.turn import Outcome
+from harness.usage import Dimension, Report, Spending
 from harness.wiring import House, Rooms, wire
+from workspaces.account import Principal
 from workspaces.clock import Clock
-from workspaces.errors import Failure, Refused
+from workspaces.errors import Failure, NotFound
 from workspaces.ids import new_id
+from workspaces.search.meaning import Embedder
 from workspaces.workspaces import Workspaces
 
 
 class Harness:
     """Use it as a context manager, or call `close`. Threads may share it."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, principal: Principal) -> None:
         self.house = house
-        self.rooms: Rooms = house.rooms(house.owner())
+        self.rooms: Rooms = house.rooms(principal)
         self._loop = LoopThread()
 
     @classmethod
@@ -43,16 +55,28 @@ class Harness:
         cls,
         home: str | Path | None = None,
         *,
+        account: str | None = None,
         model: Model | None = None,
         clock: Clock | None = None,
+        embedder: Embedder | None = None,
         sandbox: Sandbox | None = None,
     ) -> Harness:
-        """A home, made when it is not there yet; without a name the one that the environment names."""
+        """A home, made when it is not there yet; without a name the one that the environment names.
+
+        It acts as the owner of the home's default account, or of the one that is named. `embedder`: any
+        callable from texts to vectors; recall then finds by meaning too.
+        """
         settings = read_settings(None if home is None else Path(home))
-        house = wire(settings, model=model, clock=clock, sandbox=sandbox)
-        harness = cls(house)
-        be_born(harness.rooms)
-        return harness
+        house = wire(settings, model=model, clock=clock, embedder=embedder, sandbox=sandbox)
+        try:
+            owner = house.owner()
+            be_born(house.rooms(owner))
+            if account is not None:
+                owner = house.accounts.owner(house.accounts.get(account))
+            return cls(house, owner)
+        except BaseException:
+            house.close()
+            raise
 
     @property
     def settings(self) -> Settings:
@@ -65,6 +89,19 @@ class Harness:
     @property
     def agents(self) -> Agents:
         return self.rooms.agents
+
+    @property
+    def deletion(self) -> Deletion:
+        """Deleting records, with what belongs to them."""
+        return self.rooms.deletion
+
+    @property
+    def conversations(self) -> Conversations:
+        return self.rooms.conversations
+
+    @property
+    def jobs(self) -> Jobs:
+        return self.rooms.jobs
 
     def run(
         self,
@@ -84,12 +121,29 @@ class Harness:
             new_id("c") if conversation is None else conversation,
             text,
         )
-        return self._loop.run(self.rooms.inbox.deliver(self._agent(agent), event, emit))
+        return self._loop.run(self.rooms.ingress.deliver(self._agent(agent), event, emit))
 
-    def prompt(self, agent: AgentRecord | str | None = None) -> list[Part]:
-        """The parts of the system prompt that the agent's next turn would be given."""
-        record = self._agent(agent)
-        return brief(record.config.system, self.agents.bindings(record))
+    def preview(
+        self,
+        agent: AgentRecord | str | None = None,
+        *,
+        conversation: str | None = None,
+        message: str | None = None,
+    ) -> Question:
+        """What the agent's next turn would send if `message` were said now: part by part, and the
+        request. Without `conversation`, or with a key that is not used yet, of a first turn."""
+        return preview(
+            self.rooms.ingress, self._agent(agent), conversation=conversation, message=message
+        )
+
+    def explain(self, conversation: Conversation) -> Explanation:
+        """What its turns were shown, and which revision of which memory came in with which."""
+        try:
+            mounts = self.agents.bindings(self.agents.get(conversation.agent_id))
+        except NotFound:  # the agent is gone, and with it the names of its mounts
+            mounts = []
+        workspaces = {mount.name: mount.workspace for mount in mounts}
+        return Explanation(self.conversations.showing(conversation), workspaces)
 
     def confinement(self) -> Confinement:
         """Whether agents get bash here, and if not, why not."""
@@ -112,21 +166,66 @@ class Harness:
         async with entered(workspace.command(self.rooms.principal.author("api"))):
             return await self.house.sandbox.attach(order)
 
-    def delete_workspace(self, reference: str, *, force: bool = False) -> Path:
-        """Delete a workspace; Refused while agents mount it, unless forced. Its files and history
-        stay in the trash of the home, at the path that is returned."""
-        record = self.workspaces.get(reference).record
-        agents = [agent.name for agent in self.agents.mounting(record.id)]
-        if agents and not force:
-            rule = f"is mounted by {', '.join(agents)}"
-            remedy = "unmount it there first, or force the deletion"
-            raise Refused("workspace", record.name, rule, remedy=remedy)
-        return self.workspaces.delete(record.id)
+    def usage(
+        self,
+        *,
+        by: Dimension = "day",
+        since: date | None = None,
+        until: date | None = None,
+        of: tuple[Spending, str] | None = None,
+    ) -> Report:
+        """What the account's models have used up, and what it cost."""
+        return self.rooms.usage.report(by=by, since=since, until=until, of=of)
+
+    def conversation(
+        self, reference: str, *, agent: AgentRecord | str | None = None
+    ) -> Conversation:
+        """By its id, or by its key with an agent (else the home's default one). NotFound."""
+        try:
+            return self.conversations.get(reference)
+        except NotFound:
+            found = self.conversations.find(self._agent(agent).id, reference)
+        if found is None:
+            raise NotFound(
+                "conversation", reference, remedy="`harness conversation list` lists them"
+            )
+        return found
+
+    def export_conversation(self, conversation: Conversation) -> Iterator[str]:
+        """JSON lines, each with its end."""
+        lines = exported(conversation, self.conversations.transcript(conversation))
+        return (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+    def import_conversation(
+        self,
+        lines: Iterable[str],
+        *,
+        agent: AgentRecord | str | None = None,
+        key: str | None = None,
+    ) -> Conversation:
+        """What `export_conversation` gave, as a new conversation of this agent, under the key that it
+        had unless another is named. AlreadyExists, Refused."""
+        was, sessions, entries = imported(lines)
+        under = check_key(was.get("key", "") if key is None else key)
+        return self.conversations.add(self._agent(agent).id, under, sessions, entries)
+
+    def fork_conversation(
+        self, conversation: Conversation, key: str, *, at: int | None = None
+    ) -> Conversation:
+        """A new conversation that begins with the entries of this one, up to number `at` or all."""
+        newest = self.conversations.transcript(conversation).newest()
+        last = newest.number if newest else 0
+        return self.conversations.fork(conversation, last if at is None else at, check_key(key))
+
+    def run_jobs(self, told: Told = unheard) -> Drained:
+        """Everything that is due, now; `told` hears of each."""
+        return self._loop.run(self.house.runner.drain(told))
 
     def close(self) -> None:
         self._loop.close()
-        with suppress(Failure):  # whatever stands in the way, the next one to close will do it
-            self.workspaces.tidy()
+        with suppress(Failure):  # whatever stands in the way, the next one to close wants it too
+            for workspace_id in self.workspaces.untidy():
+                self.jobs.enqueue(tidying(self.rooms.principal, workspace_id, self.house.clock))
         self.house.close()
 
     def __enter__(self) -> Harness:

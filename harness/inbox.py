@@ -1,184 +1,460 @@
-"""The inbox: where an event becomes a turn, once.
+"""The inbox: the events of one conversation, waiting in line until they are turns, each done once.
 
-claim → conversation → lease → brief → turn → outcome. What fails before the model was asked gives the
-claim back, so that the event may be sent again; after that the outcome is stored with the claim, and
-a repetition is answered with it.
+    inbox:<conversation>   tail       {next, bytes}            moved by whoever adds an event
+                           head       {next, bytes, running}   moved by the holder of the lease alone
+                           <number>   {event, bytes, ends}     stays until its turn has ended
+
+Numbers are given out by `tail` and never again; `bytes` counts all that ever came, so that what waits is
+the difference of the two, and adding and taking disturb nobody but their own kind.
+
+What is written together:
+
+    accept    claim · event · tail · the job that looks after the conversation · the lease, when it is free
+    begin     head, with `running` · the turn's first entry                      under the lease's guard
+    finish    the outcome into the claim · head, running nothing · the event away · the job, when it was
+              the last one                                                       under the lease's guard
+
+So at every moment an event is in exactly one state, whoever dies: it was not accepted, and may be sent
+again; it waits, and the next holder takes it; it is `running`, its model may have been asked, and the next
+holder goes on where the turn stopped; or its outcome stands in its claim. What fails before `begin` gives
+the event back: its claim says why, and may be made again.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import json
+import random
+import secrets
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import timedelta
 
-from harness.agent import AgentRecord, Agents
-from harness.briefing import brief
-from harness.conversation import Conversation, Conversations
-from harness.crossing import in_thread
-from harness.event import Event, full_key
-from harness.message import user
-from harness.models.port import Model
-from harness.progress import Emit
-from harness.request import ModelFailure, Usage
-from harness.tools.desk import Change, Desk
-from harness.tools.port import Tool, Toolset
-from harness.tools.result import Results
-from harness.tools.workshop import Workshop
-from harness.transcript import Transcript
-from harness.turn import Outcome, Turn, run_turn
+from harness.conversation import Conversation, Conversations, claim_key, inbox_partition
+from harness.event import Event, event_of
+from harness.job import Job, Jobs, wish_key
+from harness.outcome import Ending
 from workspaces.account import Principal
 from workspaces.blobs import BlobStore
-from workspaces.claim import Claims
-from workspaces.errors import Failure, LeaseLost
-from workspaces.ids import ConversationId, TurnId, lease_key, new_id
-from workspaces.lease import LEASE_S, RENEW_S, STOP_EARLY_S, Lease, Leases
-from workspaces.records import JsonObject, RecordStore
-from workspaces.revision import Author
+from workspaces.claim import Claim, Claims
+from workspaces.clock import Clock
+from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, TooMany, Unavailable
+from workspaces.expect import ABSENT, ANY
+from workspaces.ids import AgentId, TurnId
+from workspaces.lease import Bid, Lease, Leases
+from workspaces.records import (
+    VALUE_BYTES_MAX,
+    Change,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    JsonObject,
+    Key,
+    Put,
+    RecordStore,
+)
+
+WAITING_MAX = 100
+WAITING_BYTES_MAX = 2**20
+"""Of the texts of waiting events, as UTF-8."""
+
+TURN = "turn"
+"""The kind of job that looks after a conversation with unfinished events."""
+
+LOOK_AFTER_S = 5.0
+"""By then whoever accepted an event has usually answered it; if not, somebody looks."""
+
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
+TRIES_MAX = 200
+PAUSE_S_MAX = 0.02
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """An event that will be answered, or was."""
+
+    conversation: Conversation
+    claim: Key
+    number: int
+    lease: Lease | None = None
+    """Of the conversation, when it was free."""
+    is_new: bool = False
+    """Put in line just now, not by an earlier delivery of the same event, which may still wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    counter: Condition
+    next: int
+    bytes: int
+    running: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The event whose turn it is."""
+
+    number: int
+    event: Event
+    item: Item
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An event that is being answered, by us or by someone who stopped in the middle."""
+
+    number: int
+    event: Event
+    turn_id: TurnId
+    first: int
+    """The number of the turn's first entry."""
+    attempt: int
+    head: Head
+
+
 class Inbox:
-    principal: Principal
-    records: RecordStore
-    large: BlobStore
-    agents: Agents
-    conversations: Conversations
-    claims: Claims
-    leases: Leases
-    tools: tuple[Tool[Any], ...]
-    open_model: Callable[[AgentRecord], Model]
-    workshop: Callable[[], Awaitable[Workshop]]
+    def __init__(
+        self,
+        principal: Principal,
+        records: RecordStore,
+        large: BlobStore,
+        clock: Clock,
+        *,
+        conversations: Conversations,
+        claims: Claims,
+        leases: Leases,
+        jobs: Jobs,
+    ) -> None:
+        self._principal = principal
+        self._records = records
+        self._large = large
+        self._clock = clock
+        self._conversations = conversations
+        self._claims = claims
+        self._leases = leases
+        self._jobs = jobs
 
-    async def deliver(self, agent: AgentRecord, event: Event, emit: Emit) -> Outcome:
-        """Process an event, or answer with what came of it before. Busy, Conflict."""
-        account_id = self.principal.account_id
-        claim = await in_thread(self.claims.claim, account_id, event.id, event.body_hash)
-        if claim.outcome is not None:
-            return _outcome_of(claim.outcome)
-        begun: _Begun | None = None
-        try:
-            conversation = await in_thread(
-                self.conversations.open, agent.id, event.conversation_key
-            )
-            key = lease_key(full_key(account_id, agent.id, event.conversation_key))
-            async with self._leased(key) as lease:
-                begun = await self._begin(agent, event, conversation, lease)
-                outcome = await begun.run(emit)
-        except BaseException:
-            if begun is None:
-                await in_thread(self.claims.release, claim)
-            else:
-                await in_thread(self.claims.finish, claim, begun.interrupted().as_json())
-            raise
-        await in_thread(self.claims.finish, claim, outcome.as_json())
-        return outcome
+    def accept(self, agent_id: AgentId, event: Event, *, rejects: bool) -> Accepted:
+        """Durably in line, once; the same event again leads to the same place.
 
-    async def _begin(
-        self, agent: AgentRecord, event: Event, conversation: Conversation, lease: Lease
-    ) -> _Begun:
-        """Everything up to the first question to the model."""
-        turn_id = TurnId(new_id("turn"))
-        model = self.open_model(agent)
-        mounts = await in_thread(self.agents.bindings, agent)
-        transcript = Transcript(conversation.id, self.records, self.large)
-        entries = await in_thread(transcript.load)
-        turn = Turn(
-            turn_id,
-            conversation.id,
-            transcript,
-            lease,
-            await in_thread(brief, agent.config.system, mounts),
-            tuple(entry.message for entry in entries),
-            len(entries) + 1,
-            agent.config.limits,
-        )
-        seen = {key: version for entry in entries for key, version in entry.seen.items()}
-        desk = Desk(
-            mounts,
-            _authorship(agent, conversation, turn_id, event, model),
-            seen=seen,
-            workshop=await self.workshop(),
-            results=Results(conversation.id, self.large),
-        )
-        return _Begun(await turn.append(user(event.content)), model, self.tools, desk)
-
-    @asynccontextmanager
-    async def _leased(self, key: str) -> AsyncGenerator[Lease]:
-        """The lease of a conversation, kept alive while the body runs; the body is cancelled in
-        good time when it cannot be."""
-        lease = await in_thread(self.leases.acquire, key)
-        holder = asyncio.current_task()
-        pulse = asyncio.create_task(self._keep(lease, holder))
-        try:
-            yield lease
-        except asyncio.CancelledError:
-            if pulse.done() and not pulse.cancelled():
-                raise LeaseLost(key) from None
-            raise
-        finally:
-            pulse.cancel()
-            await in_thread(self.leases.release, lease)
-
-    async def _keep(self, lease: Lease, holder: asyncio.Task[Any] | None) -> None:
-        """Renew until cancelled. Returns, cancelling the holder, when the lease cannot be kept."""
-        loop = asyncio.get_running_loop()
-        renewed = loop.time()
-        while loop.time() - renewed < LEASE_S - STOP_EARLY_S - RENEW_S:
-            await asyncio.sleep(RENEW_S)
+        Conflict for an id that was used with another body; TooMany when the line is full; Busy for a
+        conversation in use, when the agent `rejects` what comes then; NotFound for another user's.
+        """
+        claim = self.claim_key(agent_id, event.id)
+        conversation: Conversation | None = None
+        for _ in _tries():
+            standing = self._claims.look(claim, event.body_hash)
+            if isinstance(standing, Claim):
+                return self._again(standing)
+            if conversation is None:
+                conversation = self._conversations.open(agent_id, event.conversation_key)
             try:
-                await in_thread(self.leases.renew, lease)
-                renewed = loop.time()
-            except LeaseLost:
-                break
-            except Failure:
-                continue  # a store that does not answer may answer the next time
-        if holder is not None:
-            holder.cancel()
+                return self._added(conversation, event, claim, standing, rejects=rejects)
+            except Conflict as conflict:
+                if conflict.name == str(conversation.exists.key):  # deleted in this instant
+                    conversation = None
+        raise Busy("the conversation", holder="very many at once")
+
+    def claim_key(self, agent_id: AgentId, event_id: str) -> Key:
+        return claim_key(self._principal.account_id, self._principal.user_id, agent_id, event_id)
+
+    def claim(self, key: Key) -> Claim | None:
+        return self._claims.find(key)
+
+    def is_running(self, conversation: Conversation, number: int) -> bool:
+        return self._head(conversation).next > number
+
+    def ahead(self, accepted: Accepted) -> int:
+        """How many events come before this one."""
+        head = self._head(accepted.conversation)
+        return max(0, accepted.number - head.next + (head.running is not None))
+
+    def next(self, conversation: Conversation, lease: Lease) -> Running | Waiting | None:
+        """What the holder of the lease has to do: go on with what runs, begin what waits, or nothing."""
+        head, tail = self._ends(conversation)
+        if head.running is not None:
+            return self._running(conversation, head.running, head)
+        end = tail.value["next"] if tail else 1
+        for number in range(head.next, end):
+            item = self._records.get(_event_key(conversation, number))
+            if item is not None:
+                return Waiting(number, self._event(item), item, head)
+        if tail is not None and head.next < end:  # the rest were withdrawn
+            moved = Head(head.counter, end, tail.value["bytes"], None)
+            self._guarded(lease, _head_put(conversation, moved))
+        return None
+
+    def beginning(
+        self, conversation: Conversation, waiting: Waiting, turn_id: TurnId, first: int
+    ) -> tuple[Running, tuple[Change, ...]]:
+        """The turn that begins, and what must be written with its first entry."""
+        ends = waiting.item.value["ends"]
+        running = Running(waiting.number, waiting.event, turn_id, first, 1, waiting.head)
+        head = Head(waiting.head.counter, waiting.number + 1, ends, _running_json(running))
+        still_there = Check(waiting.item.key, waiting.item.counter)
+        return running, (still_there, _head_put(conversation, head))
+
+    def resume(self, conversation: Conversation, running: Running, lease: Lease) -> Running:
+        """Another attempt at a turn that was interrupted, counted before it is made."""
+        again = replace(running, attempt=running.attempt + 1)
+        head = replace(running.head, running=_running_json(again))
+        self._guarded(lease, _head_put(conversation, head))
+        return again
+
+    def finish(
+        self, conversation: Conversation, running: Running, ending: Ending, lease: Lease
+    ) -> None:
+        claim = self._claims.find(conversation.claim_key(running.event.id))
+        outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
+        self._settle(conversation, running.number, None, outcome, lease)
+
+    def give_back(
+        self, conversation: Conversation, waiting: Waiting, why: Failure, lease: Lease
+    ) -> None:
+        """Nothing has happened yet: the event may be sent again."""
+        claim = self._claims.find(conversation.claim_key(waiting.event.id))
+        told = {"code": why.code, "message": str(why), "remedy": why.remedy}
+        refusal = () if claim is None else (self._claims.released(claim, told),)
+        head = replace(waiting.head, next=waiting.number + 1, bytes=waiting.item.value["ends"])
+        self._settle(conversation, waiting.number, head, refusal, lease)
+
+    def withdraw(self, accepted: Accepted) -> bool:
+        """Take back an event that nobody has begun. False when it was."""
+        item = self._records.get(_event_key(accepted.conversation, accepted.number))
+        claim = self._claims.find(accepted.claim)
+        if item is None or claim is None or claim.outcome is not None or claim.refusal is not None:
+            return False
+        if self.is_running(accepted.conversation, accepted.number):
+            return False
+        head = self._head(accepted.conversation)
+        told = {"code": "withdrawn", "message": "it was withdrawn", "remedy": None}
+        try:
+            self._records.write(
+                _check_head(accepted.conversation, head),
+                Delete(item.key, expect=item.counter),
+                self._claims.released(claim, told),
+            )
+        except Conflict:
+            return self.withdraw(accepted)
+        self._forget_large(item)
+        return True
+
+    def _again(self, claim: Claim) -> Accepted:
+        conversation = self._conversations.get(claim.about["conversation"])
+        return Accepted(conversation, claim.key, claim.about["number"])
+
+    def _added(
+        self,
+        conversation: Conversation,
+        event: Event,
+        claim: Key,
+        expect: Condition,
+        *,
+        rejects: bool,
+    ) -> Accepted:
+        head, tail = self._ends(conversation)
+        number: int = tail.value["next"] if tail else 1
+        before: int = tail.value["bytes"] if tail else 0
+        size = len(event.content.encode())
+        self._check_room(conversation, head, tail, size)
+        bid = self._bid(conversation, rejects=rejects)
+        about = {"conversation": conversation.id, "number": number}
+        claimed = self._claims.made(claim, event.body_hash, about, expect)
+        item = Put(
+            _event_key(conversation, number),
+            {"event": self._small(conversation, event), "bytes": size, "ends": before + size},
+            ABSENT,
+        )
+        moved = Put(
+            _tail_key(conversation),
+            {"next": number + 1, "bytes": before + size},
+            tail.counter if tail else ABSENT,
+        )
+        job = self._jobs.wanted(self._looking_after(conversation), at_the_latest=True)
+        bids = bid.changes if bid else ()
+        try:
+            counters = self._records.write(*bids, conversation.exists, claimed, item, moved, *job)
+        except Conflict:
+            self._forget_large(item)
+            raise
+        except Unavailable:
+            if bid is not None:
+                self._leases.lose(bid)
+            raise
+        lease = bid.won(counters) if bid else None
+        return Accepted(conversation, claim, number, lease, is_new=True)
+
+    def _check_room(
+        self, conversation: Conversation, head: Head, tail: Item | None, size: int
+    ) -> None:
+        """An event that nothing is before waits for nobody, and may be as large as events may be."""
+        if tail is None or (head.running is None and head.next == tail.value["next"]):
+            return
+        if (
+            _is_full(tail.value["next"] - head.next, tail.value["bytes"] - head.bytes + size)
+            is None
+        ):
+            return
+        start, end = _event_key(conversation, head.next).sort, _tail_key(conversation).sort
+        waiting = self._records.scan(_tail_key(conversation).partition, start=start, end=end)
+        events = [item for item in waiting if "event" in item.value]  # without those withdrawn
+        full = _is_full(len(events), sum(item.value["bytes"] for item in events) + size)
+        if full is not None:
+            raise full
+
+    def _bid(self, conversation: Conversation, *, rejects: bool) -> Bid | None:
+        try:
+            return self._leases.bid(conversation.lease_key)
+        except Busy:
+            if rejects:
+                raise
+            return None
+
+    def _looking_after(self, conversation: Conversation) -> Job:
+        payload = {
+            "accountId": conversation.account_id,
+            "userId": conversation.user_id,
+            "conversationId": conversation.id,
+        }
+        due = self._clock.now() + timedelta(seconds=LOOK_AFTER_S)
+        return Job(_job_id(conversation), TURN, due, payload)
+
+    def _settle(
+        self,
+        conversation: Conversation,
+        number: int,
+        head: Head | None,
+        ending: tuple[Put, ...],
+        lease: Lease,
+    ) -> None:
+        """The event is done with, and so is the job when no other event waits."""
+        item = self._records.get(_event_key(conversation, number))
+        head = head or replace(self._head(conversation), running=None)
+        gone = (Delete(item.key),) if item else ()
+        for job in (self._job_when_empty(conversation, head), ()):
+            try:
+                self._guarded(lease, *ending, _head_put(conversation, head), *gone, *job)
+            except Conflict as conflict:
+                if job and conflict.name == str(wish_key(_job_id(conversation))):
+                    continue  # somebody has just added an event: the job stays
+                raise LeaseLost(lease.key) from conflict
+            break
+        if item is not None:
+            self._forget_large(item)
+
+    def _job_when_empty(self, conversation: Conversation, head: Head) -> tuple[Change, ...]:
+        """The job is read before the tail: whoever adds an event writes both, so that what is added
+        after this look makes the end of the job conflict."""
+        changes = self._jobs.unwanted(_job_id(conversation))
+        tail = self._tail(conversation)
+        return changes if tail is None or tail.value["next"] == head.next else ()
+
+    def _guarded(self, lease: Lease, *changes: Change) -> None:
+        try:
+            self._records.write(lease.guard, *changes)
+        except Conflict as conflict:
+            if lease.is_lost_by(conflict):
+                raise LeaseLost(lease.key) from conflict
+            raise
+
+    def _running(self, conversation: Conversation, data: JsonObject, head: Head) -> Running:
+        number: int = data["number"]
+        item = self._records.get(_event_key(conversation, number))
+        if item is None:
+            raise NotFound("event", f"{number} of conversation {conversation.id}")
+        turn_id, first, attempt = TurnId(data["turn"]), data["first"], data["attempt"]
+        return Running(number, self._event(item), turn_id, first, attempt, head)
+
+    def _head(self, conversation: Conversation) -> Head:
+        return self._ends(conversation)[0]
+
+    def _tail(self, conversation: Conversation) -> Item | None:
+        return self._ends(conversation)[1]
+
+    def _ends(self, conversation: Conversation) -> tuple[Head, Item | None]:
+        """Both ends of the line, in one look."""
+        start, end = _head_key(conversation).sort, _tail_key(conversation).sort + "\0"
+        partition = inbox_partition(conversation.id)
+        found = {
+            item.key.sort: item for item in self._records.scan(partition, start=start, end=end)
+        }
+        tail, item = found.get("tail"), found.get("head")
+        if item is None:
+            return Head(ABSENT, 1, 0, None), tail
+        value = item.value
+        return Head(item.counter, value["next"], value["bytes"], value["running"]), tail
+
+    def _small(self, conversation: Conversation, event: Event) -> JsonObject:
+        """The event, or where it lies, when it is too large for a record."""
+        value = event.as_json()
+        data = _JSON.encode(value).encode()
+        if len(data) <= VALUE_BYTES_MAX // 2:
+            return value
+        name = f"{conversation.id}/event-{secrets.token_hex(8)}.json"
+        self._large.write(name, data, expect=ANY)
+        return {"id": event.id, "large": name}
+
+    def _event(self, item: Item) -> Event:
+        value = item.value["event"]
+        if "large" in value:
+            value = json.loads(self._large.read(value["large"]).data)
+        return event_of(value)
+
+    def _forget_large(self, item: Item | Put) -> None:
+        if "large" in item.value["event"]:
+            self._large.delete(item.value["event"]["large"], expect=ANY)
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """A turn whose model may have been asked."""
-
-    turn: Turn
-    model: Model
-    tools: tuple[Tool[Any], ...]
-    desk: Desk
-
-    async def run(self, emit: Emit) -> Outcome:
-        toolset = Toolset(self.tools, self.desk)
-        outcome = await run_turn(self.turn, model=self.model, toolset=toolset, emit=emit)
-        return replace(outcome, changes=tuple(self.desk.changes))
-
-    def interrupted(self) -> Outcome:
-        failure = ModelFailure("broken", "the turn was interrupted", "say it again")
-        outcome = self.turn.ended("failed", failure=failure)
-        return replace(outcome, changes=tuple(self.desk.changes))
+def _tries() -> Iterator[int]:
+    """Others were faster: again, after a random moment, so that not all come at the same one."""
+    for number in range(TRIES_MAX):
+        yield number
+        time.sleep(random.uniform(0, PAUSE_S_MAX))  # noqa: S311 - not secret
 
 
-def _authorship(
-    agent: AgentRecord, conversation: Conversation, turn_id: TurnId, event: Event, model: Model
-) -> Callable[[str], Author]:
-    trailers = {
-        "Agent": agent.id,
-        "Conversation": f"{conversation.id} {conversation.key}",
-        "Turn": turn_id,
-        "Event": event.id,
-        "Model": model.name,
+def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:
+    """`waiting_bytes` with those of the event that would like to join."""
+    if waiting >= WAITING_MAX:
+        what = "events waiting in the conversation"
+        return TooMany(what, maximum=WAITING_MAX, actual=waiting + 1, unit="events")
+    if waiting_bytes > WAITING_BYTES_MAX:
+        what = "texts waiting in the conversation"
+        return TooMany(what, maximum=WAITING_BYTES_MAX, actual=waiting_bytes, unit="bytes")
+    return None
+
+
+def _job_id(conversation: Conversation) -> str:
+    return f"{TURN}:{conversation.id}"
+
+
+def _running_json(running: Running) -> JsonObject:
+    return {
+        "number": running.number,
+        "turn": running.turn_id,
+        "first": running.first,
+        "attempt": running.attempt,
     }
-    return lambda call_id: Author(agent.name, agent.id, "turn", {**trailers, "Call": call_id})
 
 
-def _outcome_of(data: JsonObject) -> Outcome:
-    usage, error = data["usage"], data.get("error")
-    return Outcome(
-        data["outcome"],
-        data["reply"],
-        ConversationId(data["conversation"]),
-        TurnId(data["turn"]),
-        Usage(usage["input"], usage["output"], usage["cacheRead"], usage["cacheWrite"]),
-        tuple(Change(change["workspace"], change["revision"]) for change in data["revisions"]),
-        ModelFailure(error["code"], error["message"], error["remedy"]) if error else None,
-    )
+def _head_put(conversation: Conversation, head: Head) -> Put:
+    value = {"next": head.next, "bytes": head.bytes, "running": head.running}
+    return Put(_head_key(conversation), value, head.counter)
+
+
+def _check_head(conversation: Conversation, head: Head) -> Check:
+    return Check(_head_key(conversation), head.counter)
+
+
+def _head_key(conversation: Conversation) -> Key:
+    return Key(inbox_partition(conversation.id), "head")
+
+
+def _tail_key(conversation: Conversation) -> Key:
+    return Key(inbox_partition(conversation.id), "tail")
+
+
+def _event_key(conversation: Conversation, number: int) -> Key:
+    return Key(inbox_partition(conversation.id), f"{number:012}")

@@ -9,6 +9,9 @@ from workspaces.records import JsonObject
 
 Role = Literal["user", "assistant"]
 
+INVALID_JSON = "INVALID_JSON"
+"""The one key of a tool call's input that stands for what was no JSON object: the text as it came."""
+
 
 @dataclass(frozen=True, slots=True)
 class Text:

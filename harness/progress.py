@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.message import ToolCall, ToolResult
+from harness.request import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,26 @@ class Waiting:
     seconds: float
 
 
-Progress = TextArrived | ToolStarted | ToolEnded | Waiting
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The answer broke off and will begin anew: what was told of it so far is void."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the question under way has used up by now."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The conversation is in use; so many events come before this one."""
+
+    ahead: int
+
+
+Progress = TextArrived | ToolStarted | ToolEnded | Waiting | Withdrawn | Counted | Queued
 
 Emit = Callable[[Progress], None]
 

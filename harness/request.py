@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.message import Message
+from harness.message import Message, part_as_json
 from workspaces.records import JsonObject
 
 
@@ -16,13 +16,45 @@ class ToolSpec:
     schema: JsonObject
     """JSON Schema of the input."""
 
+    def as_json(self) -> JsonObject:
+        return {"name": self.name, "description": self.description, "input_schema": self.schema}
+
+
+def tool_spec_of(data: JsonObject) -> ToolSpec:
+    return ToolSpec(data["name"], data["description"], data["input_schema"])
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoints:
+    """Where a later request may still be the same: the provider is asked to keep what it has read up to
+    the end of these. By position in the request."""
+
+    system: tuple[int, ...] = ()
+    messages: tuple[int, ...] = ()
+
+
+BREAKPOINTS_MAX = 4
+"""What a provider takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
     system: tuple[str, ...]
-    """The parts of the prompt, most stable first."""
+    """Blocks of the prompt, most stable first."""
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
+    breakpoints: Breakpoints = Breakpoints()
+
+    def as_json(self) -> JsonObject:
+        """All that the model reads, in the provider's notation."""
+        return {
+            "system": list(self.system),
+            "messages": [
+                {"role": one.role, "content": [part_as_json(part) for part in one.parts]}
+                for one in self.messages
+            ],
+            "tools": [tool.as_json() for tool in self.tools],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +65,8 @@ class Usage:
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    cache_write_hour: int = 0
+    """Of `cache_write`, what is kept for an hour; the rest is kept for five minutes."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -40,10 +74,35 @@ class Usage:
             self.output + other.output,
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
+            self.cache_write_hour + other.cache_write_hour,
         )
+
+    @property
+    def prompt(self) -> int:
+        """All that the model was shown, wherever it was read from."""
+        return self.input + self.cache_read + self.cache_write
+
+    def as_json(self) -> JsonObject:
+        return {
+            "input": self.input,
+            "output": self.output,
+            "cacheRead": self.cache_read,
+            "cacheWrite": self.cache_write,
+            "cacheWriteHour": self.cache_write_hour,
+        }
 
 
 NO_USAGE = Usage()
+
+
+def usage_of(data: JsonObject) -> Usage:
+    return Usage(
+        data["input"],
+        data["output"],
+        data["cacheRead"],
+        data["cacheWrite"],
+        data.get("cacheWriteHour", 0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +113,17 @@ class Reply:
     """False when the provider cut it: its tool calls must not be run."""
 
 
-FailureKind = Literal["unreachable", "overloaded", "refused", "key", "too_long", "broken"]
+FailureKind = Literal[
+    "unreachable",  # no answer came
+    "overloaded",  # the provider has no time for us now
+    "broken",  # what came is no answer
+    "key",  # the provider does not know us
+    "budget",  # there is no money left, here or at the provider
+    "refused",  # the provider does not take the request as it is
+    "declined",  # the model does not want to answer
+    "too_long",  # the request is longer than the model takes: nothing was answered
+    "window_full",  # the answer filled what was left of the model's window
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +133,7 @@ class ModelFailure:
     kind: FailureKind
     reason: str
     remedy: str
+    usage: Usage = NO_USAGE
+    """What was used up all the same."""
+    wait_s: float | None = None
+    """How long the provider asks to wait; None when it does not say."""

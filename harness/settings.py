@@ -28,6 +28,11 @@ _VARIABLES = {
     "default_workspace": "HARNESS_DEFAULT_WORKSPACE",
     "default_agent": "HARNESS_DEFAULT_AGENT",
     "records": "HARNESS_RECORDS",
+    "prices": "HARNESS_PRICES",
+    "public_url": "HARNESS_PUBLIC_URL",
+    "embeddings_url": "HARNESS_EMBEDDINGS_URL",
+    "embeddings_model": "HARNESS_EMBEDDINGS_MODEL",
+    "s3": "HARNESS_S3",
 }
 
 _NEW_FILE = f"""\
@@ -46,8 +51,25 @@ class Settings:
     default_agent: str = "assistant"
     records: str = "sqlite:state.db"
     """Where records are kept; a relative path is below the home."""
+    prices: str | None = None
+    """A file of prices that count instead of ours; a relative path is below the home."""
+    admin_key: str | None = field(default=None, repr=False)
+    """Makes accounts; without one the home's own `admin.key` does."""
+    public_url: str = ""
+    """By which `harness up` is reached through a proxy, as in `https://memory.example.com`; several
+    with blanks between them. Beside these it answers to its own address alone."""
+    embeddings_url: str | None = None
+    """An endpoint that speaks as OpenAI's does, for recall by meaning too; without one words decide."""
+    embeddings_model: str = "text-embedding-3-small"
+    embeddings_key: str | None = field(default=None, repr=False)
+    s3: str | None = None
+    """s3://bucket/prefix where workspaces are shared; new ones are kept there then."""
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
+
+    @property
+    def public_urls(self) -> list[str]:
+        return self.public_url.split()
 
 
 def read_settings(
@@ -64,10 +86,17 @@ def read_settings(
             values[key] = environment[variable]
     return Settings(
         home=place,
+        admin_key=environment.get("HARNESS_ADMIN_KEY") or None,
+        embeddings_key=environment.get("HARNESS_EMBEDDINGS_KEY") or None,
         anthropic_api_key=environment.get("ANTHROPIC_API_KEY") or None,
         anthropic_base_url=environment.get("ANTHROPIC_BASE_URL") or None,
         **values,
     )
+
+
+def configured_directory(variable: str, default: str) -> Path:
+    """Where another program keeps its configuration: as its own variable says, else as it does."""
+    return Path(os.environ.get(variable) or default).expanduser()
 
 
 def _root(stated: Path | None) -> Path:
@@ -110,7 +139,9 @@ def _check_format(home: Home, stated: object) -> None:
 
 def _write_new(file: Path) -> str:
     try:
-        file.write_text(_NEW_FILE)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(_NEW_FILE)
     except OSError as error:
         reason = error.strerror or str(error)
         remedy = "name a directory that you can write with --home or HARNESS_HOME"

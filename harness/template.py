@@ -10,8 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workspaces.errors import Unavailable
+from workspaces.configuration import Quota
+from workspaces.errors import Refused, Unavailable
 from workspaces.parse import unknown_name
+from workspaces.paths import WorkspacePath
+from workspaces.scratch import is_scratch
 
 _PLACES = (
     Path(__file__).parent / "_templates",
@@ -45,15 +48,48 @@ def render(name: str, **variables: object) -> str:
     return _environment().get_template(name).render(**variables).strip()
 
 
-def workspace_templates() -> list[str]:
-    return sorted(place.name for place in (root() / "workspaces").iterdir() if place.is_dir())
+@cache
+def _page_environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(root()),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        autoescape=True,
+    )
 
 
-def workspace_files(name: str) -> dict[str, bytes]:
-    """The first files of a workspace made from the template `name`."""
-    known = workspace_templates()
+def page(name: str, **variables: object) -> str:
+    """The HTML of `templates/pages/<name>`; every variable in it is text, never markup."""
+    return _page_environment().get_template(f"pages/{name}").render(**variables)
+
+
+def page_file(name: str) -> bytes:
+    """What a page refers to, as it is."""
+    return (root() / "pages" / name).read_bytes()
+
+
+def workspace_templates(own: Path) -> dict[str, Path]:
+    """By name. A person's own, below `own`, come before those of the same name that come with us."""
+    found: dict[str, Path] = {}
+    for place in (root() / "workspaces", own):
+        if place.is_dir():
+            found |= {entry.name: entry for entry in sorted(place.iterdir()) if entry.is_dir()}
+    return found
+
+
+def workspace_files(name: str, own: Path) -> dict[str, bytes]:
+    """The first files of a workspace made from the template `name`: a directory as it stands."""
+    from workspaces.parcel import unpack  # archives are needed here alone
+
+    known = workspace_templates(own)
     if name not in known:
-        raise unknown_name("template", name, known)
-    place = root() / "workspaces" / name
-    files = sorted(path for path in place.rglob("*") if path.is_file())
-    return {path.relative_to(place).as_posix(): path.read_bytes() for path in files}
+        raise unknown_name("template", name, [*known])
+    parcel = unpack(known[name], Quota())
+    if parcel.left:
+        (first, *_) = parcel.left
+        raise Refused("template", f"{known[name]}/{first.name}", first.reason)
+    return {
+        WorkspacePath(path): data for path, data in parcel.files.items() if not is_scratch(path)
+    }

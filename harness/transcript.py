@@ -3,23 +3,33 @@
 Entries are numbered without gaps and never changed. Each append is a new item under the next number,
 guarded by the lease: two writers cannot both add entry 7, and a holder whose lease has passed on can
 add nothing. An entry too large for the record store lies in the blob store, written before the item
-that refers to it.
+that refers to it, under a name that holds the generation: a stale holder that is still writing cannot
+replace the bytes of the entry that became number 7 after all.
+
+A conversation is a row of *sessions*, each beginning at an entry. The *window* is what a turn begins
+with: the entries of the newest session from its cursor on. Finding it reads one item, loading it reads
+the window and nothing before it, however long the conversation is.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from harness.message import Message, message_of
-from harness.tools.desk import Seen
+from harness.request import NO_USAGE, Usage, usage_of
+from harness.session import Session, new_session, session_of
+from harness.tools.desk import Change, Seen, change_of
 from workspaces.blobs import BlobStore
-from workspaces.errors import Conflict, LeaseLost
+from workspaces.errors import Conflict, LeaseLost, NotFound
 from workspaces.expect import ABSENT, ANY
 from workspaces.ids import ConversationId, TurnId
 from workspaces.lease import Lease
 from workspaces.records import (
+    SCAN_ITEMS_MAX,
     VALUE_BYTES_MAX,
+    Delete,
     Item,
     JsonObject,
     Key,
@@ -27,20 +37,57 @@ from workspaces.records import (
     RecordStore,
     with_prefix,
 )
+from workspaces.records import Change as RecordChange
+from workspaces.stamp import Stamp
 
-_NUMBER_DIGITS = 12
+NUMBER_DIGITS = 12
+COPIED_AT_ONCE = 40
+"""Entries in a batch: at 64 KiB each they stay under what a batch may hold."""
+DELETED_AT_ONCE = 100
+
+NOTHING_SEEN: Seen = {}
+
+_JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     number: int
+    at: Stamp
     turn_id: TurnId
     message: Message
-    seen: Seen
+    event_id: str | None = None
+    """The event that this entry brought into the conversation."""
+    usage: Usage = NO_USAGE
+    is_complete: bool = True
+    """False for an answer that the provider cut."""
+    changes: tuple[Change, ...] = ()
+    """What a tool has changed, with its result."""
+    seen: Seen = field(default_factory=lambda: NOTHING_SEEN)
     """The versions of files that the conversation has come to know by this entry."""
 
+    def as_json(self) -> JsonObject:
+        """Only what there is to say."""
+        return {
+            "at": self.at,
+            "turn": self.turn_id,
+            **({"event": self.event_id} if self.event_id is not None else {}),
+            "message": self.message.as_json(),
+            **({"usage": self.usage.as_json()} if self.usage != NO_USAGE else {}),
+            **({} if self.is_complete else {"cut": True}),
+            **({"revisions": [one.as_json() for one in self.changes]} if self.changes else {}),
+            **({"seen": self.seen} if self.seen else {}),
+        }
 
-NOTHING_SEEN: Seen = {}
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    session: Session
+    entries: tuple[Entry, ...]
+
+    @property
+    def next_number(self) -> int:
+        return self.entries[-1].number + 1 if self.entries else self.session.window_from
 
 
 class Transcript:
@@ -49,49 +96,120 @@ class Transcript:
     def __init__(
         self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
     ) -> None:
-        self._partition = f"transcript:{conversation_id}"
         self._conversation_id = conversation_id
+        self._partition = f"transcript:{conversation_id}"
+        self._sessions = f"sessions:{conversation_id}"
         self._records = records
         self._large = large
 
-    def load(self) -> list[Entry]:
-        return [self._entry(item) for item in with_prefix(self._records, self._partition, "")]
+    def session(self) -> Session:
+        """The newest."""
+        found = self._records.scan(self._sessions, backwards=True, limit=1)
+        if not found:
+            raise NotFound("conversation", self._conversation_id)
+        return session_of(found[0])
 
-    def append(
-        self,
-        number: int,
-        turn_id: TurnId,
-        message: Message,
-        lease: Lease,
-        seen: Seen = NOTHING_SEEN,
-    ) -> Entry:
-        """Entry `number`, which must be the next. LeaseLost when the conversation is another's now."""
-        value = {"turn": turn_id, "message": message.as_json(), **({"seen": seen} if seen else {})}
-        put = Put(self._key(number), self._within_limit(number, value), expect=ABSENT)
+    def sessions(self) -> list[Session]:
+        return [session_of(item) for item in with_prefix(self._records, self._sessions, "")]
+
+    def window(self) -> Window:
+        session = self.session()
+        return Window(session, tuple(self.entries(session.window_from)))
+
+    def entries(self, first: int = 1, last: int | None = None) -> Iterator[Entry]:
+        start, end = _sort(first), None if last is None else _sort(last + 1)
+        while True:
+            page = self._records.scan(self._partition, start=start, end=end)
+            for item in page:
+                yield self._entry(item)
+            if len(page) < SCAN_ITEMS_MAX:
+                return
+            start = page[-1].key.sort + "\0"
+
+    def newest(self) -> Entry | None:
+        found = self._records.scan(self._partition, backwards=True, limit=1)
+        return self._entry(found[0]) if found else None
+
+    def append(self, entry: Entry, lease: Lease, *also: RecordChange) -> None:
+        """The next entry, and whatever must change in the same instant. LeaseLost when the
+        conversation is another's now; Conflict when one of the other changes was not to be."""
+        put = self._put(entry, str(lease.generation))
         try:
-            self._records.write(lease.guard, put)
+            self._records.write(lease.guard, put, *also)
+        except Conflict as conflict:
+            if lease.is_lost_by(conflict) or conflict.name == str(put.key):
+                raise LeaseLost(lease.key) from conflict
+            raise
+
+    def reset(self, lease: Lease, now: Stamp) -> Session:
+        """A new session from here on; the newest one when nothing was said in it yet."""
+        session, newest = self.session(), self.newest()
+        first = newest.number + 1 if newest else 1
+        if session.first == first:
+            return session
+        fresh = new_session(first, now)
+        try:
+            self._records.write(lease.guard, self.session_put(fresh))
         except Conflict as error:
             raise LeaseLost(lease.key) from error
-        return Entry(number, turn_id, message, seen)
+        return fresh
 
-    def _within_limit(self, number: int, value: JsonObject) -> JsonObject:
-        data = json.dumps(value, ensure_ascii=False).encode(errors="replace")
-        if len(data) <= VALUE_BYTES_MAX:
-            return value
-        name = f"{self._conversation_id}/{number:0{_NUMBER_DIGITS}}.json"
-        self._large.write(name, data, expect=ANY)
-        return {"large": name}
+    def session_put(self, session: Session) -> Put:
+        return Put(Key(self._sessions, _sort(session.first)), session.as_json(), expect=ABSENT)
+
+    def fill(self, sessions: Iterable[Session], entries: Iterable[Entry]) -> int:
+        """Of a conversation that nobody can know of yet. Returns how many entries came."""
+        for session in sessions:
+            self._records.write(self.session_put(session))
+        count = 0
+        batch: list[Put] = []
+        for entry in entries:
+            batch.append(self._put(entry, "0"))
+            count += 1
+            if len(batch) == COPIED_AT_ONCE:
+                self._records.write(*batch)
+                batch = []
+        if batch:
+            self._records.write(*batch)
+        return count
+
+    def erase(self) -> None:
+        """Everything, from the end, so that what an interruption leaves is still a row."""
+        for partition in (self._partition, self._sessions):
+            while found := self._records.scan(partition, backwards=True, limit=DELETED_AT_ONCE):
+                self._records.write(*(Delete(item.key) for item in found))
+        for stat in list(self._large.scan(f"{self._conversation_id}/")):
+            self._large.delete(stat.name, expect=ANY)
+
+    def _put(self, entry: Entry, writer: str) -> Put:
+        key, value = Key(self._partition, _sort(entry.number)), entry.as_json()
+        data = _JSON.encode(value).encode(errors="replace")
+        if len(data) > VALUE_BYTES_MAX:
+            name = f"{self._conversation_id}/{_sort(entry.number)}-{writer}.json"
+            self._large.write(name, data, expect=ANY)
+            value = {"large": name}
+        return Put(key, value, expect=ABSENT)
 
     def _entry(self, item: Item) -> Entry:
         value = item.value
         if "large" in value:
             value = json.loads(self._large.read(value["large"]).data)
-        return Entry(
-            int(item.key.sort),
-            TurnId(value["turn"]),
-            message_of(value["message"]),
-            value.get("seen", NOTHING_SEEN),
-        )
+        return entry_of(int(item.key.sort), value)
 
-    def _key(self, number: int) -> Key:
-        return Key(self._partition, f"{number:0{_NUMBER_DIGITS}}")
+
+def entry_of(number: int, value: JsonObject) -> Entry:
+    return Entry(
+        number,
+        Stamp(value["at"]),
+        TurnId(value["turn"]),
+        message_of(value["message"]),
+        value.get("event"),
+        usage_of(value["usage"]) if "usage" in value else NO_USAGE,
+        not value.get("cut", False),
+        tuple(change_of(one) for one in value.get("revisions", ())),
+        value.get("seen", NOTHING_SEEN),
+    )
+
+
+def _sort(number: int) -> str:
+    return f"{number:0{NUMBER_DIGITS}}"

@@ -1,65 +1,34 @@
-"""A turn: from something said to an outcome, step by step."""
+"""A turn: from something said to an outcome, step by step.
+
+Where a turn stands is what its entries say, and nothing else: a turn that was interrupted is built from
+the same entries by another process and goes on with the same loop. Calls whose results are missing may
+have run, wholly or in part, so they are never run again: the model is told, and decides.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from harness.agent import Limits
-from harness.context.assemble import Part, assemble
+from harness.briefing import Briefing
+from harness.context.assemble import Numbered
+from harness.context.repair import INTERRUPTED
 from harness.crossing import in_thread
-from harness.message import Message
+from harness.message import Message, ToolCall, ToolResult
 from harness.models.port import Model
+from harness.outcome import Ending, Status
 from harness.progress import Emit
-from harness.request import NO_USAGE, ModelFailure, Request, Usage
-from harness.tools.desk import Change, Seen
+from harness.question import put
+from harness.request import ModelFailure, Reply, Request
+from harness.session import Session
+from harness.showing import Showing
+from harness.tools.desk import News
 from harness.tools.port import Toolset
-from harness.transcript import NOTHING_SEEN, Transcript
-from workspaces.ids import ConversationId, TurnId
+from harness.transcript import Entry, Transcript
+from workspaces.clock import Clock
+from workspaces.ids import TurnId
 from workspaces.lease import Lease
-from workspaces.records import JsonObject
-
-Status = Literal["done", "failed", "out_of_steps", "cut"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of an event."""
-
-    status: Status
-    reply: str
-    conversation_id: ConversationId
-    turn_id: TurnId
-    usage: Usage = NO_USAGE
-    changes: tuple[Change, ...] = ()
-    failure: ModelFailure | None = None
-
-    def as_json(self) -> JsonObject:
-        failure = self.failure
-        error = (
-            {"code": failure.kind, "message": failure.reason, "remedy": failure.remedy}
-            if failure
-            else None
-        )
-        usage = self.usage
-        return {
-            "outcome": self.status,
-            "reply": self.reply,
-            "conversation": self.conversation_id,
-            "turn": self.turn_id,
-            "usage": {
-                "input": usage.input,
-                "output": usage.output,
-                "cacheRead": usage.cache_read,
-                "cacheWrite": usage.cache_write,
-            },
-            "revisions": [
-                {"workspace": change.workspace, "revision": change.revision}
-                for change in self.changes
-            ],
-            "durable": {"local": True, "files": False, "history": False},
-            **({"error": error} if error else {}),
-        }
+from workspaces.stamp import stamp_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,51 +36,107 @@ class Turn:
     """Where a turn stands. Every message is stored before anything acts on it."""
 
     id: TurnId
-    conversation_id: ConversationId
     transcript: Transcript
     lease: Lease
-    parts: list[Part]
-    messages: tuple[Message, ...]
-    next_number: int
+    clock: Clock
+    session: Session
+    briefing: Briefing
+    showing: Showing
     limits: Limits
-    usage: Usage = NO_USAGE
+    before: tuple[Message, ...]
+    """The messages in the window that came before this turn."""
+    first: int
+    """The number of its first entry."""
+    entries: tuple[Entry, ...] = ()
 
-    async def append(
-        self, message: Message, *, usage: Usage = NO_USAGE, seen: Seen = NOTHING_SEEN
-    ) -> Turn:
+    @property
+    def steps(self) -> int:
+        return sum(entry.message.role == "assistant" for entry in self.entries)
+
+    @property
+    def is_answered(self) -> bool:
+        """Nothing is left to be asked or run."""
+        newest = self.entries[-1]
+        is_reply = newest.message.role == "assistant"
+        return is_reply and not (newest.message.tool_calls and newest.is_complete)
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """Those of the newest reply whose results are not stored."""
+        answered: set[str] = set()
+        for entry in reversed(self.entries):
+            if entry.message.role == "assistant":
+                calls = entry.message.tool_calls if entry.is_complete else ()
+                return tuple(call for call in calls if call.id not in answered)
+            parts = entry.message.parts
+            answered |= {part.call_id for part in parts if isinstance(part, ToolResult)}
+        return ()
+
+    def entry(self, message: Message, *, event_id: str | None = None) -> Entry:
+        """The next one."""
+        number = self.first + len(self.entries)
+        return Entry(number, stamp_of(self.clock.now()), self.id, message, event_id)
+
+    def with_entry(self, entry: Entry) -> Turn:
+        return replace(self, entries=(*self.entries, entry))
+
+    async def append(self, entry: Entry) -> Turn:
         """Stored under the lease's guard: after a return, nobody else has taken over meanwhile."""
-        await in_thread(
-            self.transcript.append, self.next_number, self.id, message, self.lease, seen
+        await in_thread(self.transcript.append, entry, self.lease)
+        return self.with_entry(entry)
+
+    async def replied(self, reply: Reply) -> Turn:
+        entry = self.entry(reply.message)
+        return await self.append(replace(entry, usage=reply.usage, is_complete=reply.is_complete))
+
+    async def resulted(self, result: ToolResult, news: News) -> Turn:
+        entry = self.entry(Message("user", (result,)))
+        return await self.append(replace(entry, seen=news.seen, changes=news.changes))
+
+    @property
+    def messages(self) -> tuple[Numbered, ...]:
+        """All that the window holds, under the numbers of their entries."""
+        before = enumerate(self.before, start=self.first - len(self.before))
+        return (*before, *((entry.number, entry.message) for entry in self.entries))
+
+    def ask(self, toolset: Toolset) -> Request:
+        """What the model is asked next; what it is shown with it is kept before it is."""
+        question = put(
+            self.briefing,
+            self.showing.held(),
+            self.messages,
+            toolset.specs(),
+            session=self.session,
+            at=self.clock.now(),
         )
-        return replace(
-            self,
-            messages=(*self.messages, message),
-            next_number=self.next_number + 1,
-            usage=self.usage + usage,
-        )
+        self.showing.keep(question, self.id, self.briefing.model, self.lease)
+        return question.request
 
-    def request(self, toolset: Toolset) -> Request:
-        return assemble(self.parts, self.messages, toolset.specs())
-
-    def ended(
-        self, status: Status, reply: str = "", failure: ModelFailure | None = None
-    ) -> Outcome:
-        return Outcome(status, reply, self.conversation_id, self.id, self.usage, failure=failure)
+    def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
+        last = self.first + len(self.entries) - 1
+        return Ending(status, self.id, self.first, last, failure, self.showing.unavailable)
 
 
-async def run_turn(turn: Turn, *, model: Model, toolset: Toolset, emit: Emit) -> Outcome:
-    """Ask the model until it asks for no more tools."""
-    tokens_max = turn.limits.output_tokens
-    for _ in range(turn.limits.steps):
-        request = turn.request(toolset)
-        reply = await model.reply(request, output_tokens_max=tokens_max, emit=emit)
+async def run_turn(
+    turn: Turn, *, model: Model, toolset: Toolset, emit: Emit
+) -> tuple[Turn, Ending]:
+    """Ask the model until it asks for no more tools.
+
+    Each result is stored before the next call is made: the guard of that write is what asks, before
+    every call, whether the conversation is still ours.
+    """
+    for call in turn.open_calls:
+        interrupted = ToolResult(call.id, INTERRUPTED, is_error=True)
+        turn = await turn.resulted(interrupted, toolset.desk.take_news())
+    while not turn.is_answered:
+        if turn.steps >= turn.limits.steps:
+            return turn, turn.ended("out_of_steps")
+        request = await in_thread(turn.ask, toolset)
+        reply = await model.reply(request, output_tokens_max=turn.limits.output_tokens, emit=emit)
         if isinstance(reply, ModelFailure):
-            return turn.ended("failed", failure=reply)
-        turn = await turn.append(reply.message, usage=reply.usage)
-        if not reply.is_complete:
-            return turn.ended("cut", reply.message.text)
-        if not reply.message.tool_calls:
-            return turn.ended("done", reply.message.text)
-        results = await toolset.run(reply.message.tool_calls, emit)
-        turn = await turn.append(results, seen=toolset.desk.take_news())
-    return turn.ended("out_of_steps")
+            return turn, turn.ended("failed", reply)
+        turn = await turn.replied(reply)
+        for call in turn.open_calls:
+            result = await toolset.run(call, emit)
+            turn = await turn.resulted(result, toolset.desk.take_news())
+    return turn, turn.ended("done" if turn.entries[-1].is_complete else "cut")

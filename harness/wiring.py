@@ -3,22 +3,36 @@ and in `locations`, and nowhere else."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from harness.agent import AgentRecord, Agents
+from harness.allowance import Allowance
 from harness.conversation import Conversations
-from harness.crossing import in_thread
+from harness.crossing import LoopThread
+from harness.deletion import Deletion
+from harness.duty import duties
+from harness.embedding import EmbeddingEndpoint
 from harness.inbox import Inbox
+from harness.ingress import Ingress
+from harness.job import Job, Jobs
 from harness.models.anthropic import AnthropicModel
+from harness.models.anthropic_client import AnthropicClients
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
+from harness.models.metered import MeteredModel
+from harness.models.patient import PatientModel
 from harness.models.port import Model
+from harness.price import Prices, own_prices
+from harness.resident import Resident
+from harness.runner import JobRunner
 from harness.sandbox import SANDBOXES, SandboxRecord
 from harness.sandboxes.bubblewrap import Bubblewrap
 from harness.sandboxes.port import Sandbox
 from harness.sandboxes.program import ripgrep
 from harness.settings import Settings
+from harness.syncing import Syncing
 from harness.template import workspace_files
 from harness.tools.bash import BASH
 from harness.tools.edit import EDIT
@@ -26,20 +40,31 @@ from harness.tools.glob import GLOB
 from harness.tools.grep import GREP
 from harness.tools.read import READ
 from harness.tools.read_result import READ_RESULT
+from harness.tools.recall import RECALL
+from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.tools.write import WRITE
-from workspaces.account import Principal, default_owner
-from workspaces.catalog import Catalog
+from harness.usage import AccountUsage, Ledger, Purpose, Spender
+from harness.watching import Watching, all_of, log_news
+from workspaces.account import Accounts, OwnAccount, Principal
+from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Failure
+from workspaces.ids import ConversationId
+from workspaces.key import Keys
 from workspaces.lease import Leases
-from workspaces.locations import records_at
+from workspaces.locations import are_shared, place_at, records_at
+from workspaces.place import Place
 from workspaces.records import RecordStore
+from workspaces.search.meaning import Embedder
 from workspaces.stores.files import FileBlobs
+from workspaces.user import Users
+from workspaces.watch import News
+from workspaces.workspace import Workspace
 from workspaces.workspaces import Workspaces
 
-TOOLS = (BASH, READ, GLOB, GREP, WRITE, EDIT, READ_RESULT)
+TOOLS = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
 
 PRINCIPALS_MAX = 256
 """How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
@@ -53,84 +78,180 @@ class Rooms:
     clock: Clock
     principal: Principal
     records: RecordStore
+    account: OwnAccount
+    users: Users
+    keys: Keys
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
     agents: Agents
     conversations: Conversations
-    inbox: Inbox
+    jobs: Jobs
+    deletion: Deletion
+    usage: AccountUsage
+    ingress: Ingress
 
 
 class House:
-    """What all principals of a home share: its settings, its stores, and rooms for each of them."""
+    """What all principals of a home share: its settings, its stores, its jobs, and rooms for each."""
 
     def __init__(
         self,
         settings: Settings,
         records: RecordStore,
         clock: Clock,
+        *,
+        place: Place | None,
         model: Model | None,
+        embedder: Embedder | None,
         sandbox: Sandbox,
     ) -> None:
         self.settings = settings
         self.clock = clock
         self.records = records
-        self._entries = FileBlobs(settings.home.entries, settings.home.entries_staging)
+        self.accounts = Accounts(records, clock)
+        self.ledger = Ledger(records, clock, _prices(settings))
+        self.allowance = Allowance(records, clock, self.accounts, self.ledger)
+        self._clients = _clients(settings)
+        self.jobs = Jobs(records, clock)
+        self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
+        self.place = place
+        self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
+        self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
+        self._leases = Leases(records, clock)
         self._model = model
+        self._embedder = embedder
         self.sandbox = sandbox
         self._workshop: Workshop | None = None
-        self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
 
     def owner(self) -> Principal:
         """The owner of the home's default account."""
-        return default_owner(self.records, self.clock)
+        return self.accounts.owner(self.accounts.default())
 
-    async def workshop(self) -> Workshop:
-        """With a sandbox, if there is one that confines here and now."""
+    def workshop(self) -> Workshop:
+        """With a sandbox, if there is one that confines here and now. Not to be called by an event loop:
+        it waits for the self-test."""
         if self._workshop is not None:
             return self._workshop
-        if not (await self.sandbox.check()).works:
-            return Workshop(None, await in_thread(ripgrep, None))
+        loop = LoopThread()
         try:
-            program = await in_thread(ripgrep, self.settings.home)
+            found = loop.run(self.sandbox.check())
+        finally:
+            loop.close()
+        if not found.works:
+            return Workshop(None, ripgrep(None))
+        try:
+            program = ripgrep(self.settings.home)
         except Failure:  # the disk is full, say: no reason for a turn to fail
             return Workshop(self.sandbox, None)
         self._workshop = Workshop(self.sandbox, program)
         return self._workshop
 
     def close(self) -> None:
+        if self._clients is not None:
+            self._clients.close()
         self.records.close()
+        if self.place is not None:
+            self.place.close()
+
+    def _rooms_of_job(self, job: Job) -> Rooms:
+        """What is due later is due in the name of whoever wanted it."""
+        account_id, user_id = job.payload["accountId"], job.payload["userId"]
+        return self.rooms(self.accounts.member(account_id, user_id))
 
     def _furnish(self, principal: Principal) -> Rooms:
         settings, clock, records = self.settings, self.clock, self.records
-        workspaces = Workspaces(principal, settings.home, records, clock, workspace_files)
-        sandboxes = Catalog(SANDBOXES, principal.account_id, records, clock)
+        account_id, may_change = principal.account_id, principal.may_configure
+        users = Users(account_id, records, clock, may_change=may_change)
+        keys = Keys(account_id, records, clock, may_change=may_change)
+        templates = partial(workspace_files, own=settings.home.templates)
+        workspaces = Workspaces(
+            principal,
+            settings.home,
+            records,
+            clock,
+            templates,
+            embedder=self._embedder,
+            place=self.place,
+            are_records_shared=are_shared(settings.records),
+        )
+        sandboxes = Catalog(
+            SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
+        )
         agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
-        conversations = Conversations(principal, records, clock)
+        conversations = Conversations(
+            principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
+        )
+        inbox = Inbox(
+            principal,
+            records,
+            self._large,
+            clock,
+            conversations=conversations,
+            claims=Claims(records, clock),
+            leases=self._leases,
+            jobs=self.jobs,
+        )
         return Rooms(
             settings,
             clock,
             principal,
             records,
+            OwnAccount(principal, self.accounts),
+            users,
+            keys,
             workspaces,
             sandboxes,
             agents,
             conversations,
-            Inbox(
+            self.jobs,
+            Deletion(
                 principal,
-                records,
-                self._entries,
+                self.accounts,
+                users,
+                keys,
+                workspaces,
+                sandboxes,
                 agents,
                 conversations,
-                Claims(records, clock),
-                Leases(records, clock),
+                self.ledger,
+                self.allowance,
+            ),
+            AccountUsage(principal, self.ledger),
+            Ingress(
+                clock,
+                agents,
+                conversations,
+                inbox,
+                self._leases,
                 TOOLS,
-                self._open_model,
+                self.allowance,
+                partial(self.open_model, principal),
                 self.workshop,
+                partial(Results, blobs=self._large),
             ),
         )
 
-    def _open_model(self, agent: AgentRecord) -> Model:
-        return self._model or _model(self.settings, agent)
+    def open_model(
+        self,
+        principal: Principal,
+        agent: AgentRecord,
+        conversation_id: ConversationId | None = None,
+        purpose: Purpose = "turn",
+    ) -> Model:
+        """The agent's model; what it uses up is noted for the principal."""
+        spender = Spender(
+            principal.account_id, agent.id, principal.user_id, conversation_id, purpose
+        )
+
+        def metered(model: Model) -> Model:
+            return MeteredModel(model, spender, self.ledger, self.allowance)
+
+        name = agent.config.model or self.settings.model
+        if self._model is not None:
+            return metered(self._model)
+        if name == DEMO or self._clients is None:
+            return metered(DemoModel())
+        return PatientModel(metered(AnthropicModel(name, self._clients)))
 
 
 def wire(
@@ -138,19 +259,66 @@ def wire(
     *,
     model: Model | None = None,
     clock: Clock | None = None,
+    embedder: Embedder | None = None,
     sandbox: Sandbox | None = None,
 ) -> House:
     """`model` answers for every agent, whatever model it names, and `sandbox` runs every command: for
-    tests and for trying out."""
+    tests and for trying out.
+    `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
-    return House(settings, records, clock, model, sandbox or Bubblewrap(settings.home))
+    return House(
+        settings,
+        records,
+        clock,
+        place=None if settings.s3 is None else place_at(settings.s3),
+        model=model,
+        embedder=embedder or _embedder(settings),
+        sandbox=sandbox or Bubblewrap(settings.home),
+    )
 
 
-def _model(settings: Settings, agent: AgentRecord) -> Model:
-    name = agent.config.model or settings.model
-    if name == DEMO or settings.anthropic_api_key is None:
-        return DemoModel()
-    return AnthropicModel(
-        name, api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url
+def residents(house: House) -> dict[str, Resident]:
+    """What lives as long as `harness up` does, by name."""
+    trees, clock = house.settings.home.trees, house.clock
+    syncing = Syncing(lambda: [rooms.workspaces for rooms in _owners(house)])
+
+    def tell(news: News) -> None:
+        log_news(news)
+        syncing.hear(news)
+
+    watcher = Watching(trees, lambda: _workspaces(house), clock, tell)
+    return {"jobs": house.runner, "watcher": watcher, "sync": syncing}
+
+
+def _owners(house: House) -> Iterator[Rooms]:
+    """The rooms of the owners of all accounts."""
+    for account in house.accounts.list():
+        yield house.rooms(house.accounts.owner(account))
+
+
+def _workspaces(house: House) -> Iterator[Workspace]:
+    """Of all accounts."""
+    for rooms in _owners(house):
+        yield from all_of(rooms.workspaces)
+
+
+def _clients(settings: Settings) -> AnthropicClients | None:
+    """None without a key: the demo model answers."""
+    if settings.anthropic_api_key is None:
+        return None
+    return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)
+
+
+def _prices(settings: Settings) -> Prices:
+    if settings.prices is None:
+        return own_prices()
+    return own_prices().with_file(settings.home.root / settings.prices)
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    if settings.embeddings_url is None:
+        return None
+    return EmbeddingEndpoint(
+        settings.embeddings_url, settings.embeddings_model, settings.embeddings_key
     )

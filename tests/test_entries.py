@@ -58,7 +58,7 @@ class Place:
 
     def tool(self, name: str, path: str, **more: object) -> str:
         call = ToolCall("call_1", name, {"path": path, **more})
-        return repr(self.loop.run(self.toolset.run([call], silent)))
+        return repr(self.loop.run(self.toolset.run(call, silent)))
 
     def cli(self, *arguments: str) -> str:
         """In this process. Whatever is neither success nor a Failure nor wrong usage is raised."""

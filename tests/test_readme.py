@@ -1,9 +1,10 @@
-"""The README is executed: every block, in order, as someone would who follows it."""
+"""README and guides are executed: every block, in order, as someone would who follows them."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,20 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"```(\w+)\n(.*?)```(?:\n\n((?:    [^\n]*\n)+))?", re.DOTALL)
+GUIDES = sorted(f"docs/guides/{guide.name}" for guide in (ROOT / "docs/guides").glob("*.md"))
+DOCUMENTS = ("README.md", *GUIDES)
+DOCUMENT_S_MAX = 300.0
+
+FOUND = {
+    ".claude/projects/-home-me-shop/memory/MEMORY.md": "- [Build](build.md): how\n",
+    ".claude/projects/-home-me-shop/memory/build.md": "make all\n",
+    "shop/CLAUDE.md": "# Shop\n\n- Run `make test` first.\n",
+    "bakery/AGENTS.md": "# Shop\n\n- Run `make test` first.\n",
+    "shop/.claude/rules/tests.md": "- Test first.\n",
+    "vault/.obsidian/app.json": "{}",
+    "vault/Tea.md": "green\n",
+}
+"""What a reader of the guides has already."""
 
 
 def blocks(document: str) -> list[tuple[str, str, str]]:
@@ -40,22 +55,48 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_every_shell_block_of_the_readme_works_in_order(
-    environment: dict[str, str], tmp_path: Path
+def run(script: str, environment: dict[str, str], place: Path) -> tuple[int, str, str]:
+    """Its exit code and what it printed; whatever it started ends with it."""
+    with subprocess.Popen(
+        ["sh", "-c", script],
+        cwd=place,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as shell:
+        try:
+            out, err = shell.communicate(timeout=DOCUMENT_S_MAX)
+        except BaseException:
+            os.killpg(shell.pid, signal.SIGKILL)
+            raise
+    return shell.returncode, out, err
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_shell_block_works_in_order(
+    document: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/activate").write_text("")
-    shell = [(source, shown) for language, source, shown in blocks("README.md") if language == "sh"]
-    assert len(shell) >= 8
-    script = "set -eu\n" + "\n".join(f"{source}\necho '=== end'" for source, _ in shell)
-    ended = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert ended.returncode == 0, ended.stderr
-    printed = ended.stdout.split("=== end\n")
+    if document != "README.md":
+        environment["HARNESS_HOME"] = str(tmp_path / ".harness")
+        for name, text in FOUND.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+    shell = [(source, shown) for language, source, shown in blocks(document) if language == "sh"]
+    assert len(shell) >= 4
+    script = "\n".join(f"{source}\necho '=== end'" for source, _ in shell)
+    stop = "trap 'kill ${watching-} 2>/dev/null || true' EXIT"
+    code, out, err = run(f"set -eu\n{stop}\n{script}", environment, tmp_path)
+    assert code == 0, f"{out}\n{err}"
+    assert "error (bug)" not in err
+    printed = out.split("=== end\n")
     for (source, shown), output in zip(shell, printed, strict=False):
         assert shown in output, (
-            f"after\n{source}\nthe README promises\n{shown}\nbut it printed\n{output}"
+            f"after\n{source}\n{document} promises\n{shown}\nbut it printed\n{output}"
         )
 
 
@@ -86,7 +127,9 @@ def test_the_hashes_of_the_data_page_are_right(environment: dict[str, str]) -> N
     assert ended.stdout == shown
 
 
-def test_every_link_of_the_readme_leads_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text())
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_leads_somewhere(document: str) -> None:
+    file = ROOT / document
+    links = re.findall(r"\]\(([^)#]+)\)", file.read_text())
+    assert links or document != "README.md"
+    assert [link for link in links if not (file.parent / link).exists()] == []

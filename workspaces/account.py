@@ -1,4 +1,4 @@
-"""Accounts, their users, and the principal in whose name anything is done.
+"""Accounts, and the principal in whose name anything is done.
 
 The namespace of every file and the partition of every record come from the principal, never from a
 path or a field of a request: there is no way to name another account's storage.
@@ -6,83 +6,188 @@ path or a field of a request: there is no way to name another account's storage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
-from workspaces.catalog import Catalog, Family
+from pydantic import Field
+
+from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import Name
-from workspaces.errors import Conflict, Unavailable
+from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused, Unavailable
 from workspaces.expect import ABSENT
 from workspaces.ids import AccountId, UserId, new_id
-from workspaces.parse import Shape, parse
-from workspaces.records import Key, Put, RecordStore
+from workspaces.parse import Shape
+from workspaces.records import Delete, Key, Put, RecordStore, with_prefix
 from workspaces.revision import Author, Source
-from workspaces.stamp import Stamp, stamp_of
+from workspaces.stamp import Stamp
+from workspaces.user import UserRecord, Users
 
-DEFAULT_ACCOUNT = Key("accounts", "default")
+PARTITION = "accounts"
+
+DEFAULT_ACCOUNT = Key(PARTITION, "default")
 """Points at the account that a home was born with."""
+
+
+class UsersConfig(Shape):
+    autocreate: bool = True
+    """Make a user when a platform first names it."""
+
+
+class AccountLimits(Shape):
+    """What the account may use; what is not stated is not limited."""
+
+    turns_per_minute: Annotated[int, Field(ge=1, le=6000)] | None = None
+    running_turns: Annotated[int, Field(ge=1, le=1000)] | None = None
+    dollars_per_day: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
+    dollars_per_month: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
+
+
+class AccountConfig(Shape):
+    users: UsersConfig = UsersConfig()
+    limits: AccountLimits = AccountLimits()
 
 
 class AccountRecord(Shape):
     id: AccountId
     name: Name
     owner_id: UserId
+    config: AccountConfig = AccountConfig()
     created_at: Stamp
     updated_at: Stamp
 
 
-class UserRecord(Shape):
+ACCOUNTS = Family("account", "acct", AccountRecord, fixed=("ownerId",))
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user, as far as a revision names one."""
+
     id: UserId
-    name: Name
-    external_id: Name | None = None
-    """The platform's own id of this user."""
-    created_at: Stamp
-    updated_at: Stamp
+    name: str
 
-
-USERS = Family("user", "usr", UserRecord)
+    def author(self, source: Source) -> Author:
+        return Author(self.name, self.id, source)
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
+    """Who acts, in which account, with which right."""
+
     account_id: AccountId
-    user_id: UserId
-    user_name: str
+    user: Person
+    owner: Person
+    """Of the account: whoever edits files by hand on one of its machines."""
+    may_configure: bool = True
+    """Whether it may change agents, workspaces, sandboxes, users, keys and the account."""
+
+    @property
+    def user_id(self) -> UserId:
+        return self.user.id
 
     def author(self, source: Source) -> Author:
         """The principal as the author of a revision."""
-        return Author(self.user_name, self.user_id, source)
+        return self.user.author(source)
+
+    def as_user(self, user: UserRecord, *, may_configure: bool) -> Principal:
+        """Another user of the same account."""
+        return replace(self, user=Person(user.id, user.name), may_configure=may_configure)
+
+
+class Accounts:
+    """All accounts of a home: for the one who runs it."""
+
+    def __init__(self, records: RecordStore, clock: Clock) -> None:
+        self._records = records
+        self._clock = clock
+        self._catalog = Catalog(ACCOUNTS, PARTITION, records, clock)
+
+    def create(self, fields: Mapping[str, Any], *, owner_name: str = "owner") -> AccountRecord:
+        """An account and its owner. The account comes last: what a crash leaves before is
+        unreachable and harmless."""
+        if "ownerId" in fields:
+            raise Refused("ownerId", fields["ownerId"], "is given by the system")
+        account_id, owner_id = AccountId(new_id("acct")), UserId(new_id("usr"))
+        stated = {**fields, "ownerId": owner_id}
+        self._catalog.check_new(stated)
+        users = Users(account_id, self._records, self._clock)
+        users.create({"name": owner_name}, record_id=owner_id)
+        return self._catalog.create(stated, record_id=account_id)
+
+    def get(self, reference: str) -> AccountRecord:
+        return self._catalog.get(reference)
+
+    def list(self) -> list[AccountRecord]:
+        return self._catalog.list()
+
+    def patch(self, reference: str, patch: Mapping[str, Any]) -> AccountRecord:
+        return self._catalog.patch(reference, patch)
+
+    def default(self) -> AccountRecord:
+        """The account the home was born with, made on first use by whoever is first."""
+        for _ in range(2):
+            item = self._records.get(DEFAULT_ACCOUNT)
+            if item is not None:
+                return self.get(item.value["id"])
+            try:
+                account = self._named_default()
+                self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}, expect=ABSENT))
+            except Conflict:
+                continue
+        raise Unavailable("home", "its default account cannot be read back")
+
+    def owner(self, account: AccountRecord) -> Principal:
+        """The principal that may do everything in the account."""
+        owner = Users(account.id, self._records, self._clock).get(account.owner_id)
+        person = Person(owner.id, owner.name)
+        return Principal(account.id, person, person)
+
+    def member(self, account_id: AccountId, user_id: UserId) -> Principal:
+        """The principal that acts as this user and changes no records; the owner, if it is that.
+        NotFound when either is gone."""
+        owner = self.owner(self.get(account_id))
+        if user_id == owner.user_id:
+            return owner
+        user = Users(account_id, self._records, self._clock).get(user_id)
+        return owner.as_user(user, may_configure=False)
+
+    def forget(self, account: AccountRecord) -> None:
+        """The record and everything that still lies in the account's partition; the caller has
+        deleted what the records stand for."""
+        for item in with_prefix(self._records, partition_of(account.id), ""):
+            self._records.write(Delete(item.key))
+        pointer = self._records.get(DEFAULT_ACCOUNT)
+        if pointer is not None and pointer.value["id"] == account.id:
+            self._records.write(Delete(DEFAULT_ACCOUNT, expect=pointer.counter))
+        self._catalog.delete(account.id)
+
+    def _named_default(self) -> AccountRecord:
+        """A birth that was interrupted has an account already, only nothing that points at it."""
+        try:
+            return self.create({"name": "default"})
+        except AlreadyExists:
+            return self.get("default")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAccount:
+    """The account of a principal, as the principal may see and change it."""
+
+    principal: Principal
+    accounts: Accounts
+
+    def get(self) -> AccountRecord:
+        return self.accounts.get(self.principal.account_id)
+
+    def patch(self, patch: Mapping[str, Any]) -> AccountRecord:
+        if not self.principal.may_configure:
+            raise Forbidden("change the account")
+        return self.accounts.patch(self.principal.account_id, patch)
 
 
 def default_owner(records: RecordStore, clock: Clock) -> Principal:
-    """The owner of the home's default account; both are made on first use, by whoever is first."""
-    for _ in range(2):
-        item = records.get(DEFAULT_ACCOUNT)
-        if item is not None:
-            return _owner(records, AccountId(item.value["id"]), clock)
-        try:
-            _create_account(records, clock)
-        except Conflict:
-            continue
-    raise Unavailable("home", "its default account cannot be read back")
-
-
-def _create_account(records: RecordStore, clock: Clock) -> None:
-    now = stamp_of(clock.now())
-    account_id, owner_id = AccountId(new_id("acct")), UserId(new_id("usr"))
-    account = AccountRecord(
-        id=account_id, name="default", owner_id=owner_id, created_at=now, updated_at=now
-    )
-    # Three separate writes, the pointer last: what a crash leaves is unreachable and harmless.
-    Catalog(USERS, account_id, records, clock).create({"name": "owner"}, record_id=owner_id)
-    records.write(Put(Key("accounts", account_id), account.as_json(), expect=ABSENT))
-    records.write(Put(DEFAULT_ACCOUNT, {"id": account_id}, expect=ABSENT))
-
-
-def _owner(records: RecordStore, account_id: AccountId, clock: Clock) -> Principal:
-    item = records.get(Key("accounts", account_id))
-    if item is None:
-        raise Unavailable("home", f"its account {account_id} is missing from the record store")
-    account = parse(AccountRecord, item.value, within="account")
-    owner = Catalog(USERS, account_id, records, clock).get(account.owner_id)
-    return Principal(account_id, account.owner_id, owner.name)
+    """The owner of the home's default account."""
+    accounts = Accounts(records, clock)
+    return accounts.owner(accounts.default())

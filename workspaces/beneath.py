@@ -75,6 +75,11 @@ class Beneath:
         status = os.fstat(self._fd)
         return (status.st_uid, status.st_gid) if status.st_uid else None
 
+    def identity(self) -> str:
+        """Device and inode of this directory."""
+        mine = os.fstat(self._fd)
+        return f"{mine.st_dev}:{mine.st_ino}"
+
     @contextmanager
     def directory(self, path: str, *, create: bool = False) -> Generator[int]:
         """A descriptor of the directory `path` (`""` is the root), made on the way if asked for."""
@@ -171,6 +176,13 @@ def exchange(one_fd: int, one: str, other_fd: int, other: str) -> bool:
             raise
         return False
     return True
+
+
+def flush_all(fd: int) -> bool:
+    """Make everything on the file system of `fd` durable: for many files in one step, what takes one
+    wait each by fsync. False where the system cannot."""
+    call = getattr(_libc, "syncfs", None)
+    return call is not None and call(fd) == 0
 
 
 def _renameat2(source_fd: int, source: str, target_fd: int, target: str, flags: int) -> None:

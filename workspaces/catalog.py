@@ -1,26 +1,36 @@
-"""Records of one family in one account: workspaces, agents, users, sandboxes.
+"""Records of one family in one partition: accounts of a home; workspaces, agents, users, sandboxes
+of an account.
 
-A record lies under its id, and its name under an index item beside it; both change in one batch, so
-a name is unique at every instant, whoever writes. Families differ in their shape and in what they
-check before a write, not in how they are kept.
+A record lies under its id, and its handle (what it is also found by: its name, as a rule) under an
+index item beside it; both change in one batch, so a handle is unique at every instant, whoever writes.
+Families differ in their shape and in what they check before a write, not in how they are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from pydantic.alias_generators import to_camel
 
 from workspaces.clock import Clock
-from workspaces.errors import AlreadyExists, Conflict, NotFound, Refused
+from workspaces.errors import AlreadyExists, Conflict, Forbidden, NotFound, Refused
 from workspaces.expect import ABSENT
 from workspaces.ids import AccountId, looks_like_id, new_id
 from workspaces.parse import Shape, parse
 from workspaces.records import Change, Delete, Item, Key, Put, RecordStore, with_prefix
 from workspaces.stamp import Stamp, next_stamp, stamp_of
 
+GIVEN = ("id", "createdAt", "updatedAt")
+"""What the system says of every record."""
+
 TRIES_MAX = 20
-"""A patch is repeated on what is there now; twenty losses in a row mean something is broken."""
+"""A change is repeated on what is there now; twenty losses in a row mean something is broken."""
+
+
+REFERENCE_BYTES_MAX = 900
+"""Longer than any name in bytes; with what is put before it, it still fits a record's key."""
 
 
 class Named(Protocol):
@@ -40,46 +50,67 @@ class Family(Generic[R]):
     prefix: str
     """As in `agent_…`: what ids begin with."""
     shape: type[R]
+    handles: tuple[str, ...] = ("name",)
+    """A record is also found by the first of these fields that it has; no two have the same there."""
+    fixed: tuple[str, ...] = ()
+    """What no patch changes, beside the id and the stamps."""
+
+
+class _Handle(NamedTuple):
+    field: str
+    value: str
+
+
+def partition_of(account_id: AccountId) -> str:
+    """Where the records of an account lie."""
+    return f"account:{account_id}"
 
 
 class Catalog(Generic[R]):
     def __init__(
         self,
         family: Family[R],
-        account_id: AccountId,
+        partition: str,
         records: RecordStore,
         clock: Clock,
         *,
         check: Callable[[R], None] = lambda _: None,
+        may_change: bool = True,
     ) -> None:
-        """`check` refuses a record whose references do not hold."""
+        """`check` refuses a record whose references do not hold; a catalog that may not change its
+        records answers every attempt with Forbidden."""
         self._family = family
-        self._partition = f"account:{account_id}"
+        self._partition = partition
+        self._may_change = may_change
         self._records = records
         self._clock = clock
         self._check = check
 
     def check_new(self, fields: Mapping[str, Any]) -> R:
         """What `create` would make of these fields now; refuses what it would refuse."""
+        self._check_right("create")
         record = self._new(fields, None)
-        if self._records.get(self._name_key(_name(record))) is not None:
-            raise AlreadyExists(self._family.name, _name(record))
+        handle = self._handle(record)
+        if self._records.get(self._handle_key(handle)) is not None:
+            raise AlreadyExists(self._family.name, handle.value)
         return record
 
     def create(self, fields: Mapping[str, Any], *, record_id: str | None = None) -> R:
+        self._check_right("create")
         record = self._new(fields, record_id)
+        handle = self._handle(record)
         try:
             self._records.write(
                 Put(self._key(_id(record)), record.as_json(), expect=ABSENT),
-                Put(self._name_key(_name(record)), {"id": _id(record)}, expect=ABSENT),
+                Put(self._handle_key(handle), {"id": _id(record)}, expect=ABSENT),
             )
         except Conflict as error:
-            raise AlreadyExists(self._family.name, _name(record)) from error
+            raise AlreadyExists(self._family.name, handle.value) from error
         return record
 
-    def get(self, reference: str) -> R:
-        """By id, else by name. NotFound."""
-        return self._shaped(self._item(reference))
+    def get(self, reference: str, *, by: tuple[str, ...] | None = None) -> R:
+        """By id, else by one of these handles (any, unless stated). NotFound."""
+        return self._shaped(self._item(reference, by))
 
     def list(self) -> list[R]:
         """In the order of their names."""
@@ -88,7 +119,8 @@ class Catalog(Generic[R]):
 
     def patch(self, reference: str, patch: Mapping[str, Any]) -> R:
         """An RFC 7396 merge patch: null removes a key, objects merge, the rest replaces."""
-        for key in ("id", "createdAt", "updatedAt"):
+        self._check_right("change")
+        for key in (*GIVEN, *self._family.fixed):
             if key in patch:
                 raise Refused(key, patch[key], "cannot be changed")
         for _ in range(TRIES_MAX):
@@ -100,39 +132,58 @@ class Catalog(Generic[R]):
             try:
                 self._records.write(
                     Put(item.key, record.as_json(), expect=item.counter),
-                    *self._rename(_name(old), _name(record), _id(record)),
+                    *self._rename(self._handle(old), self._handle(record), _id(record)),
                 )
             except Conflict as error:
-                if error.name == str(self._name_key(_name(record))):
-                    raise AlreadyExists(self._family.name, _name(record)) from error
+                handle = self._handle(record)
+                if error.name == str(self._handle_key(handle)):
+                    raise AlreadyExists(self._family.name, handle.value) from error
                 continue
             return record
-        raise Conflict(self._family.name, reference, expected="a quiet moment", actual="none")
+        raise _restless(self._family.name, reference)
 
     def delete(self, reference: str) -> R:
-        record = self.get(reference)
-        self._records.write(Delete(self._key(_id(record))), Delete(self._name_key(_name(record))))
-        return record
+        self._check_right("delete")
+        for _ in range(TRIES_MAX):
+            item = self._item(reference)
+            record = self._shaped(item)
+            handle = self._handle_key(self._handle(record))
+            try:
+                self._records.write(Delete(item.key, expect=item.counter), Delete(handle))
+            except Conflict:
+                continue  # renamed in the same instant: its handle is another one now
+            return record
+        raise _restless(self._family.name, reference)
 
-    def _item(self, reference: str) -> Item:
-        could_name = _could_name(reference)
-        found = self._records.get(self._key(reference)) if could_name else None
-        if found is None and could_name:
-            named = self._records.get(self._name_key(reference))
-            found = self._records.get(self._key(named.value["id"])) if named else None
-        if found is None:
-            raise NotFound(self._family.name, reference)
-        return found
+    def _check_right(self, deed: str) -> None:
+        if not self._may_change:
+            raise Forbidden(f"{deed} {self._family.name}s")
 
-    def _rename(self, old: str, new: str, record_id: str) -> tuple[Change, ...]:
+    def _item(self, reference: str, by: tuple[str, ...] | None = None) -> Item:
+        if _could_name(reference):
+            found = self._records.get(self._key(reference))
+            for field in self._family.handles if by is None else by:
+                found = found or self._pointed_at(self._handle_key(_Handle(field, reference)))
+            if found is not None:
+                return found
+        raise NotFound(self._family.name, reference)
+
+    def _pointed_at(self, handle: Key) -> Item | None:
+        pointer = self._records.get(handle)
+        return self._records.get(self._key(pointer.value["id"])) if pointer else None
+
+    def _rename(self, old: _Handle, new: _Handle, record_id: str) -> tuple[Change, ...]:
         if old == new:
             return ()
         return (
-            Delete(self._name_key(old)),
-            Put(self._name_key(new), {"id": record_id}, expect=ABSENT),
+            Delete(self._handle_key(old)),
+            Put(self._handle_key(new), {"id": record_id}, expect=ABSENT),
         )
 
     def _new(self, fields: Mapping[str, Any], record_id: str | None) -> R:
+        for key in GIVEN:
+            if key in fields:
+                raise Refused(key, fields[key], "is given by the system", remedy="leave it out")
         now = stamp_of(self._clock.now())
         stated = {
             "id": record_id or new_id(self._family.prefix),
@@ -143,9 +194,10 @@ class Catalog(Generic[R]):
 
     def _parsed(self, fields: Mapping[str, Any]) -> R:
         record = parse(self._family.shape, fields)
-        if looks_like_id(_name(record)) and _name(record) != _id(record):
+        handle = self._handle(record)
+        if looks_like_id(handle.value) and handle.value != _id(record):
             rule = "looks like an id: a record is found by either, so they must differ"
-            raise Refused("name", _name(record), rule)
+            raise Refused(to_camel(handle.field), handle.value, rule)
         self._check(record)
         return record
 
@@ -155,8 +207,12 @@ class Catalog(Generic[R]):
     def _key(self, record_id: str) -> Key:
         return Key(self._partition, f"{self._family.name}:{record_id}")
 
-    def _name_key(self, name: str) -> Key:
-        return Key(self._partition, f"{self._family.name}-name:{name}")
+    def _handle(self, record: R) -> _Handle:
+        values = ((field, getattr(record, field)) for field in self._family.handles)
+        return next(_Handle(field, value) for field, value in values if value is not None)
+
+    def _handle_key(self, handle: _Handle) -> Key:
+        return Key(self._partition, f"{self._family.name}-{handle.field}:{handle.value}")
 
 
 def merge_patch(target: object, patch: object) -> Any:
@@ -182,12 +238,16 @@ def _trimmed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _could_name(reference: str) -> bool:
-    """What is empty or no text (bytes of the command line that are no UTF-8) names no record, and no
-    store could look for it."""
+    """What is empty, endless or no text (bytes of the command line that are no UTF-8) names no
+    record, and no store could look for it."""
     try:
-        return bool(reference.encode())
+        return 0 < len(reference.encode()) < REFERENCE_BYTES_MAX
     except UnicodeEncodeError:
         return False
+
+
+def _restless(family: str, reference: str) -> Conflict:
+    return Conflict(family, reference, expected="a quiet moment", actual="none")
 
 
 def _id(record: Shape) -> str:

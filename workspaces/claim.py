@@ -1,8 +1,15 @@
 """Claims: one event is processed once.
 
 A claim is an item under the event's id. It holds a hash of the event's body, so that the same id with
-another body is found out, and later the outcome, so that a repetition is answered without a repeated
-effect. It expires a day after it was made: who repeats an event later than that means a new one.
+another body is found out; where the event waits, so that a repetition leads to the same answer; and
+later the outcome, so that a repetition is answered without a repeated effect. What failed before
+anything happened is *released*: the claim then holds the reason, and whoever comes next may claim anew.
+
+A claim is kept for a day from the moment it was made: who repeats an event later than that means a new
+one. An event that is still on its way has no end yet, so its claim has none either.
+
+Claims are made and ended together with what they are about, in one batch: this room says what the
+changes are, its callers write them.
 """
 
 from __future__ import annotations
@@ -10,23 +17,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Conflict
+from workspaces.errors import Conflict
 from workspaces.expect import ABSENT
-from workspaces.ids import AccountId
-from workspaces.process import is_dead, this_process
-from workspaces.records import Counter, Delete, JsonObject, Key, Put, RecordStore
+from workspaces.records import Condition, Item, JsonObject, Key, Put, RecordStore
 
 CLAIM_S = 24 * 3600.0
+OUTCOME_S = 3600.0
+"""An outcome that took a day to come is kept at least this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     key: Key
-    counter: Counter
-    value: JsonObject
-    expires_at: float
+    counter: int
+    body: str
+    made_at: float
+    """Seconds since the epoch, by the clock of whoever made it."""
+    about: JsonObject
     outcome: JsonObject | None = None
-    """What came of the event when it was processed before."""
+    refusal: JsonObject | None = None
+    """Why it was released; it is free then."""
 
 
 class Claims:
@@ -34,35 +44,49 @@ class Claims:
         self._records = records
         self._clock = clock
 
-    def claim(self, account_id: AccountId, event_id: str, body_hash: str) -> Claim:
-        """The right to process an event, or a claim that holds its earlier outcome.
+    def find(self, key: Key) -> Claim | None:
+        item = self._records.get(key)
+        return _claim(item) if item else None
 
-        Conflict for an id that was used with another body; Busy while another process is at it.
+    def look(self, key: Key, body: str) -> Claim | Condition:
+        """The claim that stands already, or the condition under which one can be made.
+
+        Conflict for an id that was used with another body.
         """
-        key = Key(f"claims:{account_id}", event_id)
-        value = {"body": body_hash, "process": this_process(), "outcome": None}
-        expires_at = self._clock.now().timestamp() + CLAIM_S
-        found = self._records.get(key)
+        found = self.find(key)
         if found is None:
-            expect = ABSENT
-        elif found.value["body"] != body_hash:
-            raise Conflict("event", event_id, expected="the same body", actual="another one")
-        elif found.value["outcome"] is not None:
-            return Claim(key, found.counter, found.value, expires_at, found.value["outcome"])
-        elif is_dead(found.value["process"]):
-            expect = found.counter
-        else:
-            raise Busy(f"event {event_id!r}", holder="another process")
-        try:
-            (counter,) = self._records.write(Put(key, value, expect, expires_at))
-        except Conflict:
-            raise Busy(f"event {event_id!r}", holder="a process that was faster") from None
-        return Claim(key, counter, value, expires_at)
+            return ABSENT
+        if found.refusal is not None:
+            return found.counter
+        if found.body != body:
+            raise Conflict("event", key.sort, expected="the same body", actual="another one")
+        return found
 
-    def finish(self, claim: Claim, outcome: JsonObject) -> None:
-        value = {**claim.value, "outcome": outcome}
-        self._records.write(Put(claim.key, value, claim.counter, claim.expires_at))
+    def made(self, key: Key, body: str, about: JsonObject, expect: Condition) -> Put:
+        now = self._clock.now().timestamp()
+        return Put(key, {"body": body, "at": now, "about": about}, expect)
 
-    def release(self, claim: Claim) -> None:
-        """Nothing has happened yet: the event may be claimed again."""
-        self._records.write(Delete(claim.key, expect=claim.counter))
+    def finished(self, claim: Claim, outcome: JsonObject) -> Put:
+        return self._ended(claim, {"outcome": outcome})
+
+    def released(self, claim: Claim, why: JsonObject) -> Put:
+        return self._ended(claim, {"refusal": why})
+
+    def _ended(self, claim: Claim, end: JsonObject) -> Put:
+        value = {"body": claim.body, "at": claim.made_at, "about": claim.about, **end}
+        now = self._clock.now().timestamp()
+        expires_at = max(claim.made_at + CLAIM_S, now + OUTCOME_S)
+        return Put(claim.key, value, claim.counter, expires_at)
+
+
+def _claim(item: Item) -> Claim:
+    value = item.value
+    return Claim(
+        item.key,
+        item.counter,
+        value["body"],
+        value["at"],
+        value["about"],
+        value.get("outcome"),
+        value.get("refusal"),
+    )

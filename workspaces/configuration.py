@@ -59,3 +59,8 @@ class WorkspaceRecord(Shape):
     config: WorkspaceConfig = WorkspaceConfig()
     created_at: Stamp
     updated_at: Stamp
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its files are kept in S3, for other machines too."""
+        return self.config.storage.provider == "s3"

@@ -7,6 +7,9 @@ library raises into these at their edge; faces show them through one table each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil
+
 
 class Failure(Exception):
     """The root. Only the tables at the faces catch it as such."""
@@ -27,6 +30,28 @@ class NotFound(Failure):
         super().__init__(f"there is no {what} {_shown(name)}", remedy=remedy)
         self.what = what
         self.name = name
+
+
+class Unauthorized(Failure):
+    """Nobody is known by what the caller showed: no key, a wrong one, an expired one."""
+
+    code = "unauthorized"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a key is needed: none was given, or the one that was is not valid",
+            remedy="send Authorization: Bearer with a key of the account",
+        )
+
+
+class Forbidden(Failure):
+    """The caller is known and may not do this."""
+
+    code = "forbidden"
+
+    def __init__(self, deed: str) -> None:
+        super().__init__(f"a user's key may not {deed}", remedy="use a key of the account")
+        self.deed = deed
 
 
 class Conflict(Failure):
@@ -56,6 +81,17 @@ class AlreadyExists(Conflict):
         self.remedy = "choose another name, or use the one that is there"
 
 
+class InUse(Conflict):
+    """Others refer to it."""
+
+    code = "in_use"
+
+    def __init__(self, what: str, name: str, users: Sequence[str]) -> None:
+        super().__init__(what, name, expected=None, actual=users)
+        self.args = (f"{what} {name!r} is used by {', '.join(users)}",)
+        self.remedy = "change what uses it first, or force the deletion"
+
+
 class Refused(Failure):
     """Input that breaks a rule: which field, which value, which rule."""
 
@@ -79,6 +115,34 @@ class OverLimit(Failure):
         self.maximum = maximum
         self.actual = actual
         self.unit = unit
+
+
+class Exhausted(Failure):
+    """A limit of the account is used up for the moment."""
+
+    code = "limit_reached"
+
+    def __init__(
+        self, limit: str, told: str, *, maximum: float, left: float, free_in_s: float
+    ) -> None:
+        super().__init__(
+            f"{limit}: {told}; it is free again in {_duration(free_in_s)}",
+            remedy=f"wait, or raise config.limits.{limit} of the account",
+        )
+        self.limit = limit
+        self.maximum = maximum
+        self.left = left
+        self.free_in_s = free_in_s
+
+
+class TooMany(OverLimit):
+    """More at once than there is room for: the same may be let in a moment later."""
+
+    code = "too_many"
+
+    def __init__(self, limit: str, *, maximum: int, actual: int, unit: str) -> None:
+        super().__init__(limit, maximum=maximum, actual=actual, unit=unit)
+        self.remedy = "try again when some of them are done"
 
 
 class Busy(Failure):
@@ -108,6 +172,20 @@ class LeaseLost(Failure):
         self.key = key
 
 
+class MassDeletion(Failure):
+    """So much is gone from one side that it looks like an accident: nothing was done."""
+
+    code = "mass_deletion"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"sync stopped, and has changed nothing: {reason}",
+            remedy="bring the files back; or if this is what you want, `harness sync "
+            "--accept-deletions` (`--dry-run` shows what it would do)",
+        )
+        self.reason = reason
+
+
 class Unavailable(Failure):
     """A store, a disk or a service does not answer as it should."""
 
@@ -132,3 +210,13 @@ def _shown(value: object) -> str:
 
 def _state(state: object) -> str:
     return "nothing" if state is None else str(state)
+
+
+def _duration(seconds: float) -> str:
+    """Rounded up: who waits so long does not come too early."""
+    if seconds <= 120:
+        return f"{ceil(seconds)} s"
+    minutes = ceil(seconds / 60)
+    if minutes <= 120:
+        return f"{minutes} min"
+    return f"{ceil(minutes / 60)} h"

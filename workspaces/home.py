@@ -29,6 +29,18 @@ class User:
     gid: int
 
 
+_CLOSED_DIRECTORIES = (
+    "history",
+    "locks",
+    "search",
+    "sync",
+    "entries",
+    "staging/entries",
+    "tokens",
+    "trash",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     root: Path
@@ -41,8 +53,23 @@ class Home:
     def settings(self) -> Path:
         return self.root / "harness.yaml"
 
+    @property
+    def templates(self) -> Path:
+        """Directories that a person made: what a new workspace may begin with."""
+        return self.root / "templates"
+
+    @property
+    def used(self) -> Path:
+        """What was changed in other programs' configurations, so that it can be taken back."""
+        return self.root / "used"
+
+    @property
+    def trees(self) -> Path:
+        """Holds the trees of all workspaces, of every account, each under its namespace."""
+        return self.root / "workspaces"
+
     def tree(self, namespace: Namespace) -> Path:
-        return self.root / "workspaces" / namespace
+        return self.trees / namespace
 
     def staging(self, namespace: Namespace) -> Path:
         """Temporary files of one namespace: on the file system of its tree, outside of it."""
@@ -55,12 +82,34 @@ class Home:
         """What can be found faster than by reading: rebuilt from the files and the history."""
         return self.root / "search" / f"{namespace}.db"
 
+    def sync(self, namespace: Namespace) -> Path:
+        """What this machine and S3 last agreed on."""
+        return self.root / "sync" / f"{namespace}.db"
+
     def lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}.lock"
+
+    def sync_lock(self, namespace: Namespace) -> Path:
+        return self.root / "locks" / f"{namespace}-sync.lock"
 
     def trash(self, namespace: Namespace, stamp: Stamp) -> Path:
         """Where a deleted workspace lies, files and history, until somebody empties the trash."""
         return self.root / "trash" / f"{stamp.replace(':', '')}-{namespace}"
+
+    @property
+    def admin_key(self) -> Path:
+        """The key that makes accounts: made on first use, for whoever can read this home."""
+        return self.root / "admin.key"
+
+    @property
+    def start_tokens(self) -> Path:
+        """One empty file for each start token that is valid, named by the token's hash."""
+        return self.root / "tokens"
+
+    @property
+    def servers(self) -> Path:
+        """Locked, shared, by every server process of the home."""
+        return self.root / "locks" / "servers.lock"
 
     @property
     def state(self) -> Path:
@@ -96,7 +145,7 @@ class Home:
             self.root.mkdir(mode=passable, parents=True, exist_ok=True)
             for name in ("workspaces", "staging", "bin"):
                 (self.root / name).mkdir(mode=passable, exist_ok=True)
-            for name in ("history", "locks", "search", "entries", "staging/entries", "trash"):
+            for name in _CLOSED_DIRECTORIES:
                 (self.root / name).mkdir(mode=_CLOSED, exist_ok=True)
         except OSError as error:
             raise Unavailable(

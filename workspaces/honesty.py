@@ -17,6 +17,7 @@ from workspaces.blobs import BlobName, BlobStore, Expect, Token
 from workspaces.errors import Conflict
 from workspaces.expect import ABSENT, ANY
 from workspaces.ids import new_id
+from workspaces.records import Change, Check, Delete, Item, Key, Put, RecordStore
 
 PROBE_PREFIX = ".probe/"
 
@@ -39,6 +40,30 @@ def probe(store: BlobStore) -> Honesty:
         )
     finally:
         store.delete(name, expect=ANY)
+
+
+def keeps_conditions(records: RecordStore) -> bool:
+    """The same question to a record store: are stale counters, and guards that do not hold, refused?"""
+    partition = new_id("probe")
+    item, guard = Key(partition, "item"), Key(partition, "guard")
+    (counter,) = records.write(Put(item, {"n": 1}, expect=ABSENT))
+    try:
+        return (
+            _is_refused(records, Put(item, {"n": 2}, expect=ABSENT))
+            and _is_refused(records, Put(item, {"n": 2}, expect=counter + 1))
+            and _is_refused(records, Put(item, {"n": 2}), Check(guard, expect=1))
+            and records.get(item) == Item(item, {"n": 1}, counter)
+        )
+    finally:
+        records.write(Delete(item))
+
+
+def _is_refused(records: RecordStore, *changes: Change) -> bool:
+    try:
+        records.write(*changes)
+    except Conflict:
+        return True
+    return False
 
 
 def _honours_put(store: BlobStore, name: BlobName) -> bool:

@@ -18,6 +18,7 @@ AgentId = NewType("AgentId", str)
 ConversationId = NewType("ConversationId", str)
 SessionId = NewType("SessionId", str)
 TurnId = NewType("TurnId", str)
+KeyId = NewType("KeyId", str)
 
 Namespace = NewType("Namespace", str)
 """The hash that names a workspace's storage: the same string on disk and in S3."""

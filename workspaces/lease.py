@@ -8,64 +8,127 @@ writes are in flight without disturbing them.
 
 No clock is compared between machines. A waiter takes a lease over when it has seen the same pulse for
 a whole lease time on its own monotonic clock, or at once when the holder was a process of this very
-machine that is certainly dead.
+machine that is certainly dead. The takeover itself expects the pulse that was seen: a holder that gave a
+sign of life at the last moment keeps its lease.
+
+To take a lease is a *bid*: changes that may be written together with others, in one batch. Where the answer
+to a bid or a release got lost, the lease may be held by nobody in the name of a living process. Each bid
+has a mark of its own, so whoever made it recognises it later, and may follow it at once.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Conflict, LeaseLost
+from workspaces.errors import Busy, Conflict, LeaseLost, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.process import is_dead, this_process
 from workspaces.records import Check, Counter, Item, Key, Put, RecordStore
+from workspaces.silence import Silence
 
-LEASE_S = 60.0
-RENEW_S = 20.0
-STOP_EARLY_S = 5.0
-"""A holder that could not renew stops itself this long before others may take over."""
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long what lasts. The defaults outlast a stalled disk and a garbage collection, and follow a
+    machine that vanished within two minutes."""
+
+    lease_s: float = 60.0
+    """A holder that gave no sign of life for so long may be followed."""
+    renew_s: float = 20.0
+    stop_early_s: float = 5.0
+    """A holder that could not renew stops itself this long before others may take over."""
+
+
+TERMS = Terms()
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
     key: str
     generation: Counter
+    mark: str = ""
+    """Of the bid that won it."""
 
     @property
     def guard(self) -> Check:
-        """Put this into every batch that only the holder may write."""
+        """Put this first into every batch that only the holder may write."""
         return Check(_fence(self.key), self.generation)
+
+    def is_lost_by(self, conflict: Conflict) -> bool:
+        """Whether a guarded batch was refused by the guard itself."""
+        return conflict.name == str(_fence(self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class Bid:
+    """What takes a lease when it is written, alone or in one batch with other changes."""
+
+    key: str
+    mark: str
+    changes: tuple[Put | Check, ...]
+
+    def won(self, counters: Sequence[Counter]) -> Lease:
+        """The lease, given the counters of a batch that began with the changes."""
+        return Lease(self.key, counters[0], self.mark)
 
 
 class Leases:
     """What one process knows of leases. Threads may share it."""
 
-    def __init__(self, records: RecordStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        records: RecordStore,
+        clock: Clock,
+        *,
+        terms: Terms = TERMS,
+        process: str | None = None,
+    ) -> None:
+        """`process` is the name of the one who holds: by default this very process."""
+        self.terms = terms
         self._records = records
         self._clock = clock
-        self._process = this_process()
-        self._seen: dict[str, tuple[object, float]] = {}
+        self._process = process or this_process()
+        self._silence = Silence(clock)
+        self._lost: set[str] = set()
+        """The marks of bids and leases of ours that nobody has any more."""
+
+    def bid(self, key: str) -> Bid:
+        """Busy, naming the holder, while someone else is alive with it."""
+        fence = self._records.get(_fence(key))
+        if fence is None or fence.value["holder"] is None:
+            return self._bid(key, fence)
+        looked_at = self._clock.monotonic()
+        pulse = self._records.get(_pulse(key))
+        sign = (fence.counter, pulse.counter if pulse else None)
+        lease_s = self.terms.lease_s
+        if (
+            fence.value.get("mark") in self._lost
+            or is_dead(fence.value["holder"])
+            or self._silence.lasts(key, sign, looked_at=looked_at, seconds=lease_s)
+        ):
+            return self._bid(key, fence, Check(_pulse(key), pulse.counter if pulse else ABSENT))
+        raise Busy("the conversation", holder=f"process {_pid(fence.value['holder'])}")
 
     def acquire(self, key: str) -> Lease:
         """Busy, naming the holder, while someone else is alive with it."""
-        fence = self._records.get(_fence(key))
-        if (
-            fence is not None
-            and fence.value["holder"] is not None
-            and not self._is_over(key, fence)
-        ):
-            raise Busy("the conversation", holder=f"process {_pid(fence.value['holder'])}")
-        expect = fence.counter if fence else ABSENT
+        bid = self.bid(key)
         try:
-            (generation, _) = self._records.write(
-                Put(_fence(key), {"holder": self._process}, expect=expect),
-                Put(_pulse(key), {"holder": self._process}, expect=ANY),
-            )
+            lease = bid.won(self._records.write(*bid.changes))
         except Conflict:
             raise Busy("the conversation", holder="a process that was faster") from None
-        self._seen.pop(key, None)
-        return Lease(key, generation)
+        except Unavailable:
+            self.lose(bid)
+            raise
+        self._silence.forget(key)
+        return lease
+
+    def lose(self, bid: Bid) -> None:
+        """It is not known whether it won; nobody will use it."""
+        self._lost.add(bid.mark)
 
     def renew(self, lease: Lease) -> None:
         """LeaseLost when it is not ours any more."""
@@ -82,18 +145,24 @@ class Leases:
             self._records.write(Put(_fence(lease.key), {"holder": None}, expect=lease.generation))
         except Conflict:
             return
+        except Unavailable:
+            self._lost.add(lease.mark)
+            raise
 
-    def _is_over(self, key: str, fence: Item) -> bool:
-        if is_dead(fence.value["holder"]):
-            return True
-        pulse = self._records.get(_pulse(key))
-        sign = (fence.counter, pulse.counter if pulse else None)
-        now = self._clock.monotonic()
-        seen, since = self._seen.get(key, (None, now))
-        if seen != sign:
-            since = now
-            self._seen[key] = (sign, now)
-        return now - since >= LEASE_S
+    @contextmanager
+    def held(self, key: str) -> Generator[Lease]:
+        """For what is done well within a lease time. Busy."""
+        lease = self.acquire(key)
+        try:
+            yield lease
+        finally:
+            self.release(lease)
+
+    def _bid(self, key: str, fence: Item | None, *still_silent: Check) -> Bid:
+        mark = secrets.token_hex(8)
+        held = {"holder": self._process, "mark": mark}
+        put = Put(_fence(key), held, expect=fence.counter if fence else ABSENT)
+        return Bid(key, mark, (put, *still_silent))
 
 
 def _fence(key: str) -> Key:

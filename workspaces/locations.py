@@ -2,6 +2,7 @@
 
     blobs     file:/absolute/directory · s3://bucket/prefix · memory:
     records   sqlite:file · dynamodb:table · memory:
+    place     s3://bucket/prefix
 
 An adapter is imported when a location asks for it: a command that needs no S3 does not wait for boto3.
 """
@@ -10,12 +11,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workspaces.blobs import BlobStore
 from workspaces.clock import Clock
 from workspaces.errors import Refused, Unavailable
 from workspaces.paths import broken_rule
 from workspaces.records import RecordStore
+
+if TYPE_CHECKING:
+    from workspaces.place import Place
+    from workspaces.stores.s3 import S3Blobs
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
@@ -40,6 +46,21 @@ def blobs_at(location: str, *, field: str = "storage") -> BlobStore:
             return MemoryBlobs()
         case _:
             raise Refused(field, location, f"must be {BLOB_FORMS}")
+
+
+def place_at(location: str, *, field: str = "s3") -> Place:
+    """Where machines share their workspaces. Refused when it is not written s3://bucket/prefix."""
+    from workspaces.place import Place
+
+    kind, _, rest = location.partition(":")
+    if kind != "s3":
+        raise Refused(field, location, "must be written s3://bucket/prefix")
+    return Place(location, _s3(rest, location, field))
+
+
+def are_shared(records: str) -> bool:
+    """Whether other machines can have these records too."""
+    return records.startswith("dynamodb:")
 
 
 def records_at(
@@ -94,7 +115,7 @@ def _files(directory: Path) -> BlobStore:
     return FileBlobs(root, staging)
 
 
-def _s3(place: str, location: str, field: str) -> BlobStore:
+def _s3(place: str, location: str, field: str) -> S3Blobs:
     if not place.startswith("//"):
         raise Refused(field, location, "must be written s3://bucket/prefix")
     bucket, _, prefix = place.removeprefix("//").removesuffix("/").partition("/")

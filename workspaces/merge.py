@@ -8,9 +8,18 @@ new lines are kept**, ours first: memory is a list of statements, and keeping on
 is a nuisance while losing one is a loss. A line that one side removed and the other left alone is
 removed; a line that one side removed and the other rewrote stays as rewritten.
 
-Front matter is merged key by key; a key that both sides changed differently goes to the later side
-and is reported. Not merged at all: decisions, which are never rewritten; what is not text; and texts
-with lines so long that "line" means nothing. The caller keeps both files then.
+What a file is decides how far that goes:
+
+    Markdown                        front matter key by key, the rest by lines
+    other lines (text, logs, csv)   by lines
+    other text (code, JSON, YAML)   by lines where the two changes do not touch; else not at all, because
+                                    both sides' lines one after the other would be neither's program
+    decisions/                      never: they are never rewritten
+    no text, or lines so long
+    that "line" means nothing       never
+
+A key that both sides changed differently goes to the later side and is reported. What is not merged the
+caller keeps as two files.
 
 Written here and not taken from a library: the well-kept one (merge3) is GPL, git's own works on files
 and marks conflicts instead of keeping both, and the whole idea fits on two screens.
@@ -19,6 +28,7 @@ and marks conflicts instead of keeping both, and the whole idea fits on two scre
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -31,6 +41,9 @@ LINE_CHARACTERS_MAX = 10_000
 
 LINES_MAX = 20_000
 """Differing lines of one side, after common ends were taken off: the comparison is quadratic."""
+
+MARKDOWN = (".md", ".markdown")
+LINES = (*MARKDOWN, ".txt", ".log", ".csv", ".tsv", ".jsonl", ".rst", ".org")
 
 Side = Literal["ours", "theirs"]
 
@@ -62,12 +75,15 @@ def merge(
     texts = [_text(data) for data in (base or b"", ours, theirs)]
     if path.startswith("decisions/") or any(text is None for text in texts):
         return None
-    documents = [_Document.of(text or "") for text in texts]
+    kind = path.name.lower()
+    documents = [_Document.of(text or "", has_front=kind.endswith(MARKDOWN)) for text in texts]
     front, clashes = _merge_front([document.front for document in documents], later)
     body = _merge_lines(*(document.body for document in documents))
     if body is None:
         return None
     lines, overlaps = body
+    if overlaps and not kind.endswith(LINES):
+        return None
     return Merged("\n".join([*front, *lines]).encode(), overlaps, clashes)
 
 
@@ -78,9 +94,9 @@ class _Document:
     body: list[str]
 
     @classmethod
-    def of(cls, text: str) -> _Document:
+    def of(cls, text: str, *, has_front: bool) -> _Document:
         lines = text.split("\n")
-        if lines[0] != _FENCE or _FENCE not in lines[1:]:
+        if not has_front or lines[0] != _FENCE or _FENCE not in lines[1:]:
             return cls({}, lines)
         end = lines.index(_FENCE, 1)
         front: dict[str, list[str]] = {"": [_FENCE]}
@@ -96,8 +112,9 @@ class _Document:
 def _merge_front(
     fronts: Sequence[dict[str, list[str]]], later: Side
 ) -> tuple[list[str], tuple[str, ...]]:
+    """A front matter that one side took away stays away, unless the other changed something in it."""
     base, ours, theirs = fronts
-    order = [key for key in {**ours, **theirs} if key != _FENCE] + [_FENCE]
+    order = [key for key in {**ours, **theirs} if key != _FENCE]
     lines: list[str] = []
     clashes: list[str] = []
     for key in order:
@@ -110,7 +127,9 @@ def _merge_front(
             clashes.append(key)
             kept = mine if later == "ours" else other
         lines += kept or []
-    return lines, tuple(clashes)
+    if lines and lines[0] != _FENCE:
+        lines.insert(0, _FENCE)
+    return ([*lines, _FENCE] if lines else []), tuple(clashes)
 
 
 def _merge_lines(
@@ -132,10 +151,20 @@ def _merge_lines(
             merged += right
         else:
             overlaps += 1
-            known = {*left, *before}
-            merged += left + [line for line in right if line not in known]
+            merged += left + _besides(Counter(left) | Counter(before), right)
         position = end
     return merged + base[position:], overlaps
+
+
+def _besides(known: Counter[str], lines: list[str]) -> list[str]:
+    """The lines that are not among those known, each as often as it stands there more."""
+    more: list[str] = []
+    for line in lines:
+        if known[line] > 0:
+            known[line] -= 1
+        else:
+            more.append(line)
+    return more
 
 
 @dataclass(frozen=True, slots=True, order=True)

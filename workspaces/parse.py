@@ -60,6 +60,14 @@ def unknown_name(field: str, name: str, valid: list[str]) -> Refused:
     return Refused(field, name, "is unknown", remedy=remedy)
 
 
+def rule_of(message: str) -> str:
+    """Pydantic's sentence, put so that it follows the value."""
+    for start, instead in (("Value error, ", ""), ("Input should ", "should ")):
+        if message.startswith(start):
+            return instead + message.removeprefix(start)
+    return message[:1].lower() + message[1:]
+
+
 def _refusal(found: ErrorDetails, shape: type[Shape], within: str) -> Refused:
     where = [str(part) for part in found["loc"]]
     field = ".".join([*([within] if within else []), *where])
@@ -67,15 +75,7 @@ def _refusal(found: ErrorDetails, shape: type[Shape], within: str) -> Refused:
         return unknown_name(field, where[-1], _valid_keys(shape, where[:-1]))
     if found["type"] == "missing":
         return Refused(field, None, "is required")
-    return Refused(field, found["input"], _rule(found["msg"]))
-
-
-def _rule(message: str) -> str:
-    """Pydantic's sentence, put so that it follows the value."""
-    for start, instead in (("Value error, ", ""), ("Input should ", "should ")):
-        if message.startswith(start):
-            return instead + message.removeprefix(start)
-    return message[:1].lower() + message[1:]
+    return Refused(field, found["input"], rule_of(found["msg"]))
 
 
 def _valid_keys(shape: type[Shape], path: list[str]) -> list[str]:

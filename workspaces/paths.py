@@ -61,6 +61,7 @@ class WorkspacePath(str):
         return self.rpartition("/")[2]
 
 
+@lru_cache(maxsize=65_536)  # creating asks for every neighbour of the new name
 def folded(name: str) -> str:
     """Equal for all names that a case-insensitive file system would take for one."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
@@ -77,7 +78,7 @@ def broken_rule(text: str) -> str | None:
     return _broken_rule(text)
 
 
-@lru_cache(maxsize=4096)  # the same names come again and again
+@lru_cache(maxsize=32_768)  # the same names come again and again: a whole workspace's, and more
 def _broken_rule(text: str) -> str | None:
     return _broken_by_characters(text) or _broken_by_length(text) or _broken_by_a_part(text)
 

@@ -137,10 +137,13 @@ def with_prefix(store: RecordStore, partition: str, prefix: str) -> list[Item]:
     return found
 
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def encoded(put: Put) -> str:
     """The value as JSON text, refused when it is too large or not JSON."""
     try:
-        text = json.dumps(put.value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _JSON.encode(put.value)
         size = len(text.encode())
     except (TypeError, ValueError) as error:  # ValueError: NaN, a circle, a lone surrogate
         raise Refused(str(put.key), put.value, f"cannot be kept as JSON: {error}") from error

@@ -26,6 +26,13 @@ SUBJECT_CHARACTERS_MAX = 100
 QUOTE_CHARACTERS_MAX = 60
 FIELD_CHARACTERS_MAX = 500
 
+_BECAUSE = {
+    "Imported": ("imported from", 30),
+    "Restored": ("restored from", 10),
+    "Reverted": ("reverted", 10),
+}
+"""Trailers that say what a revision is for, and how much of them the subject begins with."""
+
 _LIST_MARK = re.compile(r"^\s*([-*+]|\d+[.)]|#+|>)\s+")
 
 
@@ -71,7 +78,13 @@ class FileChange:
 def message(changes: list[FileChange], author: Author, at: Stamp) -> str:
     trailers = {"At": at, **author.trailers, "Source": author.source}
     lines = [f"{key}: {one_line(value)}" for key, value in trailers.items()]
-    return "\n".join([subject(changes), "", *lines, ""])
+    because = [
+        f"{verb} {one_line(author.trailers[key])[:characters]} · "
+        for key, (verb, characters) in _BECAUSE.items()
+        if key in author.trailers
+    ]
+    told = _cut("".join([*because, subject(changes)]), SUBJECT_CHARACTERS_MAX)
+    return "\n".join([told, "", *lines, ""])
 
 
 def trailers_of(text: str) -> dict[str, str]:

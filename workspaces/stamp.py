@@ -19,7 +19,7 @@ def stamp_of(moment: datetime) -> Stamp:
 
 
 def moment_of(stamp: Stamp) -> datetime:
-    return datetime.strptime(stamp, _FORMAT).replace(tzinfo=UTC)
+    return datetime.fromisoformat(stamp).replace(tzinfo=UTC)  # strptime takes fifty times as long
 
 
 def next_stamp(now: datetime, *parents: Stamp) -> Stamp:

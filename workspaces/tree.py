@@ -6,7 +6,7 @@ decide nothing here, they only save hashing.
 
 Of twins, names that differ only in case, one is kept, and of too many files as many as the quota allows:
 those that the history has before all others, so that nobody hides a file from it by making more beside
-it; then the first.
+it; then the first. What editors keep for themselves (`scratch`) is named apart, unless the history has it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from workspaces.clock import Clock
 from workspaces.configuration import Quota
+from workspaces.conflict import is_conflict
 from workspaces.errors import Failure, NotFound, OverLimit
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import Version, version_of
+from workspaces.live import LiveTree
 from workspaces.paths import WorkspacePath, broken_rule, folded
 from workspaces.problem import Problem
-from workspaces.stores.files import FileBlobs
+from workspaces.scratch import is_scratch
 
 YOUNG_S = 2.0
 """Coarser than the time stamps of any file system in use (FAT: two seconds)."""
@@ -41,11 +44,23 @@ class FileState:
 class Tree:
     files: dict[WorkspacePath, FileState] = field(default_factory=dict[WorkspacePath, FileState])
     problems: list[Problem] = field(default_factory=list[Problem])
+    scratch: list[str] = field(default_factory=list[str])
+    """An editor's own: in no revision, and nothing is wrong with it."""
     bytes: int = 0
     """Of all files that are kept."""
 
 
-_Signature = tuple[int, int, int, int]
+class Signature(NamedTuple):
+    """What tells, of a file that is not young, that it was not touched since."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+
+Known = Mapping[str, tuple[Signature, FileState]]
+"""The stat cache: what need not be hashed again."""
 
 
 class TreeScan:
@@ -53,51 +68,61 @@ class TreeScan:
 
     def __init__(
         self,
-        blobs: FileBlobs,
+        blobs: LiveTree,
         quota: Quota,
         clock: Clock,
         recorded: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """`recorded`: the names in the history; asked for only when not all are kept."""
+        """`recorded`: the names in the history; asked for only when what is kept depends on it."""
         self._blobs = blobs
         self._recorded = recorded
         self._quota = quota
         self._clock = clock
-        self._known: dict[str, tuple[_Signature, FileState]] = {}
+        self.known: Known = {}
+        """Of the last scan. May be set to that of an earlier process."""
         self._lock = threading.Lock()
 
     def scan(self) -> Tree:
         with self._lock:
             walked = dict(self._blobs.walk())
+            scratch = self._scratch(walked)
+            walked = {name: status for name, status in walked.items() if name not in scratch}
             tree = self._look_at(walked)
             if any(problem.kind in {"twin", "over_quota"} for problem in tree.problems):
                 first = {name: walked[name] for name in self._recorded() if name in walked}
                 tree = self._look_at({**first, **walked})
+        tree.scratch = sorted(scratch)
         return tree
+
+    def _scratch(self, walked: Mapping[str, os.stat_result]) -> set[str]:
+        found = {name for name in walked if is_scratch(name)}
+        return found - set(self._recorded()) if found else found
 
     def _look_at(self, walked: Mapping[str, os.stat_result]) -> Tree:
         tree = Tree()
-        twins: dict[str, str] = {}
-        seen: dict[str, tuple[_Signature, FileState]] = {}
+        names = _Names()
+        seen: dict[str, tuple[Signature, FileState]] = {}
+        young = self._clock.now().timestamp() - YOUNG_S
         for name, status in walked.items():
-            found = self._look(name, status, tree, twins)
+            found = self._look(name, status, tree, names)
             if isinstance(found, Problem):
                 tree.problems.append(found)
             elif found is not None:
                 tree.files[WorkspacePath(name)] = found
                 tree.bytes += found.size
-                age = self._clock.now().timestamp() - max(status.st_mtime, status.st_ctime)
-                if age > YOUNG_S:
+                if is_conflict(name):
+                    tree.problems.append(Problem(name, "conflict", "could not be merged"))
+                if max(status.st_mtime, status.st_ctime) < young:
                     seen[name] = (_signature(status), found)
-        self._known = seen
+        self.known = seen
         tree.files = dict(sorted(tree.files.items()))
         return tree
 
     def _look(
-        self, name: str, status: os.stat_result, tree: Tree, twins: dict[str, str]
+        self, name: str, status: os.stat_result, tree: Tree, names: _Names
     ) -> FileState | Problem | None:
         """What to make of one entry of the directory; None when it is gone since it was listed."""
-        problem = _problem(name, status, twins)
+        problem = _problem(name, status) or names.problem(name)
         if problem is not None:
             return problem
         if len(tree.files) >= self._quota.files:
@@ -118,19 +143,40 @@ class TreeScan:
             return Problem(name, "unreadable", str(error))
 
     def _state(self, name: str, status: os.stat_result) -> FileState:
-        known = self._known.get(name)
+        known = self.known.get(name)
         if known is not None and known[0] == _signature(status):
             return known[1]
         data = self._blobs.read(name).data
         return FileState(version_of(data), blob_id(data), len(data))
 
 
-def _signature(status: os.stat_result) -> _Signature:
-    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+class _Names:
+    """The names met in one scan, and which of them are twins."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+        self._directories: dict[str, Problem | None] = {"": None}
+
+    def problem(self, name: str) -> Problem | None:
+        """Whether the name, or that of a directory on its way, differs from an earlier one in case."""
+        directory = name.rpartition("/")[0]
+        if directory not in self._directories:
+            self._directories[directory] = self.problem(directory)
+        above = self._directories[directory]
+        if above is not None:
+            return Problem(name, above.kind, above.detail)
+        first = self._first.setdefault(folded(name), name)
+        return (
+            None if first == name else Problem(name, "twin", f"differs from {first!r} only in case")
+        )
 
 
-def _problem(name: str, status: os.stat_result, twins: dict[str, str]) -> Problem | None:
-    """Why a file cannot be kept; what can is entered into `twins`, for its twins to be found."""
+def _signature(status: os.stat_result) -> Signature:
+    return Signature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+def _problem(name: str, status: os.stat_result) -> Problem | None:
+    """Why a file cannot be kept, whatever else is there."""
     rule = broken_rule(name)
     if rule is not None:
         return Problem(name, "bad_name", rule)
@@ -138,14 +184,4 @@ def _problem(name: str, status: os.stat_result, twins: dict[str, str]) -> Proble
         return Problem(name, "not_a_file", "is not a regular file")
     if status.st_nlink > 1:
         return Problem(name, "not_a_file", "has a second link, which may be another file's name")
-    for prefix in _prefixes(name):
-        first = twins.setdefault(folded(prefix), prefix)
-        if first != prefix:
-            return Problem(name, "twin", f"differs from {first!r} only in case")
     return None
-
-
-def _prefixes(name: str) -> list[str]:
-    """The path and every directory on its way."""
-    parts = name.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]

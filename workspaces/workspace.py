@@ -4,45 +4,57 @@ A change goes: take the writer lock → what is found changed by hand becomes a 
 the person → judge the condition → declare the intent → write the file → make the revision. So every
 line has the author who wrote it, a condition is judged against what is really there, and a crash
 between any two of these steps leaves an intent from which the next writer finishes the story.
+
+Where several machines share the files, a condition is not judged here alone: the `Remote` decides, by its
+own conditional write, before the file is written and anyone is answered. What comes from other machines
+comes in by `bring`, under the same lock and as a revision of its own.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from workspaces.blobs import Blob, Stat
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
+from workspaces.conflict import is_conflict
 from workspaces.errors import (
     AlreadyExists,
     Conflict,
     Failure,
     NotFound,
+    OverLimit,
     Refused,
     Unavailable,
 )
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.file import File, as_bytes
 from workspaces.history.history import HEAD, History, View
-from workspaces.history.objects import blob_id
+from workspaces.history.objects import ObjectId, blob_id
 from workspaces.history.origins import Origins
 from workspaces.history.undo import Files, touched, undone
 from workspaces.ids import Namespace, Version, version_of
+from workspaces.live import Displaced, LiveTree
 from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.revision import Author, Revision, RevisionId
 from workspaces.room import Room
-from workspaces.stores.files import FileBlobs
-from workspaces.tree import Tree, TreeScan
-from workspaces.upkeep import mend
-from workspaces.writer import Held, Intent, WriterLock
+from workspaces.search.recall import Recall
+from workspaces.swap import Swap, Swaps
+from workspaces.tree import Known, Tree, TreeScan
+from workspaces.writer import WAIT_S, Held, Intent, WriterLock
 
 VERSIONS_SEARCHED_MAX = 200
 """A version that a conversation still knows after so many later ones is better read anew."""
+
+PATHS_LOOKED_UP_MAX = 50
+"""More than this are found faster by reading the whole tree of a revision."""
 
 RACES_MAX = 20
 """How often an unconditional write is begun anew when someone past the lock was faster."""
@@ -58,6 +70,44 @@ class Written:
     """None after a delete."""
     revision: RevisionId | None
     """None when the bytes were there already: nothing changed, so there is nothing to tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What another machine made of a file."""
+
+    path: WorkspacePath
+    data: bytes | None
+    """None: it goes."""
+    expect: Version | None
+    """What this was planned on; a file that is something else by now is left alone."""
+    beside: bytes | None = None
+    """What they had, where `data` is a merge of it with what is here."""
+
+
+@dataclass(slots=True)
+class Brought:
+    """What did not come in: everything else is there now."""
+
+    left: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
+    """Somebody changed it since it was planned on."""
+    refused: list[Problem] = field(default_factory=list[Problem])
+    """There is no place for it here."""
+    there: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
+    """It was there already."""
+
+
+class Remote(Protocol):
+    """The one truth for conditions, where several machines share the files."""
+
+    def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
+        """Make it so there, if there is what was last agreed on. Conflict, Unavailable. What is returned
+        is called when the file here has followed."""
+        ...
+
+    def refresh(self, path: WorkspacePath) -> None:
+        """Bring what is there."""
+        ...
 
 
 @dataclass(slots=True)
@@ -84,12 +134,14 @@ class Workspace:
         namespace: Namespace,
         *,
         root: Path,
-        blobs: FileBlobs,
+        blobs: LiveTree,
         history: History,
         lock: WriterLock,
         person: Author,
         clock: Clock,
         origins: Origins,
+        recall: Recall,
+        nonce: Callable[[], str] = lambda: secrets.token_hex(4),
     ) -> None:
         """`person`: who is taken to have written what nobody else has declared."""
         self.record = record
@@ -99,6 +151,7 @@ class Workspace:
         self.history = history
         """For reading. Whoever writes comes through this class."""
         self.origins = origins
+        self.recall = recall
         self._blobs = blobs
         self._history = history
         self._lock = lock
@@ -109,6 +162,9 @@ class Workspace:
         self._found = Tree()
         """By the last scan under the writer lock."""
         self._room = Room(record.config.quota, clock, self._scan.scan)
+        self._swaps = Swaps(blobs, history.read, nonce, self._path_of)
+        self.remote: Remote | None = None
+        """None: the files are this machine's alone, and the writer lock decides."""
 
     def read(self, path: str, *, view: View = HEAD) -> File:
         """One file, as it is now or as a revision has it."""
@@ -131,14 +187,18 @@ class Workspace:
         return None
 
     def files(self, *, view: View = HEAD) -> list[WorkspacePath]:
+        """What is to be read: second files, which wait for a person, are problems and not among them."""
         if view == HEAD:
-            return list(self.scan().files)
-        return list(self._history.tree(self._history.resolve(view)))
+            found = list(self.scan().files)
+        else:
+            found = list(self._history.tree(self._history.resolve(view)))
+        return [path for path in found if not is_conflict(path)]
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> list[Stat]:
         """The files below a directory ("" is the root) whose path matches, as the store lists them, none
-        of them read."""
-        return list(self._blobs.find(directory, matches))
+        of them read; without second files, like `files`."""
+        found = self._blobs.find(directory, matches)
+        return [stat for stat in found if not is_conflict(stat.name)]
 
     def scan(self) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
@@ -159,6 +219,8 @@ class Workspace:
         path = WorkspacePath(path)
         data = as_bytes(data) if isinstance(data, str) else data
         self._room.check_file(path, data)
+        if self.remote is not None and expect is not ANY:
+            return self._write_decided(self.remote, path, data, by, expect)
         with self._writing(by) as held:
             for _ in range(RACES_MAX):
                 current = self._settled(path, expect)
@@ -190,6 +252,8 @@ class Workspace:
     def delete(self, path: str, *, by: Author, expect: Version | Wildcard = ANY) -> Written:
         """Remove a file; its last version stays in the history. NotFound when there is none."""
         path = WorkspacePath(path)
+        if self.remote is not None and expect is not ANY:
+            return self._write_decided(self.remote, path, None, by, expect)
         with self._writing(by) as held:
             for _ in range(RACES_MAX):
                 current = self._settled(path, expect)
@@ -211,7 +275,7 @@ class Workspace:
         is the person's, what is dirty after is `by`'s, however it ends. Everyone else waits, this
         process too: inside, nothing is written through a workspace."""
         with self._writing(by) as held:
-            mend(self.root)
+            self._blobs.mend()
             self._record_dirty(Intent(self._person, None))
             anything = Intent(by, None)
             held.intend(by, None)
@@ -219,7 +283,7 @@ class Workspace:
             try:
                 yield command
             finally:
-                mend(self.root)
+                self._blobs.mend()
                 command.revision = self._record_dirty(anything)
                 command.after = self._found
                 held.fulfilled()
@@ -267,6 +331,69 @@ class Workspace:
                     raise failure
         raise Unavailable(", ".join(paths), "they change faster than they can be written")
 
+    def settled(self, found: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
+        """The paths that the newest revision has as they were `found` (None: gone), after what a person
+        changed there became one. The others have changed again since."""
+        recorded = self._recorded(found)
+        dirty = tuple(path for path, state in found.items() if recorded.get(path) != state)
+        if dirty:
+            with self._writing(self._person):
+                self._record_dirty(Intent(self._person, dirty))
+                recorded.update(dict.fromkeys(dirty))
+                recorded.update(self._recorded(dirty))
+        return {path for path, state in found.items() if recorded.get(path) == state}
+
+    def bring(self, arrivals: Sequence[Arrival], *, by: Author) -> Brought:
+        """Take over what other machines made, as one revision."""
+        paths = tuple(arrival.path for arrival in arrivals)
+        brought = Brought()
+        with self._writing(by) as held:
+            self._record_dirty(Intent(self._person, paths))
+            swaps = [swap for arrival in arrivals if (swap := self._swap_for(arrival, brought))]
+            held.intend(by, paths)
+            done, refused = self._swaps.put_all(swaps)
+            for path, reason in refused.items():
+                brought.refused.append(Problem(path, "unreadable", str(reason)))
+            brought.left += [s.path for s in swaps if s.path not in done and s.path not in refused]
+            told = {a.path: a for a in arrivals if a.path in done or _is_met_halfway(a, brought)}
+            if told:
+                beside = {p: a.beside for p, a in told.items() if a.beside is not None}
+                self._history.record({p: a.data for p, a in told.items()}, by, beside=beside)
+            held.fulfilled()
+            self._record_dirty(Intent(self._person, paths))  # what was saved in the middle of it
+        return brought
+
+    def look_again(self) -> list[WorkspacePath]:
+        """Look at what swaps have displaced; what somebody wrote to it after that comes back, as the
+        person's. Returns where it stands now."""
+        labels = self._blobs.labels()
+        if not labels:
+            return []
+        with self._writing(self._person):
+            paths = {path for label in labels if (path := self._swaps.path_of(label))}
+            self._record_dirty(Intent(self._person, tuple(paths)))
+            found = [path for label in labels if (path := self._swaps.reinstate(label))]
+            if found:
+                self._record_dirty(Intent(self._person, tuple(found)))
+        return found
+
+    @property
+    def has_displaced(self) -> bool:
+        """Whether something waits to be looked at again."""
+        return bool(self._blobs.labels())
+
+    def identity(self) -> str | None:
+        """Which directory this is; None when it is not where it should be."""
+        return self._blobs.identity() if self._blobs.is_at(self.root) else None
+
+    @property
+    def stat_cache(self) -> Known:
+        return self._scan.known
+
+    @stat_cache.setter
+    def stat_cache(self, known: Known) -> None:
+        self._scan.known = known
+
     @property
     def needs_packing(self) -> bool:
         return self._history.needs_packing
@@ -276,25 +403,105 @@ class Workspace:
         with self._writing(self._person):
             self._history.pack()
 
-    def settle(self) -> RevisionId | None:
+    def pending(self) -> list[WorkspacePath]:
+        """What is new, different or gone since the newest revision. While somebody holds the writer
+        lock it is theirs; else a person changed it by hand, and it will be settled."""
+        changed, gone = self._dirty_paths(self._history.tip())
+        return sorted({*changed, *gone})
+
+    def settle(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
         """Make a revision of what a person changed by hand, if anything. Returns the newest one. What
         root put there can be read by the user that runs commands afterwards."""
-        with self._writing(self._person):
+        with self._writing(self._person, wait_s):
             if os.geteuid() == 0:
-                mend(self.root)
+                self._blobs.mend()
             self._record_dirty(Intent(self._person, None))
             return self.tip()
 
+    def _write_decided(
+        self,
+        remote: Remote,
+        path: WorkspacePath,
+        data: bytes | None,
+        by: Author,
+        expect: Version | Wildcard,
+    ) -> Written:
+        """The remote decides; then the file here follows, whatever else is saved meanwhile."""
+        for _ in range(RACES_MAX):
+            with self._writing(by) as held:
+                current = self._settled(path, expect)
+                if current is None and data is None:
+                    raise NotFound("file", path)
+                self._check_change(path, data, current)
+                try:
+                    follow = remote.decide(path, data)
+                except Conflict:
+                    pass  # another machine was faster: what it wrote is brought here and judged anew
+                else:
+                    revision, has_followed = self._follow(held, path, data, by, current)
+                    if has_followed:
+                        follow()
+                    return Written(path, None if data is None else version_of(data), revision)
+            remote.refresh(path)
+        raise Unavailable(path, "it changes faster than it can be written")
+
+    def _follow(
+        self,
+        held: Held,
+        path: WorkspacePath,
+        data: bytes | None,
+        by: Author,
+        current: Blob | None,
+    ) -> tuple[RevisionId | None, bool]:
+        """It has been decided that the file is `data`: the revision, and whether the file here is that
+        now. If not, a person has saved in that moment, and the next sync merges the two."""
+        seen = current.data if current else None
+        if seen == data:
+            return None, True
+        held.intend(by, [path])
+        has_followed = self._swaps.put(path, data, seen)
+        revision = self._history.record({path: data}, by)
+        held.fulfilled()
+        self._record_dirty(Intent(self._person, (path,)))
+        return revision, has_followed
+
+    def _swap_for(self, arrival: Arrival, brought: Brought) -> Swap | None:
+        """None when there is nothing to swap: it is there already, or not what this was planned on."""
+        path = arrival.path
+        try:
+            current = self._blob(path)
+        except (Refused, OverLimit) as error:
+            brought.refused.append(Problem(path, "unreadable", str(error)))
+            return None
+        data = current.data if current else None
+        if data == arrival.data:
+            brought.there.add(path)
+            return None
+        if (current.version if current else None) != arrival.expect:
+            brought.left.append(path)
+            return None
+        return Swap(path, arrival.data, data)
+
+    def _recorded(self, paths: Collection[WorkspacePath]) -> dict[WorkspacePath, ObjectId | None]:
+        tip = self._history.tip()
+        if len(paths) > PATHS_LOOKED_UP_MAX:
+            return {**self._history.tree(tip)}
+        return {path: self._history.find(tip, path) for path in paths}
+
+    def _path_of(self, told: Displaced) -> WorkspacePath | None:
+        tip = self._history.tip()
+        return next((path for path in self._history.tree(tip) if told.is_of(path)), None)
+
     @contextmanager
-    def _writing(self, by: Author) -> Generator[Held]:
-        with self._lock.hold(by.name) as held:
+    def _writing(self, by: Author, wait_s: float = WAIT_S) -> Generator[Held]:
+        with self._lock.hold(by.name, wait_s=wait_s) as held:
             if not self._blobs.is_at(self.root):
                 raise NotFound("workspace", self.record.name, remedy="it has been deleted")
             if held.left_behind is not None:
                 if (
                     held.left_behind.paths is None
                 ):  # a command died here, and may have left anything
-                    mend(self.root)
+                    self._blobs.mend()
                 self._record_dirty(held.left_behind)
                 held.fulfilled()
             yield held
@@ -405,3 +612,8 @@ class Workspace:
             for name in self._history.names(tip, directory):
                 if name != part and folded(name) == folded(part):
                     raise AlreadyExists("file", f"{directory}/{name}" if directory else name)
+
+
+def _is_met_halfway(arrival: Arrival, brought: Brought) -> bool:
+    """What is here holds all that is there: their version is still told, beside it."""
+    return arrival.path in brought.there and arrival.beside is not None

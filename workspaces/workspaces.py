@@ -13,18 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from workspaces.account import Principal
+from workspaces.baseline import Baseline
 from workspaces.beneath import as_failure
-from workspaces.catalog import Catalog, Family
+from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
-from workspaces.errors import AlreadyExists, NotFound, Refused
+from workspaces.errors import AlreadyExists, Forbidden, NotFound, Refused, Unavailable
 from workspaces.history.history import History
 from workspaces.history.origins import Origins
 from workspaces.home import Home
 from workspaces.ids import AgentId, UserId, WorkspaceId, namespace, new_id
+from workspaces.paths import WorkspacePath
+from workspaces.place import Place
 from workspaces.records import RecordStore
+from workspaces.search.meaning import Embedder
+from workspaces.search.recall import Recall
 from workspaces.stamp import stamp_of
 from workspaces.stores.files import FileBlobs
+from workspaces.sync import Sync
 from workspaces.workspace import Workspace
 from workspaces.writer import WriterLock
 
@@ -42,14 +48,33 @@ class Workspaces:
         records: RecordStore,
         clock: Clock,
         template: Template,
+        *,
+        embedder: Embedder | None = None,
+        place: Place | None = None,
+        are_records_shared: bool = False,
     ) -> None:
+        """`embedder`: for recall by meaning too. `place`: where new workspaces are shared with other
+        machines; None: all are local."""
         self._principal = principal
         self._home = home
         self._clock = clock
         self._template = template
+        partition = partition_of(principal.account_id)
+        self._embedder = embedder
+        self._place = place
+        self._are_records_shared = are_records_shared
         self._catalog = Catalog(
-            WORKSPACES, principal.account_id, records, clock, check=_check_storage
+            WORKSPACES,
+            partition,
+            records,
+            clock,
+            check=self._check_storage,
+            may_change=principal.may_configure,
         )
+        self._private_catalog = Catalog(
+            WORKSPACES, partition, records, clock, check=self._check_storage
+        )
+        self._syncs: dict[WorkspaceId, Sync] = {}
         self._open: dict[WorkspaceId, Workspace] = {}
         self._open_lock = threading.Lock()
 
@@ -63,7 +88,8 @@ class Workspaces:
     ) -> Workspace:
         """The record comes last: a workspace that can be found is complete."""
         files = self._template(template)
-        fields = {"name": name, "description": description or "", "config": dict(config or {})}
+        stated = self._placed(config or {})
+        fields = {"name": name, "description": description or "", "config": stated}
         self._catalog.check_new(fields)
         workspace_id = WorkspaceId(new_id("ws"))
         self._make_storage(workspace_id)
@@ -75,6 +101,17 @@ class Workspaces:
     def get(self, reference: str) -> Workspace:
         """By id or name."""
         return self.open(self._catalog.get(reference))
+
+    def reach(self, reference: str) -> Workspace:
+        """What the principal itself may read and write. What is private to another user does not
+        exist for it; a user's key reaches no shared workspace but through an agent."""
+        workspace = self.get(reference)
+        user_id = self._principal.user_id
+        if is_of_another_user(workspace.record.id, user_id):
+            raise NotFound("workspace", reference)
+        if not self._principal.may_configure and not is_private_to(workspace.record.id, user_id):
+            raise Forbidden("reach files of a shared workspace, but through an agent")
+        return workspace
 
     def list(self, *, private: bool = False) -> list[WorkspaceRecord]:
         return [record for record in self._catalog.list() if private or not is_private(record.id)]
@@ -88,15 +125,27 @@ class Workspaces:
                 return None
         try:
             self._make_storage(workspace_id)
-            self._catalog.create({"name": workspace_id}, record_id=workspace_id)
+            fields = {"name": workspace_id, "config": self._placed({})}
+            self._private_catalog.create(fields, record_id=workspace_id)
         except AlreadyExists:
             pass  # somebody needed it in the same instant
         return self.get(workspace_id)
 
+    def sync(self, reference: str) -> Sync:
+        """What keeps a workspace and S3 the same. Refused for one that is not kept there."""
+        workspace = self.get(reference)
+        found = self._syncs.get(workspace.record.id)
+        if found is not None:
+            return found
+        if not workspace.record.is_shared:
+            rule = "is kept on this machine alone"
+            remedy = "say --storage s3 when you make one, or set config.storage.provider"
+            raise Refused("workspace", workspace.record.name, rule, remedy=remedy)
+        raise _no_place()
+
     def patch(self, reference: str, patch: Mapping[str, Any]) -> WorkspaceRecord:
         record = self._catalog.patch(reference, patch)
-        with self._open_lock:
-            self._open.pop(record.id, None)
+        self._close(record.id)
         return record
 
     def delete(self, reference: str) -> Path:
@@ -112,19 +161,26 @@ class Workspaces:
                 self._home.tree(name).rename(place / "files")
                 self._home.history(name).rename(place / "history.git")
                 workspace.origins.forget()
+                workspace.recall.forget()
+                self._close(record.id)
+                for file in self._home.sync(name).parent.glob(f"{name}.db*"):
+                    file.unlink(missing_ok=True)
             except OSError as error:
                 raise as_failure(error, str(place)) from error
-        with self._open_lock:
-            self._open.pop(record.id, None)
+        self._close(record.id)
         return place
 
-    def tidy(self) -> None:
-        """Housekeeping of the histories that were opened here, where it is due."""
+    def untidy(self) -> list[WorkspaceId]:
+        """Of those that were opened here, the ones whose history is due for packing."""
         with self._open_lock:
             opened = list(self._open.values())
-        for workspace in opened:
-            if workspace.needs_packing:
-                workspace.tidy()
+        return [workspace.record.id for workspace in opened if workspace.needs_packing]
+
+    def tidy(self, workspace_id: WorkspaceId) -> None:
+        """Housekeeping of a history, where it is due. NotFound, WorkspaceBusy."""
+        workspace = self.get(workspace_id)
+        if workspace.needs_packing:
+            workspace.tidy()
 
     def open(self, record: WorkspaceRecord) -> Workspace:
         with self._open_lock:
@@ -132,6 +188,19 @@ class Workspaces:
             if workspace is None or workspace.record != record:
                 workspace = self._open[record.id] = self._opened(record)
             return workspace
+
+    def _close(self, workspace_id: WorkspaceId) -> None:
+        with self._open_lock:
+            self._open.pop(workspace_id, None)
+            sync = self._syncs.pop(workspace_id, None)
+        if sync is not None:
+            sync.close()
+
+    def _placed(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """A new workspace is shared where the home is set to that, unless it says otherwise."""
+        if self._place is None or "storage" in config:
+            return dict(config)
+        return {**config, "storage": {"provider": "s3"}}
 
     def _make_storage(self, workspace_id: WorkspaceId) -> None:
         name = namespace(self._principal.account_id, workspace_id)
@@ -142,36 +211,97 @@ class Workspaces:
 
     def _opened(self, record: WorkspaceRecord) -> Workspace:
         name = namespace(self._principal.account_id, record.id)
+        if record.is_shared and not self._home.history(name).exists():
+            self._make_storage(record.id)  # another machine has made it: the first sync brings it
         try:
             self._home.hand_over(name)
         except OSError as error:
             raise as_failure(error, str(self._home.tree(name))) from error
         history = History(self._home.history(name), self._clock)
-        return Workspace(
+        blobs = FileBlobs(
+            self._home.tree(name),
+            self._home.staging(name),
+            bytes_max=record.config.quota.file_bytes,
+        )
+        origins = Origins(self._home.search(name), history)
+        workspace = Workspace(
             record,
             name,
             root=self._home.tree(name),
-            blobs=FileBlobs(
-                self._home.tree(name),
-                self._home.staging(name),
-                bytes_max=record.config.quota.file_bytes,
-            ),
+            blobs=blobs,
             history=history,
-            origins=Origins(self._home.search(name), history),
+            origins=origins,
+            recall=Recall(
+                self._home.search(name), blobs, history, origins, self._clock, self._embedder
+            ),
             lock=WriterLock(self._home.lock(name)),
-            person=self._principal.author("edit"),
+            person=self._principal.owner.author("edit"),
             clock=self._clock,
         )
+        if record.is_shared:
+            if self._place is None:
+                workspace.remote = _OutOfReach()
+            else:
+                workspace.remote = self._syncs[record.id] = self._synced(workspace, self._place)
+        return workspace
 
+    def _synced(self, workspace: Workspace, place: Place) -> Sync:
+        name = workspace.namespace
+        baseline = Baseline(self._home.sync(name))
+        lock = WriterLock(self._home.sync_lock(name))
 
-def _check_storage(record: WorkspaceRecord) -> None:
-    """Kept where it was asked to be kept, or refused: never silently somewhere else."""
-    if record.config.storage.provider != "local":
-        rule = "cannot be used: this home has no S3 location"
-        remedy = "leave it out, or say local: workspaces in S3 come with a later version"
-        raise Refused(
-            "config.storage.provider", record.config.storage.provider, rule, remedy=remedy
+        def check() -> None:
+            """Once a day: a server does not often begin to lie."""
+            today = f"{place.address()} {self._clock.now():%Y-%m-%d}"
+            if baseline.fact("checked") != today:
+                place.check()
+                baseline.note("checked", today)
+
+        return Sync(
+            workspace,
+            place.files(name),
+            baseline,
+            place=place.address,
+            check=check,
+            listing=lambda: place.walk(name),
+            alone=lambda: lock.hold("sync"),
         )
+
+    def _check_storage(self, record: WorkspaceRecord) -> None:
+        """Kept where it was asked to be kept, or refused: never silently somewhere else."""
+        provider = record.config.storage.provider
+        if provider == "s3" and self._place is None:
+            raise _no_place()
+        if provider == "local" and self._are_records_shared:
+            rule = (
+                "cannot be used: the records are shared with other machines, and its files were not"
+            )
+            raise Refused("config.storage.provider", provider, rule, remedy=_SET_PLACE)
+
+
+_SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
+
+
+def _no_place() -> Refused:
+    rule = "cannot be used: this home has no S3 location"
+    return Refused("config.storage.provider", "s3", rule, remedy=_SET_PLACE)
+
+
+class _OutOfReach:
+    """Of a workspace that is shared, opened in a home that does not say where: its files can be read and
+    edited, and nothing can be decided about them."""
+
+    def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
+        del path, data
+        raise Unavailable("S3", "this home has no S3 location", remedy=_SET_PLACE)
+
+    def refresh(self, path: WorkspacePath) -> None:
+        del path
+        raise Unavailable("S3", "this home has no S3 location", remedy=_SET_PLACE)
+
+
+def is_of_another_user(workspace_id: WorkspaceId, user_id: UserId) -> bool:
+    return workspace_id.startswith("user:") and workspace_id.split(":")[1] != user_id
 
 
 def private_to_agent(agent_id: AgentId) -> WorkspaceId:

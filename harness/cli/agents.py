@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, opened, print_json, print_record, print_table
+from harness.cli.face import (
+    ConfigOption,
+    HomeOption,
+    JsonOption,
+    as_config,
+    opened,
+    print_gone,
+    print_json,
+    print_record,
+    print_table,
+)
 
 app = typer.Typer(help="Agents: who talks, and what it mounts.", no_args_is_help=True)
 
@@ -31,16 +41,18 @@ def create(
     system: SystemOption = None,
     workspace: WorkspaceOption = None,
     sandbox: SandboxOption = "default",
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an agent."""
-    stated = {"model": model, "system": system}
-    config = {key: value for key, value in stated.items() if value is not None}
+    stated = as_config(config, model=model, system=system)
     with opened(home, as_json=as_json) as harness:
-        record = harness.agents.create(
-            name, workspaces=workspace or [], sandbox=_sandbox(sandbox), **config
-        )
+        if workspace:
+            stated["workspaces"] = harness.agents.mounts(workspace)
+        if sandbox not in (None, "none"):
+            stated = {"sandbox": harness.rooms.sandboxes.get(sandbox).id, **stated}
+        record = harness.agents.add({"name": name, "config": stated})
         print_record(record.as_json(), as_json=as_json)
 
 
@@ -79,33 +91,27 @@ def set_(
     system: SystemOption = None,
     workspace: WorkspaceOption = None,
     sandbox: SandboxOption = None,
+    config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change an agent. Mounts that are given replace the old ones; an empty text clears."""
+    stated = as_config(config)
     with opened(home, as_json=as_json) as harness:
-        config: dict[str, Any] = {}
         for key, value in (("model", model), ("system", system)):
             if value is not None:
-                config[key] = value or None
+                stated[key] = value or None
         if sandbox is not None:
-            config["sandbox"] = _sandbox(sandbox)
+            found = None if sandbox == "none" else harness.rooms.sandboxes.get(sandbox)
+            stated["sandbox"] = found and found.id
         if workspace is not None:
-            config["workspaces"] = harness.agents.mounts(workspace)
-        patch = {"config": config, **({"name": name} if name is not None else {})}
+            stated["workspaces"] = harness.agents.mounts(workspace)
+        patch = {"config": stated, **({"name": name} if name is not None else {})}
         print_record(harness.agents.patch(agent, patch).as_json(), as_json=as_json)
 
 
 @app.command()
 def rm(agent: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Delete an agent. Its workspaces stay."""
+    """Delete an agent with its conversations and what was private to it. Its workspaces stay."""
     with opened(home, as_json=as_json) as harness:
-        record = harness.agents.delete(agent)
-    if as_json:
-        print_json({"deleted": True, "id": record.id})
-    else:
-        typer.echo(f"deleted: {record.name} ({record.id})")
-
-
-def _sandbox(stated: str | None) -> str | None:
-    return None if stated == "none" else stated
+        print_gone(harness.deletion.agent(agent), as_json=as_json)

@@ -13,7 +13,32 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli import admin, agents, doctor, files, history, prompt, shell, turns, workspaces
+from harness.cli import (
+    accounts,
+    admin,
+    agents,
+    bench,
+    conversation,
+    doctor,
+    explain,
+    files,
+    grep,
+    history,
+    jobs,
+    moving,
+    prompt,
+    recall,
+    sandboxes,
+    shell,
+    status,
+    sync,
+    turns,
+    up,
+    usage,
+    use,
+    watching,
+    workspaces,
+)
 from harness.cli.face import Shown, print_json, show_failure
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
@@ -33,12 +58,29 @@ app = typer.Typer(
 turns.register(app)
 files.register(app)
 history.register(app)
+recall.register(app)
 shell.register(app)
+sync.register(app)
 prompt.register(app)
+explain.register(app)
 doctor.register(app)
+usage.register(app)
+up.register(app)
+watching.register(app)
+moving.register(app)
+use.register(app)
+grep.register(app)
+status.register(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(workspaces.app, name="workspace")
+app.add_typer(sandboxes.app, name="sandbox")
+app.add_typer(accounts.account_app, name="account")
+app.add_typer(accounts.user_app, name="user")
+app.add_typer(accounts.key_app, name="key")
+app.add_typer(conversation.app, name="conversation")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(admin.app, name="admin")
+app.add_typer(bench.app, name="bench")
 
 
 def _version(asked: bool) -> None:
@@ -54,12 +96,19 @@ def _global(  # pyright: ignore[reportUnusedFunction]
     home: Annotated[
         Path | None, typer.Option("--home", help="The home to work on (else HARNESS_HOME).")
     ] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            "--account", help="The account to act in, anywhere on the line (else the default)."
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     del version
     Shown.home = home
+    Shown.account = account
 
 
 _STORAGE_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
@@ -87,7 +136,7 @@ def _flushed(code: int) -> int:
 
 def _run() -> int:
     try:
-        result = app(standalone_mode=False)
+        result = app(_account_first(sys.argv[1:]), standalone_mode=False)
     except typer.Exit as end:
         return end.exit_code
     except typer.TyperException as error:
@@ -99,6 +148,17 @@ def _run() -> int:
     except Exception as error:  # noqa: BLE001 - the table of this face
         return _failed(error)
     return result if isinstance(result, int) else 0
+
+
+def _account_first(arguments: list[str]) -> list[str]:
+    """`--account X` may stand anywhere: nobody has to remember on which side of the command."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    for place, argument in enumerate(ours):
+        if argument == "--account" and place + 1 < len(ours):
+            return [*ours[place : place + 2], *arguments[:place], *arguments[place + 2 :]]
+        if argument.startswith("--account="):
+            return [argument, *arguments[:place], *arguments[place + 1 :]]
+    return arguments
 
 
 def _misused(error: typer.TyperException) -> int:

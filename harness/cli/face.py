@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import subprocess
 import sys
 import unicodedata
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness import Harness
+    from harness.deletion import Gone
     from workspaces.errors import Failure
 
 HomeOption = Annotated[
@@ -25,6 +30,15 @@ HomeOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
+ConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="JSON",
+        help="Any part of its configuration, as a merge patch: null removes a key.",
+    ),
+]
+
 INPUT_BYTES_MAX = 65 * 2**20
 """More than any file or message may have: endless input is refused, not swallowed."""
 
@@ -33,6 +47,7 @@ class Shown:
     """What the running command was asked for, so that an error can be shown in the same way."""
 
     home: Path | None = None
+    account: str | None = None
     as_json: bool = False
 
 
@@ -42,7 +57,7 @@ def opened(home: Path | None, *, as_json: bool = False) -> Generator[Harness]:
     from harness import Harness
 
     Shown.as_json = as_json
-    with Harness.open(home or Shown.home) as harness:
+    with Harness.open(home or Shown.home, account=Shown.account) as harness:
         yield harness
 
 
@@ -78,6 +93,21 @@ def as_text(data: bytes) -> str:
         raise Refused("standard input", data[:40], "is not UTF-8 text") from error
 
 
+def as_config(stated: str | None, **options: object) -> dict[str, Any]:
+    """The configuration that `--config` and the options with a name of their own make together."""
+    from workspaces.catalog import merge_patch
+    from workspaces.errors import Refused
+
+    try:
+        patch: Any = json.loads(stated) if stated is not None else {}
+    except (ValueError, RecursionError) as error:
+        raise Refused("config", stated, f"is not JSON: {error}") from error
+    if not isinstance(patch, dict):
+        raise Refused("config", stated, "must be an object")
+    named = {key: value for key, value in options.items() if value is not None}
+    return merge_patch(cast(dict[str, Any], patch), named)
+
+
 def print_json(document: object) -> None:
     """One document. What is no text in it, as a file name can be, is escaped."""
     text = json.dumps(document, ensure_ascii=not _takes_unicode(), indent=2)
@@ -97,6 +127,20 @@ def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
         console.print(shown, markup=False)
 
 
+def print_gone(gone: Gone, *, as_json: bool) -> None:
+    """What a deletion took with it."""
+    if as_json:
+        print_json(gone.as_json())
+        return
+    sys.stdout.write(f"deleted: {gone.name} ({gone.id})\n")
+    for place in gone.trash:
+        sys.stdout.write(f"  files and history lie in {place}\n")
+    if gone.conversations:
+        sys.stdout.write(f"  with {gone.conversations} conversations\n")
+    for key_id in gone.keys:
+        sys.stdout.write(f"  revoked: {key_id}\n")
+
+
 def visible(text: str) -> str:
     """With control characters spelled out: what someone wrote into a file steers no terminal."""
     return "".join(
@@ -106,14 +150,40 @@ def visible(text: str) -> str:
 
 
 def print_styled(parts: Iterable[tuple[str, str]]) -> None:
-    """Text and its style. Into a pipe goes the text alone, unchanged."""
+    """Text and its style. Into a pipe goes the text alone, unchanged; on a terminal it goes through the
+    program that PAGER names, if it names one."""
     console = out()
     if not console.is_terminal:
         sys.stdout.write("".join(text for text, _ in parts))
         return
     from rich.text import Text
 
-    console.print(Text.assemble(*((visible(text), style) for text, style in parts)), end="")
+    told = Text.assemble(*((visible(text), style) for text, style in parts))
+    with _paged(console) as shown:
+        shown.print(told, end="")
+
+
+@contextmanager
+def _paged(console: Console) -> Generator[Console]:
+    command = shlex.split(os.environ.get("PAGER", ""))
+    if not (command and shutil.which(command[0])):
+        yield console
+        return
+    from rich.console import Console
+
+    environment = {"LESS": "FRX", **os.environ}  # colours; what fits on the screen needs no key
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment) as pager:
+        try:
+            yield Console(file=pager.stdin, force_terminal=True, highlight=False, soft_wrap=True)
+            pager.communicate()
+        except BrokenPipeError:  # the reader has seen enough
+            pager.communicate()
+
+
+def has_colours() -> bool:
+    """Whether what is printed is seen in colours; else marks must do."""
+    console = out()
+    return console.is_terminal and not console.no_color and console.color_system is not None
 
 
 def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
@@ -130,9 +200,11 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         console.print("  ".join(cells).rstrip(), markup=False, style="dim" if number == 0 else "")
 
 
-def show_failure(failure: Failure) -> None:
-    """The table of this face: every refusal is a sentence, its code, and what to do about it."""
-    if Shown.as_json:
+def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
+    """The table of this face: every refusal is a sentence, its code, and what to do about it.
+
+    `is_one_of_many`: the document of the command tells it too."""
+    if Shown.as_json and not is_one_of_many:
         error = {"code": failure.code, "message": str(failure), "remedy": failure.remedy}
         field = getattr(failure, "field", None)
         print_json({"error": {**error, **({"field": field} if field else {})}})

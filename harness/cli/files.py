@@ -33,6 +33,9 @@ def register(app: typer.Typer) -> None:
 def path(
     workspace: Reference,
     file: Annotated[str | None, typer.Argument(help="A file in it.")] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Its git directory, for any git client to read.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,8 +43,10 @@ def path(
     from workspaces.paths import WorkspacePath
 
     with opened(home, as_json=as_json) as harness:
-        root = harness.workspaces.get(workspace).root
-        place = root if file is None else root / WorkspacePath(file)
+        found = harness.workspaces.get(workspace)
+        place = found.root if file is None else found.root / WorkspacePath(file)
+        if history:
+            place = harness.settings.home.history(found.namespace)
     if as_json:
         print_json({"path": str(place)})
     else:
@@ -55,6 +60,9 @@ def ls(
     as_json: JsonOption = False,
 ) -> None:
     """List the files of a workspace."""
+    from harness.document import listing
+    from workspaces.conflict import is_conflict
+
     with opened(home, as_json=as_json) as harness:
         place = harness.workspaces.get(workspace)
         if revision is not None:
@@ -65,17 +73,15 @@ def ls(
                 typer.echo("\n".join(names))
             return
         tree = place.scan()
+    files = [(name, state) for name, state in tree.files.items() if not is_conflict(name)]
     if as_json:
-        print_json(
-            [
-                {"path": name, "size": state.size, "version": state.version}
-                for name, state in tree.files.items()
-            ]
-        )
+        print_json(listing(tree))
         return
-    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in tree.files.items()))
+    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in files))
     for problem in tree.problems:
         sys.stderr.write(f"problem: {problem.path!r} {problem.detail}\n")
+    for name in tree.scratch:
+        sys.stderr.write(f"not kept: {name!r} is an editor's own\n")
 
 
 def cat(
@@ -86,10 +92,12 @@ def cat(
     as_json: JsonOption = False,
 ) -> None:
     """Print a file of a workspace, to the byte."""
+    from harness.document import file_document
+
     with opened(home, as_json=as_json) as harness:
         found = harness.workspaces.get(workspace).read(file, view=revision or "head")
     if as_json:
-        print_json({"path": found.path, "version": found.version, "content": found.text})
+        print_json(file_document(found))
         return
     sys.stdout.buffer.write(found.data)
     sys.stdout.buffer.flush()
@@ -108,6 +116,7 @@ def write(
     as_json: JsonOption = False,
 ) -> None:
     """Write standard input to a file of a workspace, and make a revision of it."""
+    from harness.document import written_document
     from workspaces.expect import ABSENT, ANY
     from workspaces.ids import Version
 
@@ -116,9 +125,8 @@ def write(
     with opened(home, as_json=as_json) as harness:
         author = harness.rooms.principal.author("api")
         written = harness.workspaces.get(workspace).write(file, data, by=author, expect=expect)
-    shown = {"path": written.path, "version": written.version, "revision": written.revision}
     if as_json:
-        print_json(shown)
+        print_json(written_document(written))
     else:
         told = written.revision[:12] if written.revision else "unchanged"
         sys.stderr.write(f"{written.path}: {told}\n")

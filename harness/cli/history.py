@@ -14,16 +14,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json, print_styled
+from harness.cli.face import (
+    HomeOption,
+    JsonOption,
+    has_colours,
+    notes,
+    opened,
+    print_json,
+    print_styled,
+)
 from harness.cli.patch import (
-    file_document,
-    revision_document,
+    styled_chapters,
     styled_files,
     styled_patch,
     styled_revision,
 )
 
 if TYPE_CHECKING:
+    from harness import Harness
     from workspaces.revision import Author
     from workspaces.workspace import Workspace
 
@@ -33,7 +41,12 @@ RevisionArgument = Annotated[
     str, typer.Argument(help="A revision's id, as `harness log` shows it; its start is enough.")
 ]
 WordsOption = Annotated[
-    bool, typer.Option("--words", "-w", help="Word by word: [-what went-]{+what came+}.")
+    bool | None,
+    typer.Option(
+        "--words/--lines",
+        "-w/-l",
+        help="Word by word, [-what went-]{+what came+}, as on a terminal; or by lines, as into a pipe.",
+    ),
 ]
 
 
@@ -54,39 +67,35 @@ def log(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The revisions of a workspace, newest first.
+    """The revisions of a workspace, newest first: who wrote, in which conversation, and what was asked.
 
-    Each is one act of one writer: a turn of an agent (with its conversation), an edit by hand, a call
-    of the API. `harness show` tells more of one of them.
+    Each is one act of one writer: a turn of an agent, an edit by hand, a call of the API. `harness show`
+    tells more of one of them.
     """
+    from harness.chronicle import Reasons, chapters
+    from harness.document import change_document, revision_document
     from workspaces.paths import WorkspacePath
 
-    with settled(workspace, home, as_json) as (place, _):
+    why: dict[str, str | None] = {}
+    with opened(home, as_json=as_json) as harness:
+        place = _settle(harness, workspace)
         if patch:
             file = WorkspacePath(path) if path else None
             changes = place.history.changes(path=file, limit=limit)
+            documents = [change_document(change) for change in changes]
             shown = [(change.revision, change.files) for change in changes]
         else:
             shown = [(revision, ()) for revision in place.log(path, limit=limit)]
+            documents = [revision_document(revision) for revision, _ in shown]
+        if not as_json:
+            reasons = Reasons(harness.rooms.conversations)
+            why = {revision.id: reasons.why(revision) for revision, _ in shown}
     if as_json:
-        documents = [revision_document(revision) for revision, _ in shown]
-        if patch:
-            for document, (_, files) in zip(documents, shown, strict=True):
-                document["files"] = [file_document(file, words=False) for file in files]
         print_json(documents)
         return
-    for revision, files in shown:
-        told = revision.trailers.get("Conversation", revision.trailers.get("Source", ""))
-        print_styled(
-            [
-                (revision.id[:10], "yellow"),
-                (f" {revision.at[:16].replace('T', ' ')} ", ""),
-                (revision.author, "bold"),
-                (f" ({told})" if told else "", "dim"),
-                (f"\n    {revision.subject}\n", ""),
-                *styled_files(files, words=False),
-            ]
-        )
+    files = {revision.id: found for revision, found in shown}
+    told = chapters(revision for revision, _ in shown)
+    print_styled(styled_chapters(told, why, files, words=_by_words(None)))
 
 
 def diff(
@@ -98,7 +107,7 @@ def diff(
     newer: Annotated[
         str, typer.Option("--to", help="The newer revision; else the newest.")
     ] = "head",
-    words: WordsOption = False,
+    words: WordsOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -106,6 +115,7 @@ def diff(
 
     With a PATH and no --from: what the last revision that touched this file did to it.
     """
+    from harness.document import difference_document
     from workspaces.paths import WorkspacePath
 
     file = WorkspacePath(path) if path else None
@@ -119,27 +129,29 @@ def diff(
             found = place.history.diff(older, newer, path=file)
             before, after, files = found.older, found.newer, found.files
     if as_json:
-        told = [file_document(file, words=words) for file in files]
+        told = [difference_document(file, by_words=bool(words)) for file in files]
         print_json({"from": before, "to": after, "files": told})
     else:
-        print_styled(styled_files(files, words=words))
+        print_styled(styled_files(files, words=_by_words(words), marked=not has_colours()))
 
 
 def show(
     workspace: Reference,
     revision: RevisionArgument = "head",
-    words: WordsOption = False,
+    words: WordsOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """One revision: who made it, when, in which conversation, and what it changed."""
+    from harness.document import change_document
+
     with settled(workspace, home, as_json) as (place, _):
         change = place.history.show(revision)
     if as_json:
-        files = [file_document(file, words=words) for file in change.files]
-        print_json({**revision_document(change.revision), "files": files})
+        print_json(change_document(change, by_words=bool(words)))
     else:
-        print_styled([*styled_revision(change.revision), *styled_files(change.files, words=words)])
+        told = styled_files(change.files, words=_by_words(words), marked=not has_colours())
+        print_styled([*styled_revision(change.revision), *told])
 
 
 def blame(
@@ -152,37 +164,26 @@ def blame(
     as_json: JsonOption = False,
 ) -> None:
     """For every line of a file: who wrote it, when, and from which conversation and turn."""
+    from harness.document import line_document
     from workspaces.paths import WorkspacePath
 
     with settled(workspace, home, as_json) as (place, _):
         lines = place.history.blame(WorkspacePath(path), revision)
     if as_json:
-        print_json(
-            [
-                {
-                    "line_number": line.number,
-                    "text": line.text,
-                    "revision": line.revision,
-                    "at": line.at,
-                    "author": line.author,
-                    "conversation": line.conversation,
-                    "turn": line.turn,
-                }
-                for line in lines
-            ]
-        )
+        print_json([line_document(line) for line in lines])
         return
     names = [f"{line.author} ({line.conversation or 'no conversation'})" for line in lines]
     width = max(map(len, names), default=0)
-    for name, line in zip(names, lines, strict=True):
-        print_styled(
-            [
-                (line.revision[:10], "yellow"),
-                (f" {line.at[:10]} ", ""),
-                (f"{name:<{width}}", "dim"),
-                (f" {line.number:>4}  {line.text}\n", ""),
-            ]
+    print_styled(
+        part
+        for name, line in zip(names, lines, strict=True)
+        for part in (
+            (line.revision[:10], "yellow"),
+            (f" {line.at[:10]} ", ""),
+            (f"{name:<{width}}", "dim"),
+            (f" {line.number:>4}  {line.text}\n", ""),
         )
+    )
 
 
 def restore(
@@ -196,10 +197,12 @@ def restore(
 
     This is a new revision: what the file is now stays in the history.
     """
+    from harness.document import written_document
+
     with settled(workspace, home, as_json) as (place, person):
         written = place.restore(path, revision, by=person)
     if as_json:
-        print_json({"path": written.path, "version": written.version, "revision": written.revision})
+        print_json(written_document(written))
     else:
         told = written.revision[:10] if written.revision else "is like that already"
         sys.stderr.write(f"{written.path}: {told}\n")
@@ -252,12 +255,20 @@ def settled(
     workspace: str, home: Path | None, as_json: bool
 ) -> Generator[tuple[Workspace, Author]]:
     """A workspace with what was edited by hand made a revision, and who is asking."""
+    with opened(home, as_json=as_json) as harness:
+        yield _settle(harness, workspace), harness.rooms.principal.author("api")
+
+
+def _settle(harness: Harness, workspace: str) -> Workspace:
     from workspaces.errors import WorkspaceBusy
 
-    with opened(home, as_json=as_json) as harness:
-        place = harness.workspaces.get(workspace)
-        try:
-            place.settle()
-        except WorkspaceBusy as busy:
-            notes().print(f"not yet part of this: edits by hand ({busy})", markup=False)
-        yield place, harness.rooms.principal.author("api")
+    place = harness.workspaces.get(workspace)
+    try:
+        place.settle()
+    except WorkspaceBusy as busy:
+        notes().print(f"not yet part of this: edits by hand ({busy})", markup=False)
+    return place
+
+
+def _by_words(stated: bool | None) -> bool:
+    return sys.stdout.isatty() if stated is None else stated

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from harness.chronicle import Chapter
     from workspaces.history.difference import FileDifference
-    from workspaces.revision import Revision
+    from workspaces.revision import Revision, RevisionId
 
 Styled = Iterator[tuple[str, str]]
 
@@ -22,7 +24,8 @@ def styled_patch(text: str) -> Styled:
         yield line, "bold" if heading else _STYLE.get(line[:1], "")
 
 
-def styled_files(files: Iterable[FileDifference], *, words: bool) -> Styled:
+def styled_files(files: Iterable[FileDifference], *, words: bool, marked: bool = True) -> Styled:
+    """`marked`: words that went and came are marked, for where there are no colours."""
     for file in files:
         old = "/dev/null" if file.kind == "added" else f"a/{file.path}"
         new = "/dev/null" if file.kind == "deleted" else f"b/{file.path}"
@@ -31,7 +34,7 @@ def styled_files(files: Iterable[FileDifference], *, words: bool) -> Styled:
             yield f"Binary files {old} and {new} differ\n", ""
         elif file.patch:
             yield f"--- {old}\n+++ {new}\n", "bold"
-            yield from _styled_words(file) if words else styled_patch(file.patch)
+            yield from _styled_words(file, marked) if words else styled_patch(file.patch)
 
 
 def styled_revision(revision: Revision) -> Styled:
@@ -44,40 +47,46 @@ def styled_revision(revision: Revision) -> Styled:
     yield "\n", ""
 
 
-def file_document(file: FileDifference, *, words: bool) -> dict[str, Any]:
-    from workspaces.history.difference import words as words_of
-
-    document: dict[str, Any] = {
-        "path": file.path,
-        "kind": file.kind,
-        "binary": file.binary,
-        "added": file.added,
-        "removed": file.removed,
-        "patch": file.patch,
-    }
-    return {**document, "words": words_of(file.patch)} if words else document
-
-
-def revision_document(revision: Revision) -> dict[str, Any]:
-    return {
-        "revision": revision.id,
-        "at": revision.at,
-        "author": revision.author,
-        "subject": revision.subject,
-        "trailers": dict(revision.trailers),
-        "paths": list(revision.paths),
-    }
+def styled_chapters(
+    chapters: Iterable[Chapter],
+    why: Mapping[str, str | None],
+    files: Mapping[RevisionId, Iterable[FileDifference]],
+    *,
+    words: bool,
+) -> Styled:
+    for number, chapter in enumerate(chapters):
+        yield f"{'' if number == 0 else chr(10)}{chapter.day}  ", "dim"
+        yield chapter.author, "bold"
+        yield f", {chapter.account}\n" if chapter.account else "\n", "dim"
+        for revision, following in pairwise([*chapter.revisions, None]):
+            if revision is None:
+                continue
+            yield f"  {revision.at[11:16]}  ", "dim"
+            yield revision.id[:10], "yellow"
+            yield f"  {revision.subject}\n", ""
+            asked = why.get(revision.id)
+            if asked and (following is None or _turn(following) != _turn(revision)):
+                yield f"         asked: {asked}\n", "italic dim"
+            yield from styled_files(files.get(revision.id, ()), words=words)
 
 
-def _styled_words(file: FileDifference) -> Styled:
+def _turn(revision: Revision) -> str | None:
+    return revision.trailers.get("Turn")
+
+
+def _styled_words(file: FileDifference, marked: bool) -> Styled:
     """With `[-…-]` and `{+…+}`, as git marks words: readable without colours too."""
     from workspaces.history.difference import words
 
     for mark, text in words(file.patch):
         if mark == " ":
             yield text, "cyan" if text.startswith("@@ ") else ""
+        elif text and not marked:
+            yield text, "red strike" if mark == "-" else "green"
         elif text:
-            yield (f"[-{text}-]", "red") if mark == "-" else (f"{{+{text}+}}", "green")
+            inner, end = text.removesuffix("\n"), "\n" if text.endswith("\n") else ""
+            told = f"[-{inner}-]" if mark == "-" else f"{{+{inner}+}}"
+            yield f"{told}{end}", "red" if mark == "-" else "green"
 
 
 def _lines(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +10,6 @@ from harness.cli.face import HomeOption, JsonOption, opened, print_json
 
 if TYPE_CHECKING:
     from harness import Harness
-    from harness.context.assemble import Part
 
 
 def register(app: typer.Typer) -> None:
@@ -24,36 +23,73 @@ def prompt(
     agent: Annotated[
         str | None, typer.Option("--agent", "-a", help="An agent: its whole system prompt.")
     ] = None,
+    where: Annotated[
+        bool,
+        typer.Option("--where", help="Say also where the workspace's files lie on this machine."),
+    ] = False,
+    conversation: Annotated[
+        str | None,
+        typer.Option("--conversation", "-c", help="As its next turn there would be shown it."),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", "-r", help="The workspace as it was then.")
+    ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the prompt that a next turn would begin with, part by part."""
+    """Print the prompt that a next turn would begin with, part by part.
+
+    Of a conversation that goes on, memory is shown as its session began with it; what was told of
+    changes since follows, each with the message that it stands beside.
+    """
     with opened(home, as_json=as_json) as harness:
-        parts = _parts(harness, workspace, agent)
+        if workspace is None:
+            _check_absent("--revision", revision, "needs a workspace")
+            parts = harness.preview(agent, conversation=conversation).parts_json()
+        else:
+            _check_absent("--agent", agent, "cannot be given together with a workspace")
+            _check_absent("--conversation", conversation, "cannot be given with a workspace")
+            parts = _of_workspace(harness, workspace, revision)
+            if where:
+                parts.append(_place(harness, workspace))
     if as_json:
-        print_json(
-            [
-                {
-                    "source": part.source,
-                    "trusted": part.is_trusted,
-                    "characters": len(part.text),
-                    "text": part.text,
-                }
-                for part in parts
-            ]
-        )
+        print_json(parts)
         return
-    typer.echo("\n\n".join(part.text for part in parts))
+    typer.echo("\n\n".join(_told(part) for part in parts))
 
 
-def _parts(harness: Harness, workspace: str | None, agent: str | None) -> list[Part]:
-    from harness.agent import Mount, mount_name
-    from harness.briefing import brief
+def _check_absent(option: str, value: str | None, rule: str) -> None:
     from workspaces.errors import Refused
 
-    if workspace is None:
-        return harness.prompt(agent)
-    if agent is not None:
-        raise Refused("--agent", agent, "cannot be given together with a workspace")
-    mounted = harness.workspaces.get(workspace)
-    return brief(None, [Mount(mount_name(mounted.record.name), mounted, is_writable=True)])
+    if value is not None:
+        raise Refused(option, value, rule)
+
+
+def _of_workspace(harness: Harness, reference: str, revision: str | None) -> list[dict[str, Any]]:
+    from harness.agent import AgentConfig, Mount, mount_name
+    from harness.briefing import Briefing
+    from workspaces.history.history import HEAD
+
+    workspace = harness.workspaces.get(reference)
+    view = HEAD if revision is None else revision
+    if revision is not None:
+        workspace.history.resolve(view)
+    mount = Mount(mount_name(workspace.record.name), workspace, is_writable=True)
+    briefing = Briefing(AgentConfig(), [mount], model="", view_of=lambda _: view)
+    day = harness.rooms.clock.now().date()
+    return [{**part.as_json(), "characters": len(part.text)} for part in briefing.parts(day)]
+
+
+def _told(part: dict[str, Any]) -> str:
+    if "entry" in part:
+        return f"(beside entry {part['entry']})\n{part['text']}"
+    return part["text"]
+
+
+def _place(harness: Harness, workspace: str) -> dict[str, Any]:
+    """For an agent with tools of its own."""
+    from harness.template import render
+
+    place = harness.workspaces.get(workspace)
+    text = render("prompt/place.md", workspace=place.record.name, root=place.root)
+    return {"source": "place", "trusted": True, "text": text, "characters": len(text)}

@@ -23,8 +23,8 @@ from harness.cli.face import (
 if TYPE_CHECKING:
     from harness import Harness
     from harness.message import ToolCall
+    from harness.outcome import Outcome
     from harness.progress import Progress
-    from harness.turn import Outcome
 
 ConversationOption = Annotated[
     str | None,
@@ -133,20 +133,35 @@ def _ask() -> str | None:
 
 
 def _show(progress: Progress) -> None:
-    from harness.progress import TextArrived, ToolEnded, ToolStarted, Waiting
+    from harness.progress import (
+        Counted,
+        Queued,
+        TextArrived,
+        ToolEnded,
+        ToolStarted,
+        Waiting,
+        Withdrawn,
+    )
 
     match progress:
         case TextArrived(text):
             sys.stdout.write(text)
             sys.stdout.flush()
-        case ToolStarted():
+        case ToolStarted() | Counted():
             pass
+        case Withdrawn():
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            notes().print("[yellow](the answer broke off; it begins anew)[/]")
         case ToolEnded(call, result):
             mark = "[red]✗[/]" if result.is_error else "[green]✓[/]"
             notes().print(f"{mark} [dim]{call.name}[/] ", end="")
             notes().print(_named(call), markup=False, style="dim")
         case Waiting(reason, seconds):
             notes().print(f"[yellow]{reason}: waiting {seconds:.0f} s[/]")
+        case Queued(ahead):
+            before = f", {ahead} before this" if ahead else ""
+            notes().print(f"[yellow]the conversation is in use: waiting in line{before}[/]")
 
 
 def _named(call: ToolCall) -> str:
@@ -166,6 +181,8 @@ def _close(outcome: Outcome) -> None:
 
 
 def _say_what_went_wrong(outcome: Outcome) -> None:
+    for source in outcome.unavailable:
+        notes().print(f"{source} could not be read: the agent answered without it", markup=False)
     if outcome.failure is not None:
         notes().print(f"error ({outcome.failure.kind}): {outcome.failure.reason}", markup=False)
         notes().print(f"  → {outcome.failure.remedy}", markup=False)

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, opened, print_json, print_record, print_table
+from harness.cli.face import (
+    ConfigOption,
+    HomeOption,
+    JsonOption,
+    as_config,
+    opened,
+    print_gone,
+    print_json,
+    print_record,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from workspaces.workspace import Workspace
@@ -15,6 +25,10 @@ app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no
 
 Reference = Annotated[str, typer.Argument(help="Name or id.", metavar="WORKSPACE")]
 DescriptionOption = Annotated[str | None, typer.Option(help="What it is for; agents read this.")]
+StorageOption = Annotated[
+    Literal["local", "s3"] | None,
+    typer.Option(help="This machine alone, or shared in S3; without it, as the home is set to."),
+]
 GuidanceOption = Annotated[
     Literal["on", "off"] | None,
     typer.Option("--harness", help="Tell agents how to keep MEMORY.md, TASKS.md and notes/."),
@@ -24,17 +38,26 @@ GuidanceOption = Annotated[
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="A new name.")],
-    template: Annotated[str, typer.Option(help="What it begins with.")] = "default",
+    template: Annotated[
+        str,
+        typer.Option(
+            help="What it begins with: default, coding, research, personal, or a directory of your own "
+            "in `templates/` of the home."
+        ),
+    ] = "default",
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
+    config: ConfigOption = None,
+    storage: StorageOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a workspace."""
-    config = {"harness": {"enabled": guidance == "on"}} if guidance else {}
+    place = None if storage is None else {"provider": storage}
+    stated = as_config(config, harness=_enabled(guidance), storage=place)
     with opened(home, as_json=as_json) as harness:
         workspace = harness.workspaces.create(
-            name, template=template, description=description, config=config
+            name, template=template, description=description, config=stated
         )
         print_record(_shown(workspace), as_json=as_json)
 
@@ -64,17 +87,19 @@ def set_(
     name: Annotated[str | None, typer.Option(help="A new name.")] = None,
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
+    config: ConfigOption = None,
+    storage: StorageOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change a workspace. An empty description clears it."""
-    patch: dict[str, Any] = {}
+    place = None if storage is None else {"provider": storage}
+    stated = as_config(config, harness=_enabled(guidance), storage=place)
+    patch: dict[str, Any] = {"config": stated}
     if name is not None:
         patch["name"] = name
     if description is not None:
         patch["description"] = description or None
-    if guidance is not None:
-        patch["config"] = {"harness": {"enabled": guidance == "on"}}
     with opened(home, as_json=as_json) as harness:
         record = harness.workspaces.patch(workspace, patch)
         print_record(_shown(harness.workspaces.open(record)), as_json=as_json)
@@ -89,12 +114,11 @@ def rm(
 ) -> None:
     """Delete a workspace. Its files and history are moved to the trash of the home."""
     with opened(home, as_json=as_json) as harness:
-        record = harness.workspaces.get(workspace).record
-        place = harness.delete_workspace(record.id, force=force)
-    if as_json:
-        print_json({"deleted": True, "id": record.id, "trash": str(place)})
-    else:
-        typer.echo(f"deleted: {record.name}; its files and history lie in {place}")
+        print_gone(harness.deletion.workspace(workspace, force=force), as_json=as_json)
+
+
+def _enabled(guidance: str | None) -> dict[str, bool] | None:
+    return None if guidance is None else {"enabled": guidance == "on"}
 
 
 def _shown(workspace: Workspace) -> dict[str, Any]:

@@ -1,61 +1,68 @@
-"""The request of one step, from its parts, most stable first: the provider's prompt cache holds up
-to the first byte that differs."""
+"""The request of one step: the snapshot's blocks, then the messages with what was told beside them.
+
+Two requests of a session begin alike up to the message that was the newest in the first of them: the
+snapshot is repeated with its bytes, and so is each delta beside the message where it was told first.
+
+Breakpoints, as many as a provider takes: after what all conversations with an agent share, after the
+snapshot, after the message that was the newest in the request before, and after the newest. The third
+is there because a provider looks back only so many blocks from the fourth, and one step with many tool
+calls is longer.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
-from harness.context.memory import MemoryFile, shown
+from harness.context.delta import Delta
+from harness.context.part import GUIDANCE, INSTRUCTIONS, Part
 from harness.context.repair import repair
-from harness.message import Message
-from harness.request import Request, ToolSpec
+from harness.context.snapshot import Snapshot
+from harness.message import Message, Text
+from harness.request import Breakpoints, Request
 
+Numbered = tuple[int, Message]
+"""A message under the number of its entry."""
 
-class Render(Protocol):
-    """The text of a template with its variables filled in."""
-
-    def __call__(self, name: str, **variables: object) -> str: ...
-
-
-@dataclass(frozen=True, slots=True)
-class MountView:
-    """What guidance says of one mount."""
-
-    name: str
-    is_writable: bool
-    description: str
-    is_guided: bool
-    """The workspace's own setting `harness.enabled`."""
-    is_default: bool = False
-    """Meant when a tool call names no workspace."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A piece of the prompt that can be pointed at: where it comes from, whether it is trusted."""
-
-    source: str
-    is_trusted: bool
-    text: str
-
-
-def system_parts(
-    instructions: str | None, mounts: list[MountView], memory: list[MemoryFile], render: Render
-) -> list[Part]:
-    """The agent's own instructions, then guidance, then memory; what has nothing to say is absent."""
-    guided = [mount for mount in mounts if mount.is_guided]
-    parts: list[Part] = []
-    if instructions:
-        parts.append(Part("instructions", True, instructions))
-    if guided:
-        parts.append(Part("guidance", True, render("prompt/guidance.md", mounts=guided)))
-    if memory:
-        parts.append(Part("memory", False, render("prompt/memory.md", files=shown(memory))))
-    return parts
+_SHARED = frozenset({INSTRUCTIONS, GUIDANCE})
 
 
 def assemble(
-    parts: list[Part], messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]
+    snapshot: Snapshot,
+    deltas: Iterable[Delta],
+    messages: Sequence[Numbered],
+    *,
+    turn: str | None = None,
 ) -> Request:
-    return Request(tuple(part.text for part in parts), repair(messages), tools)
+    """`turn` holds instructions for this turn alone: they come last of the system's blocks."""
+    shared = _block(part for part in snapshot.parts if part.source in _SHARED)
+    own = _block(part for part in snapshot.parts if part.source not in _SHARED)
+    stable = tuple(text for text in (shared, own) if text)
+    sent = repair(_with_told(messages, deltas))
+    return Request(
+        (*stable, turn) if turn else stable,
+        sent,
+        snapshot.tools,
+        Breakpoints(tuple(range(len(stable))), _newest_of_user(sent)),
+    )
+
+
+def _block(parts: Iterable[Part]) -> str:
+    return "\n\n".join(part.text for part in parts)
+
+
+def _with_told(messages: Sequence[Numbered], deltas: Iterable[Delta]) -> tuple[Message, ...]:
+    """What was told beside a message that is left out stands in its place."""
+    told: dict[int, list[Text]] = {}
+    for delta in deltas:
+        told.setdefault(delta.entry, []).append(Text(delta.text))
+    shown = dict(messages)
+    in_place = {number: Message("user", ()) for number in told.keys() - shown.keys()}
+    return tuple(
+        Message(message.role, (*message.parts, *told.get(number, ())))
+        for number, message in sorted([*shown.items(), *in_place.items()], key=lambda one: one[0])
+    )
+
+
+def _newest_of_user(messages: Sequence[Message]) -> tuple[int, ...]:
+    found = [number for number, message in enumerate(messages) if message.role == "user"]
+    return tuple(found[-2:])

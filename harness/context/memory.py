@@ -1,58 +1,150 @@
-"""The part of the prompt that holds memory: MEMORY.md of every mount, fenced and within a budget."""
+"""The parts of the prompt that hold memory: of each mount its MEMORY.md and an index of its notes.
+
+A part is a function of the revision it was read from, the view and the budget, and of nothing else: the
+same files give the same bytes. So the index stands in the order of the paths; age only decides what of
+it is shown when there is too much.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.context.fence import attribute, fenced
+from harness.context.budget import Cut, cut, shares
+from harness.context.fence import attribute, fenced, one_line
+from harness.context.part import Part, memory_of
+from harness.context.render import Render
+from workspaces.revision import RevisionId
 
-MEMORY_CHARACTERS_MAX = 40_000
-"""All mounts together. About a twentieth of a large model's window, and more than anyone rereads."""
+NOTES_MAX = 40
+"""In the index of a mount: what is older is found by looking into the directory."""
+
+NOTE_LINE_CHARACTERS_MAX = 200
+
+NOTES_SHARE = 0.25
+"""Of a mount's share, when it is too small for everything: the index gives way to MEMORY.md."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryFile:
-    """One MEMORY.md as it was found. A missing one is not listed at all."""
+class Note:
+    path: str
+    heading: str | None
 
-    workspace: str
-    text: str
-    name: str = "MEMORY.md"
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one mount remembers, as it was found."""
+
+    mount: str
+    text: str | None
+    """Of MEMORY.md. None: it could not be read."""
+    revision: RevisionId | None = None
+    ages: tuple[str, ...] = ()
+    """For each line when it was written; needed only for what does not fit."""
+    notes: tuple[Note, ...] = ()
+    """The newest first, as far as their age matters."""
+    notes_count: int = 0
+    characters_max: int | None = None
+    """The workspace's own limit."""
     unavailable: str | None = None
-    """Why it could not be read; then there is no text."""
+    """Why it could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShownFile:
-    workspace: str
-    name: str
+class _Sized:
+    """A mount's memory, fenced."""
+
+    memory: Memory
     text: str
-    unavailable: str | None
-    left_out: int
-    """Lines that did not fit."""
+    index: tuple[str, ...]
+    """A line each, the newest first."""
+
+    @property
+    def length(self) -> int:
+        return len(self.text) + sum(len(line) + 1 for line in self.index)
+
+    @property
+    def wanted(self) -> int:
+        return min(self.length, self.memory.characters_max or self.length)
 
 
-def shown(
-    files: list[MemoryFile], *, characters_max: int = MEMORY_CHARACTERS_MAX
-) -> list[ShownFile]:
-    """What the prompt shows of them, sharing the budget evenly; lines are shown whole or not."""
-    share = characters_max // max(1, len(files))
-    result: list[ShownFile] = []
-    for file in files:
-        kept, left_out = _cut(fenced(file.text).strip("\n"), share)
-        reason = None if file.unavailable is None else attribute(file.unavailable)
-        result.append(
-            ShownFile(attribute(file.workspace), attribute(file.name), kept, reason, left_out)
-        )
-    return result
+def memory_parts(memories: Sequence[Memory], characters_max: int, render: Render) -> list[Part]:
+    """One part for each mount, within one budget."""
+    sized = [_sized(memory) for memory in memories]
+    given = shares([one.wanted for one in sized], characters_max)
+    return [_part(one, share, render) for one, share in zip(sized, given, strict=True)]
 
 
-def _cut(text: str, characters_max: int) -> tuple[str, int]:
-    if len(text) <= characters_max:
-        return text, 0
-    lines = text.split("\n")
-    used = 0
-    for number, line in enumerate(lines):
-        used += len(line) + 1
-        if used > characters_max + 1:
-            return "\n".join(lines[:number]), len(lines) - number
-    return text, 0
+def needs_ages(memories: Sequence[Memory], characters_max: int) -> bool:
+    """Whether it matters when the lines were written."""
+    sized = [_sized(memory) for memory in memories]
+    wanted = [one.wanted for one in sized]
+    return sum(wanted) > characters_max or wanted != [one.length for one in sized]
+
+
+def _sized(memory: Memory) -> _Sized:
+    index = tuple(_note_line(note) for note in memory.notes[:NOTES_MAX])
+    return _Sized(memory, fenced(memory.text or ""), index)
+
+
+def _part(sized: _Sized, share: int, render: Render) -> Part:
+    memory = sized.memory
+    name = attribute(memory.mount)
+    if memory.unavailable is not None:
+        reason = one_line(memory.unavailable)
+        text = render("prompt/memory-unavailable.md", workspace=name, reason=reason)
+        return Part(memory_of(name), False, text, unavailable=reason)
+    index = _index(sized, share)
+    shown = cut(sized.text, share - sum(len(line) + 1 for line in index), memory.ages)
+    text = render(
+        "prompt/memory-file.md",
+        workspace=name,
+        text=shown.text.strip("\n"),
+        is_empty=not sized.text.strip(),
+        left_out=None if shown.is_whole else _left_out(shown),
+        notes=sorted(index),
+        notes_count=memory.notes_count,
+    )
+    return Part(
+        memory_of(name),
+        False,
+        text,
+        memory.revision,
+        shown.entries_left_out + memory.notes_count - len(index),
+        shown.lines_left_out + memory.notes_count - len(index),
+    )
+
+
+def _index(sized: _Sized, share: int) -> list[str]:
+    """All of it when everything fits, else the newest lines in their part of the share."""
+    if sized.length <= share:
+        return list(sized.index)
+    room = max(share - len(sized.text), int(share * NOTES_SHARE))
+    kept: list[str] = []
+    for line in sized.index:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return kept
+
+
+def _note_line(note: Note) -> str:
+    heading = f" — {one_line(note.heading)}" if note.heading else ""
+    line = f"- `{one_line(note.path)}`{heading}"
+    if len(line) <= NOTE_LINE_CHARACTERS_MAX:
+        return line
+    return line[: NOTE_LINE_CHARACTERS_MAX - 1] + "…"
+
+
+def _left_out(shown: Cut) -> str:
+    told: list[str] = []
+    if shown.entries_left_out:
+        told.append(f"{_count(shown.entries_left_out, 'older entry', 'older entries')} left out")
+    if shown.shortened:
+        told.append(f"{_count(shown.shortened, 'entry', 'entries')} shown by the beginning")
+    return " and ".join(told)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

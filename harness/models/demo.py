@@ -21,6 +21,9 @@ _REMEMBER = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _MEMORY = re.compile(r"<memory [^>]*>\n(.*?)\n</memory>", re.DOTALL)
+_CHANGE = re.compile(r"<memory-change [^>]*>\n(.*?)\n</memory-change>", re.DOTALL)
+_TOLD = ("<memory-change ", "Today is ")
+"""What the harness says beside a message begins like this."""
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _WORD = re.compile(r"\w{3,}")
 _COMMON = frozenset(
@@ -62,7 +65,7 @@ class DemoModel:
 def _answer(request: Request) -> Part:
     newest = request.messages[-1]
     results = [part for part in newest.parts if isinstance(part, ToolResult)]
-    if newest.text:  # something new was said: results beside it are of a turn that was interrupted
+    if _said(newest):  # something new: results beside it are of a turn that was interrupted
         results = []
     asked = _newest_question(request)
     wish = _REMEMBER.search(asked)
@@ -123,8 +126,8 @@ def _unique_ending(text: str) -> str:
 
 
 def _from_memory(question: str, request: Request) -> str:
-    memory = "\n".join(_MEMORY.findall("\n".join(request.system)))
-    lines = [line.strip() for line in _COMMENT.sub("", memory).splitlines()]
+    memory = _COMMENT.sub("", "\n".join(_MEMORY.findall("\n".join(request.system))))
+    lines = [line.strip() for line in _changed(memory.splitlines(), request)]
     known = [line.lstrip("-* ") for line in lines if line.startswith(("- ", "* "))]
     wanted = _words(question)
     scored = [(len(wanted & _words(line)), line) for line in known]
@@ -142,8 +145,25 @@ def _words(text: str) -> set[str]:
 
 
 def _newest_question(request: Request) -> str:
-    texts = (message.text for message in reversed(request.messages) if message.role == "user")
+    texts = (_said(message) for message in reversed(request.messages) if message.role == "user")
     return next((text for text in texts if text), "")
+
+
+def _said(message: Message) -> str:
+    """Without what the harness tells beside it."""
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    return "\n\n".join(text for text in texts if not text.startswith(_TOLD))
+
+
+def _changed(lines: list[str], request: Request) -> list[str]:
+    """Memory as it is by now."""
+    texts = "\n".join(m.text for m in request.messages if m.role == "user")
+    for line in "\n".join(_CHANGE.findall(texts)).splitlines():
+        if line.startswith("+ "):
+            lines.append(line[2:])
+        elif line.startswith("- ") and line[2:] in lines:
+            lines.remove(line[2:])
+    return lines
 
 
 def _call(name: str, **arguments: str | int) -> ToolCall:

@@ -18,6 +18,10 @@ class ScriptedModel:
         self.requests: list[Request] = []
         self._lines = list(lines)
 
+    def script(self, *lines: Line) -> None:
+        """What it says from now on."""
+        self._lines = list(lines)
+
     async def reply(
         self, request: Request, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:

@@ -18,6 +18,7 @@ from workspaces.errors import Refused
 from workspaces.ids import Version
 from workspaces.parse import unknown_name
 from workspaces.paths import WorkspacePath
+from workspaces.records import JsonObject
 from workspaces.revision import Author, RevisionId
 from workspaces.workspace import Command, Written
 
@@ -29,9 +30,24 @@ class Change:
     workspace: str
     revision: RevisionId
 
+    def as_json(self) -> JsonObject:
+        return {"workspace": self.workspace, "revision": self.revision}
+
+
+def change_of(data: JsonObject) -> Change:
+    return Change(data["workspace"], RevisionId(data["revision"]))
+
 
 Seen = Mapping[str, Version]
 """`<namespace>/<path>` → the version that the conversation knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a tool has brought: stored with its result."""
+
+    seen: Seen
+    changes: tuple[Change, ...]
 
 
 class Desk:
@@ -53,6 +69,7 @@ class Desk:
         self.changes: list[Change] = []
         self._seen: dict[str, Version] = dict(seen or {})
         self._news: dict[str, Version] = {}
+        self._told = 0
 
     def mount(self, name: str | None) -> Mount:
         """The named mount; for None the default, which is the first that is not private."""
@@ -97,9 +114,10 @@ class Desk:
             if before is None or before.version == self.seen(mount, path):
                 self.see(mount, path, state.version)
 
-    def take_news(self) -> Seen:
-        """What was seen since this was asked before."""
-        news, self._news = self._news, {}
+    def take_news(self) -> News:
+        """What was seen and changed since this was asked before."""
+        news = News(self._news, tuple(self.changes[self._told :]))
+        self._news, self._told = {}, len(self.changes)
         return news
 
 

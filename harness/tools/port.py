@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from harness.agent import Mount
 from harness.crossing import in_thread
-from harness.message import Message, ToolCall, ToolResult
+from harness.message import INVALID_JSON, ToolCall, ToolResult
 from harness.progress import Emit, ToolEnded, ToolStarted
 from harness.request import ToolSpec
 from harness.template import render
@@ -64,14 +64,12 @@ class Toolset:
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec(self.desk) for tool in self._tools.values())
 
-    async def run(self, calls: Sequence[ToolCall], emit: Emit) -> Message:
-        """One result a call, in their order; a failure is a result too."""
-        results: list[ToolResult] = []
-        for call in calls:
-            emit(ToolStarted(call))
-            results.append(await self._result(call))
-            emit(ToolEnded(call, results[-1]))
-        return Message("user", tuple(results))
+    async def run(self, call: ToolCall, emit: Emit) -> ToolResult:
+        """A failure is a result too."""
+        emit(ToolStarted(call))
+        result = await self._result(call)
+        emit(ToolEnded(call, result))
+        return result
 
     async def _result(self, call: ToolCall) -> ToolResult:
         tool = self._tools.get(call.name)
@@ -79,10 +77,15 @@ class Toolset:
             near = nearest(call.name, list(self._tools))
             hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(self._tools)}"
             return ToolResult(call.id, f"There is no tool {call.name!r}; {hint}", is_error=True)
+        if INVALID_JSON in call.input:
+            return ToolResult(call.id, _NO_OBJECT, is_error=True)
         try:
             return ToolResult(call.id, await tool.answer(call, self.desk))
         except Failure as failure:
             return ToolResult(call.id, as_text(failure), is_error=True)
+
+
+_NO_OBJECT = "Not done: the input is not a JSON object. Nothing was changed. Send it again as one."
 
 
 def as_text(failure: Failure) -> str:

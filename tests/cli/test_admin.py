@@ -11,16 +11,22 @@ from harness import Harness
 from harness.cli.app import app
 from harness.models.demo import DemoModel
 from tests.dynamodb_server import dynamodb, dynamodb_url
+from tests.servers import BUCKET, S3Server
 from workspaces.errors import Refused, Unavailable
+from workspaces.ids import new_id
 
 __all__ = ["dynamodb", "dynamodb_url"]
 
 
 @pytest.mark.usefixtures("dynamodb")
 def test_a_table_is_made_once_and_a_home_lives_on_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seaweedfs: S3Server
 ) -> None:
+    """Shared records go with shared files."""
     monkeypatch.setenv("HARNESS_RECORDS", "dynamodb:harness-records")
+    for name, value in seaweedfs.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HARNESS_S3", f"s3://{BUCKET}/{new_id('test')}")
     with pytest.raises(Unavailable) as caught:
         Harness.open(tmp_path / "home")
     assert "init-dynamodb" in (caught.value.remedy or "")
@@ -31,6 +37,15 @@ def test_a_table_is_made_once_and_a_home_lives_on_it(
         with Harness.open(tmp_path / "home", model=DemoModel()) as harness:
             assert heard in harness.run(said).reply
     assert not (tmp_path / "home" / "state.db").exists()
+    with Harness.open(tmp_path / "other", model=DemoModel()) as another:
+        another.workspaces.sync("notes").run()
+        assert "tea is green" in another.workspaces.get("notes").read("MEMORY.md").text
+    monkeypatch.delenv("HARNESS_S3")
+    with (
+        pytest.raises(Refused, match="shared with other machines"),
+        Harness.open(tmp_path / "home") as harness,
+    ):
+        harness.workspaces.create("local")
 
 
 def test_a_bad_table_name_is_refused() -> None:

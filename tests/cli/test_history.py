@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from harness import Harness
+from harness.chronicle import Reasons
 from harness.cli.app import app
 
 
@@ -93,7 +94,8 @@ def test_a_refusal_is_a_sentence_and_one_document() -> None:
 def terminal(home: Path, *arguments: str, **environment: str) -> str:
     """What a person sees: the command on a terminal of its own."""
     master, slave = pty.openpty()
-    env = {**os.environ, "HARNESS_HOME": str(home), "TERM": "xterm-256color", **environment}
+    own = {"HARNESS_HOME": str(home), "TERM": "xterm-256color", "PAGER": ""}
+    env = {**os.environ, **own, **environment}
     command = [sys.executable, "-m", "harness.cli.app", *arguments]
     with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave, env=env) as process:
         os.close(slave)
@@ -121,3 +123,64 @@ def test_colours_are_for_terminals_and_files_steer_none(
         assert "evil \\x1b[2J\\x07 line" in seen
         assert "\x1b[2J" not in seen
         assert "\x1b[32m" not in terminal(home, *command, NO_COLOR="1")
+
+
+@pytest.mark.usefixtures("home")
+def test_log_is_told_by_conversation_with_what_was_asked(home: Path) -> None:
+    run("run", "Remember that tea is green.", "-c", "kitchen")
+    run("run", "Remember that the sky is blue.", "-c", "kitchen")
+    Path(run("path", "notes", "TASKS.md").strip()).write_text("# Tasks\n\n- [ ] call Ann\n")
+    told = run("log", "notes")
+    by_hand, kitchen, first = (chapter.splitlines() for chapter in told.split("\n\n"))
+    assert by_hand[0].endswith("  owner, by hand")
+    assert "TASKS.md: +" in by_hand[1]
+    assert kitchen[0].endswith("  assistant, conversation kitchen")
+    assert [line.strip().partition("  ")[2].partition("  ")[2] for line in kitchen[1::2]] == [
+        "MEMORY.md: +1 −0 · the sky is blue",
+        "MEMORY.md: +1 −0 · tea is green",
+    ]
+    assert [line.strip() for line in kitchen[2::2]] == [
+        "asked: Remember that the sky is blue.",
+        "asked: Remember that tea is green.",
+    ]
+    assert first[0].endswith("  owner, through harness")
+    with Harness.open(home) as harness:
+        revision = harness.workspaces.get("notes").log()[1]
+        assert Reasons(harness.rooms.conversations).why(revision)
+        other = harness.rooms.users.create({"name": "other"})
+        stranger = harness.rooms.principal.as_user(other, may_configure=False)
+        theirs = harness.house.rooms(stranger).conversations
+        assert Reasons(theirs).why(revision) is None
+
+
+def test_a_difference_is_read_by_words_where_texts_are_alike(home: Path) -> None:
+    edit("- likes green tea\n- lives in Graz\n")
+    run("log", "journal")
+    edit("- likes black tea\n- lives in Graz\n")
+    assert "- likes [-green-]{+black+} tea\n" in terminal(
+        home, "diff", "journal", NO_COLOR="1"
+    ).replace("\r\n", "\n")
+    coloured = terminal(home, "diff", "journal", NO_COLOR="")
+    assert "\x1b[32mblack" in coloured
+    assert "[-" not in coloured.replace("\x1b[", "")
+    assert "-- likes green tea\n+- likes black tea\n" in run("diff", "journal")
+    edit("1. Buy milk tomorrow\n- lives in Graz\n")
+    assert "[-- likes black tea-]\n{+1. Buy milk tomorrow+}\n" in run("diff", "journal", "--words")
+
+
+def test_a_pager_is_for_terminals_and_is_whom_one_names(home: Path) -> None:
+    edit("- likes tea\n")
+    assert "P:" not in run("log", "journal")
+    seen = terminal(home, "log", "journal", PAGER="sed s/^/P:/", NO_COLOR="1")
+    assert all(line.startswith("P:") for line in seen.splitlines())
+    assert "by hand" in seen
+    assert "by hand" in terminal(home, "log", "journal", PAGER="no-such-pager")
+    assert terminal(home, "log", "journal", PAGER="true") == ""
+
+
+def test_what_grep_finds_steers_no_terminal(home: Path) -> None:
+    edit("evil \x1b[2J line\n")
+    seen = terminal(home, "grep", "journal", "evil", NO_COLOR="")
+    assert "\x1b[1;31mevil" in seen
+    assert "\\x1b[2J" in seen
+    assert "\x1b[2J" not in seen

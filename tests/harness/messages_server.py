@@ -5,17 +5,23 @@ Every request is held against the rules that the provider documents. One that br
 as the provider would, 400 and the rule, and is kept in `broken_rules`: the fixture fails the test for
 it, so that no test passes by accident on a request which the provider would refuse. Thinking must come
 back exactly as it was sent out, with its signature.
+
+Two refusals are no broken rules, because a caller cannot know better: a prompt longer than the window
+(`window_tokens`, at four characters a token), and, with `binds_thinking`, thinking that comes back behind
+another system prompt, other tools or other messages than it was made behind. The provider does the latter
+for accounts made since the end of August 2026 and models since Opus 5.5.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +33,8 @@ from starlette.routing import Route
 
 KEY = "sk-test-key"
 BREAKPOINTS_MAX = 4
+TOKEN_CHARACTERS = 4
+REQUEST_BYTES_MAX = 32 * 2**20
 START_S_MAX = 30.0
 HOLD_S_MAX = 120.0
 
@@ -80,19 +88,30 @@ def thinking(*pieces: str, signature: str = "SIGNATURE==") -> list[Event]:
     return events
 
 
+def server_tool_use(call_id: str, name: str, *pieces: str) -> list[Event]:
+    """A use of one of the provider's own tools."""
+    start = {"type": "server_tool_use", "id": call_id, "name": name, "input": {}}
+    return _block(start, ({"partial_json": piece} for piece in pieces), "input_json_delta")
+
+
 def tool_use(call_id: str, name: str, *pieces: str) -> list[Event]:
     """The input as JSON text, in whatever pieces."""
     start = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
     return _block(start, ({"partial_json": piece} for piece in pieces), "input_json_delta")
 
 
-def says(*blocks: list[Event], stop: str | None = None, output: int = 7) -> Streamed:
+def says(
+    *blocks: list[Event],
+    stop: str | None = None,
+    output: int = 7,
+    details: dict[str, Any] | None = None,
+) -> Streamed:
     """A whole answer. Its stop reason is the one that fits its blocks unless another is given."""
     events = [_started()]
     for index, block in enumerate(blocks):
         events += [_renumbered(event, index) for event in block]
     fitting = "tool_use" if any(b'"tool_use"' in event for event in events) else "end_turn"
-    delta = {"stop_reason": stop or fitting, "stop_sequence": None}
+    delta = {"stop_reason": stop or fitting, "stop_sequence": None, "stop_details": details}
     events.append(_event("message_delta", {"delta": delta, "usage": {"output_tokens": output}}))
     events.append(_event("message_stop", {}))
     return Streamed(events)
@@ -111,15 +130,23 @@ def error_event(kind: str, message: str = "no") -> Event:
 class MessagesServer:
     def __init__(self) -> None:
         self.url = ""
-        self.requests: list[Body] = []
-        """The bodies of all requests that kept the rules, in their order."""
-        self.broken_rules: list[str] = []
-        self._lines: list[Line] = []
-        self._issued: dict[str, str] = {}
+        self.forget()
 
     def forget(self) -> None:
         """Begin as if nothing had been said or asked."""
-        self.requests, self.broken_rules, self._lines, self._issued = [], [], [], {}
+        self.requests: list[Body] = []
+        """The bodies of all requests that kept the rules, in their order."""
+        self.broken_rules: list[str] = []
+        self.refused: list[str] = []
+        """What was refused though it broke no rule."""
+        self.callers: set[tuple[str, int]] = set()
+        """The connections that questions came over."""
+        self.window_tokens = 1_000_000
+        self.binds_thinking = False
+        self._lines: list[Line] = []
+        self._issued: dict[str, str] = {}
+        self._paused: list[str] = []
+        self._behind: dict[str, str] = {}
 
     def answers(self, *lines: Line) -> None:
         """What to say to the next requests. A request after the last line is a broken rule."""
@@ -135,20 +162,58 @@ class MessagesServer:
     async def endpoint(self, request: Request) -> Response:
         if not _is_known(request):
             return _error(401, "authentication_error", "invalid x-api-key")
-        body = json.loads(await request.body())
-        rule = broken_rule(body, self._issued)
-        if rule is None and not self._lines:
-            rule = "the script is over"
+        if request.client is not None:
+            self.callers.add((request.client.host, request.client.port))
+        data = await request.body()
+        if len(data) > REQUEST_BYTES_MAX:
+            return _error(413, "request_too_large", "Request exceeds the maximum size")
+        body = json.loads(data)
+        rule = broken_rule(body, self._issued, self._paused)
         if rule is not None:
             self.broken_rules.append(rule)
             return _error(400, "invalid_request_error", rule)
+        refused = self._too_long(len(data)) or (
+            self._unbound(body) if self.binds_thinking else None
+        )
+        if refused is not None:
+            self.refused.append(refused)
+            return _error(400, "invalid_request_error", refused)
+        if not self._lines:
+            self.broken_rules.append("the script is over")
+            return _error(400, "invalid_request_error", "the script is over")
         self.requests.append(body)
         line = self._lines.pop(0)
         if isinstance(line, Streamed):
+            self._remember(body, line)
             return StreamingResponse(_stream(line.events), media_type="text/event-stream")
         if line.body is not None:
             return Response(line.body, line.status, line.headers)
         return _error(line.status, line.kind, line.message, line.headers)
+
+    def _too_long(self, size: int) -> str | None:
+        tokens = size // TOKEN_CHARACTERS
+        if tokens <= self.window_tokens:
+            return None
+        return f"prompt is too long: {tokens} tokens > {self.window_tokens} maximum"
+
+    def _unbound(self, body: Body) -> str | None:
+        for number, message in enumerate(body["messages"]):
+            for block in message["content"]:
+                if block["type"] != "thinking":
+                    continue
+                if self._behind.get(block["signature"]) != _prefix(body, number):
+                    return f"messages.{number}: what precedes a `thinking` block has changed"
+        return None
+
+    def _remember(self, body: Body, line: Streamed) -> None:
+        """What may come back: paused content as it was sent, thinking behind what it was made behind."""
+        if any(b'"pause_turn"' in event for event in line.events if isinstance(event, bytes)):
+            with suppress(ValueError):  # half an input never comes back as it was
+                last = body["messages"][-1]
+                before = last["content"] if last["role"] == "assistant" else []
+                self._paused.append(_canonical(before + content_of(line.events)))
+        for signature in _signed_thinking(line.events):
+            self._behind[signature] = _prefix(body, len(body["messages"]))
 
 
 @contextmanager
@@ -177,8 +242,32 @@ def serving() -> Generator[MessagesServer]:
     assert not thread.is_alive()
 
 
-def broken_rule(body: Body, issued: dict[str, str]) -> str | None:
-    """The first documented rule that a request breaks. `issued`: thinking by its signature."""
+def content_of(events: Sequence[Event | Drop | Hold]) -> list[Block]:
+    """The content that a stream puts together, as it may be sent back."""
+    blocks: list[Block] = []
+    for event in events:
+        data = _data(event) if isinstance(event, bytes) else {}
+        match data.get("type"), data.get("delta", {}).get("type"):
+            case "content_block_start", _:
+                blocks.append(dict(data["content_block"]))
+            case _, "text_delta":
+                blocks[-1]["text"] += data["delta"]["text"]
+            case _, "thinking_delta":
+                blocks[-1]["thinking"] += data["delta"]["thinking"]
+            case _, "signature_delta":
+                blocks[-1]["signature"] = data["delta"]["signature"]
+            case _, "input_json_delta":
+                pieces = blocks[-1].setdefault("pieces", [])
+                pieces.append(data["delta"]["partial_json"])
+    for block in blocks:
+        if pieces := block.pop("pieces", None):
+            block["input"] = json.loads("".join(pieces))
+    return blocks
+
+
+def broken_rule(body: Body, issued: dict[str, str], paused: Sequence[str] = ()) -> str | None:
+    """The first documented rule that a request breaks. `issued`: thinking by its signature; `paused`:
+    what a request may end in, though it is the assistant's."""
     known = {"model", "max_tokens", "messages", "system", "tools", "stream"}
     if unknown := sorted(set(body) - known):
         return f"{unknown[0]}: Extra inputs are not permitted"
@@ -191,7 +280,7 @@ def broken_rule(body: Body, issued: dict[str, str]) -> str | None:
     return (
         _broken_by_system(body.get("system", []))
         or _broken_by_tools(body.get("tools", []))
-        or _broken_by_messages(body.get("messages", []), issued)
+        or _broken_by_messages(body.get("messages", []), issued, paused)
         or _broken_by_breakpoints(body)
     )
 
@@ -212,12 +301,15 @@ def _broken_by_tools(tools: list[Block]) -> str | None:
     return "tools: Tool names must be unique" if len(set(names)) < len(names) else None
 
 
-def _broken_by_messages(messages: list[Body], issued: dict[str, str]) -> str | None:
+def _broken_by_messages(
+    messages: list[Body], issued: dict[str, str], paused: Sequence[str]
+) -> str | None:
     if not messages:
         return "messages: at least one message is required"
     if messages[0]["role"] != "user":
         return "messages: first message must use the user role"
-    if messages[-1]["role"] != "user":
+    last = messages[-1]
+    if last["role"] != "user" and _canonical(last["content"]) not in paused:
         return "messages: the conversation must end with a user message"
     seen: set[str] = set()
     open_calls: list[str] = []
@@ -283,17 +375,33 @@ def _broken_by_results(message: Body, open_calls: list[str]) -> str | None:
 
 
 def _broken_by_breakpoints(body: Body) -> str | None:
-    blocks: list[Block] = [*body.get("system", []), *body.get("tools", [])]
+    """In the order of the prompt: tools, system, messages."""
+    blocks: list[Block] = [*body.get("tools", []), *body.get("system", [])]
     blocks += [block for message in body["messages"] for block in message["content"]]
-    if sum("cache_control" in block for block in blocks) > BREAKPOINTS_MAX:
+    marks = [block["cache_control"] for block in blocks if "cache_control" in block]
+    if len(marks) > BREAKPOINTS_MAX:
         return f"A maximum of {BREAKPOINTS_MAX} blocks with cache_control may be provided"
+    if any(mark.get("type") != "ephemeral" or set(mark) - {"type", "ttl"} for mark in marks):
+        return "cache_control.type: Input should be 'ephemeral'"
+    lives = [mark.get("ttl", "5m") for mark in marks]
+    if set(lives) - {"5m", "1h"}:
+        return "cache_control.ttl: Input should be '5m' or '1h'"
+    if lives != sorted(lives):  # "1h" sorts before "5m"
+        return "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
     return None
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _KINDS = {
     "user": {"text", "tool_result"},
-    "assistant": {"text", "tool_use", "thinking", "redacted_thinking"},
+    "assistant": {
+        "text",
+        "tool_use",
+        "thinking",
+        "redacted_thinking",
+        "server_tool_use",
+        "web_search_tool_result",
+    },
 }
 _FIELDS = {
     "text": {"type", "text", "cache_control"},
@@ -301,7 +409,20 @@ _FIELDS = {
     "tool_result": {"type", "tool_use_id", "content", "is_error", "cache_control"},
     "thinking": {"type", "thinking", "signature"},
     "redacted_thinking": {"type", "data"},
+    "server_tool_use": {"type", "id", "name", "input", "cache_control"},
+    "web_search_tool_result": {"type", "tool_use_id", "content", "cache_control"},
 }
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _prefix(body: Body, messages: int) -> str:
+    """All that stands before a message, but for the marks of the cache."""
+    whole = [body.get("tools", []), body.get("system", []), body["messages"][:messages]]
+    text = re.sub(r'"cache_control": \{[^}]*\},? ?', "", _canonical(whole))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _is_known(request: Request) -> bool:
@@ -340,6 +461,7 @@ def _started() -> Event:
         "output_tokens": 1,
         "cache_read_input_tokens": 200,
         "cache_creation_input_tokens": 100,
+        "cache_creation": {"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 40},
     }
     message = {
         "id": "msg_1",

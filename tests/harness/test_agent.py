@@ -59,6 +59,11 @@ def test_the_first_mount_is_the_default(harness: Harness) -> None:
         ({"sandbox": "sb_x"}, "config.sandbox"),
         ({"limits": {"steps": 0}}, "config.limits.steps"),
         ({"limits": {"steps": True}}, "config.limits.steps"),
+        *(
+            ({"session": {"memory": {"maxLength": bad}}}, "config.session.memory.maxLength")
+            for bad in (0, 200_001, 1.5, "x", True)
+        ),
+        ({"session": {"memory": {"length": 1}}}, "config.session.memory.length"),
         ({"modle": "x"}, "config.modle"),
     ],
 )

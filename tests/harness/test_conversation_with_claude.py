@@ -12,7 +12,6 @@ import pytest
 from harness import Harness
 from harness.message import Message, ToolResult
 from harness.progress import Progress, TextArrived, ToolEnded
-from harness.transcript import Transcript
 from tests.harness.messages_server import (
     KEY,
     Hold,
@@ -43,8 +42,7 @@ def stored(harness: Harness, conversation: str) -> list[Message]:
     agent = harness.agents.get(harness.settings.default_agent)
     found = harness.rooms.conversations.find(agent.id, conversation)
     assert found is not None
-    inbox = harness.rooms.inbox
-    return [entry.message for entry in Transcript(found.id, inbox.records, inbox.large).load()]
+    return [entry.message for entry in harness.conversations.transcript(found).entries()]
 
 
 def interrupted(harness: Harness, said: str, *, conversation: str, when: threading.Event) -> None:
@@ -174,9 +172,9 @@ def test_an_answer_cut_while_thinking_does_not_block_the_conversation(
         Refusal(401, "authentication_error"),
         Refusal(404, "not_found_error", "model: nix"),
         says(stop="refusal"),
-        breaks_off(text("Half an ans")),
+        says(text("Half an ans"), stop="model_context_window_exceeded"),
     ],
-    ids=["key", "model", "refusal", "broken"],
+    ids=["key", "model", "refusal", "window"],
 )
 def test_after_a_failure_the_conversation_goes_on_with_what_was_said(
     harness: Harness, server: MessagesServer, fault: Refusal

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from harness import Harness
+from harness.conversation import Conversation
 from harness.message import Message, Text, ToolCall, user
 from harness.progress import TextArrived, ToolStarted
 from harness.sandboxes.none import NoSandbox
-from harness.transcript import Transcript
+from harness.transcript import Entry
 from workspaces.clock import ManualClock
-from workspaces.ids import ConversationId, TurnId
+from workspaces.ids import TurnId
+from workspaces.stamp import stamp_of
 from workspaces.workspace import Workspace
 
 
@@ -204,19 +206,17 @@ def test_what_is_said_after_an_interrupted_turn_is_a_new_wish(
     agent = harness.agents.get("assistant")
     conversation = harness.rooms.conversations.find(agent.id, "c")
     assert conversation is not None
-    _leave_a_call_without_result(harness, conversation.id)
+    _leave_a_call_without_result(harness, conversation)
     told = say("Remember that tea is green.", conversation="c")
     assert told == "I have written to MEMORY.md: tea is green."
     assert "- tea is green" in memory(notes)
 
 
-def _leave_a_call_without_result(harness: Harness, conversation_id: ConversationId) -> None:
-    inbox = harness.rooms.inbox
-    transcript = Transcript(conversation_id, inbox.records, inbox.large)
-    lease = inbox.leases.acquire("test")
-    number = len(transcript.load())
-    turn = TurnId("turn_broken")
+def _leave_a_call_without_result(harness: Harness, conversation: Conversation) -> None:
+    transcript = harness.conversations.transcript(conversation)
     call = ToolCall("toolu_broken", "read", {"path": "MEMORY.md"})
-    transcript.append(number + 1, turn, user("Remember that ink is black."), lease)
-    transcript.append(number + 2, turn, Message("assistant", (Text("Well."), call)), lease)
-    inbox.leases.release(lease)
+    broken = (user("Remember that ink is black."), Message("assistant", (Text("Well."), call)))
+    with harness.rooms.ingress.leases.held(conversation.lease_key) as lease:
+        for number, message in enumerate(broken, start=transcript.window().next_number):
+            at = stamp_of(harness.rooms.clock.now())
+            transcript.append(Entry(number, at, TurnId("turn_broken"), message), lease)

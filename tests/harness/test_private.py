@@ -4,7 +4,7 @@ import pytest
 
 from harness import Harness
 from harness.tools.desk import Desk
-from workspaces.errors import NotFound, Refused
+from workspaces.errors import InUse, NotFound, Refused
 from workspaces.revision import Author
 from workspaces.workspaces import private_to_user
 
@@ -28,7 +28,7 @@ def test_private_workspaces_are_mounted_read_only_unless_the_agent_says_otherwis
         ("notes", True),
         ("_user", False),
     ]
-    assert "the owner likes tea" in harness.prompt(agent)[-1].text
+    assert "the owner likes tea" in harness.preview(agent).request.system[-1]
     off = harness.agents.patch(agent.id, {"config": {"private": "off"}})
     assert [mount.name for mount in harness.agents.bindings(off)] == ["notes"]
 
@@ -51,16 +51,15 @@ def test_a_private_workspace_is_never_the_default(harness: Harness) -> None:
 def test_an_agents_private_workspace_goes_with_it(harness: Harness) -> None:
     agent = harness.agents.create("diarist", private="rw")
     harness.agents.bindings(agent)
-    harness.agents.delete("diarist")
+    harness.deletion.agent("diarist")
     left = [record.id for record in harness.workspaces.list(private=True) if ":" in record.id]
     assert left == [private_to_user(harness.rooms.principal.user_id)]
 
 
 def test_a_mounted_workspace_is_deleted_only_by_force(harness: Harness) -> None:
-    with pytest.raises(Refused) as caught:
-        harness.delete_workspace("notes")
-    assert "assistant" in caught.value.rule
-    place = harness.delete_workspace("notes", force=True)
+    with pytest.raises(InUse, match="assistant"):
+        harness.deletion.workspace("notes")
+    (place,) = harness.deletion.workspace("notes", force=True).trash
     assert (place / "files/MEMORY.md").exists()
     assert harness.agents.bindings(harness.agents.get("assistant")) == []
     assert harness.run("hello").status == "done"

@@ -55,6 +55,6 @@ def test_a_home_is_born_once(home: Path) -> None:
     with Harness.open(home) as harness:
         assert [record.name for record in harness.workspaces.list()] == ["notes"]
         assert [record.name for record in harness.agents.list()] == ["assistant"]
-        harness.agents.delete("assistant")
+        harness.deletion.agent("assistant")
     with Harness.open(home) as harness:
         assert harness.agents.list() == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -45,10 +46,7 @@ def call(desk: Desk) -> Call:
     loop = LoopThread()
 
     def made(name: str, **arguments: Any) -> ToolResult:
-        message = loop.run(toolset.run([ToolCall("t1", name, arguments)], silent))
-        (result,) = message.parts
-        assert isinstance(result, ToolResult)
-        return result
+        return loop.run(toolset.run(ToolCall("t1", name, arguments), silent))
 
     return made
 
@@ -169,6 +167,32 @@ def test_a_read_only_mount_answers_a_write_with_the_reason(call: Call) -> None:
     assert "# Memory" in call("read", path="MEMORY.md", workspace="docs").text
 
 
+def test_recall_looks_in_every_mount_and_says_where_a_line_stands(
+    call: Call, notes: Workspace, harness: Harness
+) -> None:
+    notes.write("notes/tea.md", "# Drinks\n- green tea at nine\n", by=PERSON)
+    harness.workspaces.get("docs").write("a.md", "- the tea shop is closed\n", by=AGENT)
+    text = call("recall", query="when is tea?").text
+    assert re.search(
+        r"^notes: notes/tea\.md:2 \(\d{4}-\d\d-\d\d\)\n- green tea at nine$", text, re.MULTILINE
+    )
+    assert "docs: a.md:1" in text
+    assert "docs" not in call("recall", query="tea", workspace="notes").text
+    assert "docs" not in call("recall", query="tea", kinds=["note"]).text
+    assert "notes/tea" not in call("recall", query="tea", by="helper").text
+    assert call("recall", query="zzz").text.startswith("Nothing was found")
+    assert call("recall", query="tea", since="soon").is_error
+    assert call("recall", query="tea", limit=101).is_error
+    assert call("recall", query="tea", kinds=["thought"]).is_error
+
+
+def test_an_answer_of_recall_is_bounded(call: Call, notes: Workspace) -> None:
+    notes.write("a.md", "".join(f"- tea {'x' * 5000} {n}\n" for n in range(100)), by=PERSON)
+    text = call("recall", query="tea", limit=100).text
+    assert len(text) < 34_000
+    assert "more lines: ask for less" in text
+
+
 def test_an_unknown_workspace_is_answered_with_the_names(call: Call) -> None:
     assert "docs" in call("read", path="MEMORY.md", workspace="dosc").text
     assert "docs, notes" in call("read", path="MEMORY.md", workspace="zzz").text
@@ -197,5 +221,5 @@ def test_workspace_is_offered_only_where_there_is_a_choice(desk: Desk) -> None:
 
 def test_writing_tools_are_offered_only_with_something_to_write_to(desk: Desk) -> None:
     read_only = Toolset(TOOLS, Desk(desk.mounts[1:], desk.author)).specs()
-    assert [spec.name for spec in read_only] == ["read", "glob"]
+    assert [spec.name for spec in read_only] == ["read", "glob", "recall"]
     assert Toolset(TOOLS, Desk([], desk.author)).specs() == ()

@@ -10,10 +10,11 @@ from harness.message import Message, Text, ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
 from harness.progress import Progress, TextArrived, ToolEnded, ToolStarted
 from harness.request import ModelFailure, Request
-from harness.transcript import Transcript
+from harness.transcript import Entry
 from workspaces.errors import Busy, Conflict, Refused
 from workspaces.ids import ConversationId, TurnId, lease_key
 from workspaces.lease import Leases
+from workspaces.stamp import stamp_of
 
 Scripted = Callable[..., tuple[Harness, ScriptedModel]]
 
@@ -21,8 +22,8 @@ READ = ToolCall("t1", "read", {"path": "MEMORY.md"})
 
 
 def stored(harness: Harness, conversation_id: ConversationId) -> list[str]:
-    transcript = Transcript(conversation_id, harness.rooms.records, harness.rooms.inbox.large)
-    return [entry.message.role for entry in transcript.load()]
+    transcript = harness.conversations.transcript(harness.conversations.get(conversation_id))
+    return [entry.message.role for entry in transcript.entries()]
 
 
 def test_a_turn_ends_when_the_model_asks_for_no_more_tools(scripted: Scripted) -> None:
@@ -108,13 +109,13 @@ def test_a_tool_call_without_its_result_is_told_to_the_model_as_interrupted(
     parts = model.requests[-1].messages[-1].parts
     assert parts[-1] == Text("again")
     harness_2, model_2 = scripted("ok")
-    conversation = harness.rooms.conversations.find(harness.agents.get("assistant").id, "c1")
-    assert conversation is not None
-    transcript = Transcript(conversation.id, harness.rooms.records, harness.rooms.inbox.large)
-    lease = harness.rooms.inbox.leases.acquire(lease_key("x"))
-    entries = transcript.load()
+    conversation = harness.conversation("c1")
+    transcript = harness.conversations.transcript(conversation)
     lost = Message("assistant", (ToolCall("t9", "write", {}),))
-    transcript.append(len(entries) + 1, TurnId("t"), lost, lease)
+    at = stamp_of(harness.rooms.clock.now())
+    with harness.rooms.ingress.leases.held(conversation.lease_key) as lease:
+        number = transcript.window().next_number
+        transcript.append(Entry(number, at, TurnId("t"), lost), lease)
     harness_2.run("what happened?", conversation="c1")
     result = model_2.requests[0].messages[-1].parts[0]
     assert result == ToolResult("t9", INTERRUPTED, is_error=True)
@@ -147,6 +148,7 @@ def test_the_same_event_id_with_another_text_is_refused(scripted: Scripted) -> N
 
 def test_a_busy_conversation_refuses_and_gives_the_event_back(scripted: Scripted) -> None:
     harness, _ = scripted("hello")
+    harness.agents.patch("assistant", {"config": {"onBusy": "reject"}})
     agent = harness.agents.get("assistant")
     key = f"acct:{harness.rooms.principal.account_id}:agent:{agent.id}:api:c1"
     other = Leases(harness.rooms.records, harness.rooms.clock)

@@ -2,50 +2,105 @@ from __future__ import annotations
 
 import pytest
 
-from workspaces.claim import CLAIM_S, Claims
+from workspaces.claim import CLAIM_S, OUTCOME_S, Claim, Claims
 from workspaces.clock import ManualClock
-from workspaces.errors import Busy, Conflict
-from workspaces.ids import AccountId
+from workspaces.errors import Conflict
+from workspaces.expect import ABSENT
+from workspaces.records import Key
 from workspaces.stores.memory import MemoryRecords
 
-ACCOUNT = AccountId("acct_1")
+KEY = Key("claims:acct_1:usr_1", "agent_1:e1")
+ABOUT = {"number": 1}
 
 
 @pytest.fixture
-def claims(clock: ManualClock) -> Claims:
-    return Claims(MemoryRecords(clock), clock)
+def records(clock: ManualClock) -> MemoryRecords:
+    return MemoryRecords(clock)
 
 
-def test_an_event_is_claimed_once(claims: Claims) -> None:
-    claims.claim(ACCOUNT, "e1", "body")
-    with pytest.raises(Busy):
-        claims.claim(ACCOUNT, "e1", "body")
-    assert claims.claim(ACCOUNT, "e2", "body").outcome is None
-    assert claims.claim(AccountId("acct_2"), "e1", "body").outcome is None
+@pytest.fixture
+def claims(records: MemoryRecords, clock: ManualClock) -> Claims:
+    return Claims(records, clock)
 
 
-def test_a_finished_event_is_answered_with_its_outcome(claims: Claims) -> None:
-    claim = claims.claim(ACCOUNT, "e1", "body")
-    claims.finish(claim, {"reply": "hello"})
-    assert claims.claim(ACCOUNT, "e1", "body").outcome == {"reply": "hello"}
+def claimed(records: MemoryRecords, claims: Claims, body: str = "body") -> Claim:
+    """As everyone makes one: looked for, then written under the condition that was found."""
+    expect = claims.look(KEY, body)
+    assert not isinstance(expect, Claim)
+    records.write(claims.made(KEY, body, ABOUT, expect))
+    return standing(claims)
 
 
-def test_the_same_id_with_another_body_is_a_conflict(claims: Claims) -> None:
-    claims.finish(claims.claim(ACCOUNT, "e1", "body"), {})
+def standing(claims: Claims) -> Claim:
+    found = claims.find(KEY)
+    assert found is not None
+    return found
+
+
+def test_an_event_is_claimed_once(records: MemoryRecords, claims: Claims) -> None:
+    claimed(records, claims)
     with pytest.raises(Conflict):
-        claims.claim(ACCOUNT, "e1", "another body")
+        records.write(claims.made(KEY, "body", ABOUT, ABSENT))
+    found = claims.look(KEY, "body")
+    assert isinstance(found, Claim)
+    assert (found.about, found.outcome, found.refusal) == (ABOUT, None, None)
 
 
-def test_a_released_claim_may_be_made_again(claims: Claims) -> None:
-    claims.release(claims.claim(ACCOUNT, "e1", "body"))
-    assert claims.claim(ACCOUNT, "e1", "body").outcome is None
+def test_the_same_id_with_another_body_is_a_conflict(
+    records: MemoryRecords, claims: Claims
+) -> None:
+    claim = claimed(records, claims)
+    with pytest.raises(Conflict):
+        claims.look(KEY, "another body")
+    records.write(claims.finished(claim, {"reply": "hello"}))
+    with pytest.raises(Conflict):
+        claims.look(KEY, "another body")
 
 
-def test_a_claim_is_forgotten_a_day_after_it_was_made(claims: Claims, clock: ManualClock) -> None:
-    claim = claims.claim(ACCOUNT, "e1", "body")
+def test_a_finished_event_is_answered_with_its_outcome(
+    records: MemoryRecords, claims: Claims
+) -> None:
+    records.write(claims.finished(claimed(records, claims), {"reply": "hello"}))
+    found = claims.look(KEY, "body")
+    assert isinstance(found, Claim)
+    assert found.outcome == {"reply": "hello"}
+
+
+def test_a_released_claim_says_why_and_may_be_made_again_with_any_body(
+    records: MemoryRecords, claims: Claims
+) -> None:
+    records.write(claims.released(claimed(records, claims), {"code": "not_found"}))
+    assert standing(claims).refusal == {"code": "not_found"}
+    assert claimed(records, claims, "another body").refusal is None
+
+
+def test_an_outcome_is_written_once(records: MemoryRecords, claims: Claims) -> None:
+    claim = claimed(records, claims)
+    records.write(claims.finished(claim, {"reply": "hello"}))
+    with pytest.raises(Conflict):
+        records.write(claims.finished(claim, {"reply": "hello again"}))
+
+
+def test_a_claim_is_forgotten_a_day_after_it_was_made(
+    records: MemoryRecords, claims: Claims, clock: ManualClock
+) -> None:
+    claim = claimed(records, claims)
     clock.advance(3600)
-    claims.finish(claim, {"reply": "hello"})
+    records.write(claims.finished(claim, {}))
     clock.advance(CLAIM_S - 3601)
-    assert claims.claim(ACCOUNT, "e1", "body").outcome is not None
+    assert claims.find(KEY) is not None
     clock.advance(1)
-    assert claims.claim(ACCOUNT, "e1", "body").outcome is None
+    assert claims.find(KEY) is None
+
+
+def test_an_event_on_its_way_keeps_its_claim_and_its_outcome_can_still_be_asked_for(
+    records: MemoryRecords, claims: Claims, clock: ManualClock
+) -> None:
+    claim = claimed(records, claims)
+    clock.advance(2 * CLAIM_S)
+    assert isinstance(claims.look(KEY, "body"), Claim)
+    records.write(claims.finished(claim, {}))
+    clock.advance(OUTCOME_S - 1)
+    assert claims.find(KEY) is not None
+    clock.advance(1)
+    assert claims.find(KEY) is None

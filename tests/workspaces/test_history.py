@@ -11,7 +11,7 @@ from workspaces.clock import ManualClock
 from workspaces.errors import NotFound, Refused
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
-from workspaces.revision import Author
+from workspaces.revision import Author, RevisionId
 
 MEMORY = WorkspacePath("MEMORY.md")
 NOTE = WorkspacePath("notes/deep/a.md")
@@ -171,3 +171,25 @@ def test_a_branch_lock_of_a_killed_writer_does_not_stop_the_next(
     (directory / "refs/heads/main.lock").write_text("half")
     history.record({MEMORY: b"2"}, CALLER)
     assert len(history.log()) == 2
+
+
+def test_the_files_below_a_directory(history: History) -> None:
+    first = history.record({MEMORY: b"x", NOTE: b"deep", WorkspacePath("notes/b.md"): b"b"}, CALLER)
+    history.record({NOTE: None}, CALLER)
+    assert list(history.below(first, "notes")) == ["notes/b.md", NOTE]
+    assert history.read(history.below(first, "notes")[NOTE]) == b"deep"
+    assert list(history.below(history.tip(), "notes")) == ["notes/b.md"]
+    assert history.below(first, "MEMORY.md") == history.below(None, "notes") == {}
+
+
+def test_a_history_holds_what_its_newest_revision_has_grown_from(
+    history: History, directory: Path
+) -> None:
+    first = history.record({MEMORY: b"one"}, CALLER)
+    second = history.record({MEMORY: b"two"}, CALLER)
+    assert history.holds(first)
+    assert history.holds(second)
+    git(directory, "update-ref", "refs/heads/main", first)  # as an erasure does
+    assert history.holds(first)
+    assert not history.holds(second)
+    assert not history.holds(RevisionId("0" * 40))

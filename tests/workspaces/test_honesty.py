@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.dynamodb_server import dynamodb, dynamodb_url
 from tests.faulty_proxy import Lost, faulty_proxy
 from tests.servers import BUCKET, S3Server
 from workspaces.blobs import BlobName, Expect
 from workspaces.errors import Conflict, Unavailable
 from workspaces.expect import ANY
-from workspaces.honesty import Honesty, probe
-from workspaces.locations import blobs_at
-from workspaces.stores.memory import MemoryBlobs
+from workspaces.honesty import Honesty, keeps_conditions, probe
+from workspaces.locations import blobs_at, make_record_table, records_at
+from workspaces.records import Change, Check, Delete, Put, RecordStore
+from workspaces.stores.memory import MemoryBlobs, MemoryRecords
 from workspaces.stores.s3 import S3Blobs
+from workspaces.stores.sqlite import SqliteRecords
+
+__all__ = ["dynamodb", "dynamodb_url"]
 
 HONEST = Honesty(conditional_put=True, conditional_delete=True)
 
@@ -103,3 +109,39 @@ def test_a_store_that_cannot_be_asked_is_unavailable_and_not_dishonest(
         with pytest.raises(Unavailable):
             probe(store)
         assert list(store.walk()) == []
+
+
+class AcceptsStaleWrites(MemoryRecords):
+    """What a store would do that takes conditions and does not look at them."""
+
+    def write(self, *changes: Change) -> tuple[int, ...]:
+        blind = (
+            replace(change, expect=ANY) for change in changes if isinstance(change, Put | Delete)
+        )
+        return super().write(*blind)
+
+
+class AcceptsBrokenGuards(MemoryRecords):
+    def write(self, *changes: Change) -> tuple[int, ...]:
+        return super().write(*(change for change in changes if not isinstance(change, Check)))
+
+
+def test_a_record_store_that_keeps_its_conditions_is_recognised(tmp_path: Path) -> None:
+    stores: list[RecordStore] = [MemoryRecords(), SqliteRecords(tmp_path / "state.db")]
+    for store in stores:
+        assert keeps_conditions(store)
+        store.close()
+
+
+@pytest.mark.usefixtures("dynamodb")
+def test_dynamodb_is_recognised_too() -> None:
+    make_record_table("honest-records")
+    store = records_at("dynamodb:honest-records")
+    assert keeps_conditions(store)
+    store.close()
+
+
+@pytest.mark.parametrize("liar", [AcceptsStaleWrites, AcceptsBrokenGuards])
+def test_a_record_store_that_ignores_conditions_is_found_out(liar: type[MemoryRecords]) -> None:
+    store = liar()
+    assert not keeps_conditions(store)

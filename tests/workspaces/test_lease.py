@@ -8,12 +8,13 @@ import pytest
 
 from workspaces.clock import ManualClock
 from workspaces.errors import Busy, Conflict, LeaseLost
-from workspaces.lease import LEASE_S, Leases
+from workspaces.lease import TERMS, Leases
 from workspaces.process import is_dead, this_process
 from workspaces.records import Key, Put
 from workspaces.stores.memory import MemoryRecords
 
 KEY = "conversation-lease:abc"
+LEASE_S = TERMS.lease_s
 
 
 @pytest.fixture

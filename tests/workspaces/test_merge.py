@@ -44,6 +44,7 @@ def test_changes_in_different_places_are_both_made(
         ("x\n", "x1\n", "x2\n", "x1\nx2\n"),
         ("", "ours\n", "theirs\n", "ours\ntheirs\n"),
         ("a", "a\nours", "a\ntheirs", "a\nours\ntheirs"),
+        ("", "x\nx\nx\ny\n", "x\nx\nx\nx\nx\n", "x\nx\nx\ny\nx\nx\n"),
         ("x\ny\n", "", "x\ny2\n", "y2\n"),
     ],
 )
@@ -84,6 +85,24 @@ def test_a_key_that_both_changed_goes_to_the_later_side_and_is_reported() -> Non
 def test_a_key_removed_here_and_left_there_is_removed() -> None:
     found = merged(FRONT, FRONT.replace("pinned: false\n", ""), FRONT.replace("key: a", "key: z"))
     assert found.data == b"---\nkey: z\ntags:\n  - x\n---\nbody\n"
+
+
+def test_front_matter_that_one_removed_and_the_other_changed_keeps_its_fences() -> None:
+    changed = FRONT.replace("key: a", "key: b")
+    for later in ("ours", "theirs"):
+        found = merge(NOTE, FRONT.encode(), b"body\n", changed.encode(), later=later)  # type: ignore[arg-type]
+        assert found is not None
+        assert found.data in {b"body\n", b"---\nkey: b\n---\nbody\n"}
+    assert merged(FRONT, "body\n", FRONT).data == b"body\n"
+
+
+def test_a_program_is_merged_only_where_the_changes_do_not_touch() -> None:
+    path, base = WorkspacePath("tool.py"), b"one\ntwo\nthree\n"
+    found = merge(path, base, b"ONE\ntwo\nthree\n", b"one\ntwo\nTHREE\n")
+    assert found == Merged(b"ONE\ntwo\nTHREE\n")
+    assert merge(path, base, b"ours\ntwo\nthree\n", b"theirs\ntwo\nthree\n") is None
+    yaml = WorkspacePath("a.yaml")
+    assert merge(yaml, b"---\na: 1\n---\n", b"---\na: 2\n---\n", b"---\na: 3\n---\n") is None
 
 
 @pytest.mark.parametrize(

@@ -240,3 +240,41 @@ def test_the_tables_can_be_read_without_us(history: History, origins: Origins, f
         found = database.execute("SELECT id FROM origin_revision WHERE number = ?", (number,))
         assert found.fetchone() == (revision,)
     database.close()
+
+
+def test_a_line_is_as_old_as_the_revision_that_wrote_it(
+    history: History, origins: Origins, clock: ManualClock
+) -> None:
+    first = history.record({MEMORY: b"one\ntwo\n"}, CALLER)
+    clock.advance(60)
+    second = history.record({MEMORY: b"zero\none\ntwo\n"}, AGENT)
+    a, b = history.commit(first).at, history.commit(second).at
+    assert origins.ages(MEMORY, second) == [b, a, a]
+
+
+def test_the_lines_of_an_earlier_revision_are_never_newer_than_it(
+    history: History, origins: Origins, clock: ManualClock
+) -> None:
+    revisions = [history.record({MEMORY: b"gone\nkept\n"}, CALLER)]
+    for text in (b"gone\nkept\nnew\n", b"kept\nnew\n", b"kept\nnew\ngone\n"):
+        clock.advance(60)
+        revisions.append(history.record({MEMORY: text}, AGENT))
+    a, b = (history.commit(revision).at for revision in revisions[:2])
+    assert origins.ages(MEMORY, revisions[0]) == [a, a]
+    assert origins.ages(MEMORY, revisions[1]) == [b, a, b]
+    history.record({MEMORY: None}, AGENT)
+    assert origins.ages(MEMORY, revisions[1]) == [b, b, b]
+    with pytest.raises(NotFound):
+        origins.ages(NOTE, revisions[1])
+
+
+def test_when_the_files_below_a_directory_were_changed_last(
+    history: History, origins: Origins, clock: ManualClock
+) -> None:
+    other = WorkspacePath("notes/sub/b.md")
+    first = history.record({MEMORY: b"m", NOTE: b"a"}, CALLER)
+    clock.advance(60)
+    second = history.record({other: b"b", WorkspacePath("notes2/c.md"): b"c"}, AGENT)
+    at = {NOTE: history.commit(first).at, other: history.commit(second).at}
+    assert origins.updates("notes") == at
+    assert origins.updates("nowhere") == {}

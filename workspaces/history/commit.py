@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workspaces.history.objects import ObjectId
@@ -40,14 +40,14 @@ def parse_commit(revision: RevisionId, data: bytes) -> Commit:
 
 
 def commit_bytes(
-    tree: ObjectId, parent: RevisionId | None, author: Author, at: Stamp, text: str
+    tree: ObjectId, parents: Sequence[RevisionId], author: Author, at: Stamp, text: str
 ) -> bytes:
     seconds = int(moment_of(at).timestamp())
     name = one_line(author.name).translate({ord("<"): None, ord(">"): None}).strip() or "unknown"
     email = one_line(author.email).translate({ord("<"): None, ord(">"): None, ord(" "): None})
     head = [
         f"tree {tree}",
-        *([f"parent {parent}"] if parent else []),
+        *(f"parent {parent}" for parent in parents),
         f"author {name} <{email}> {seconds} +0000",
         f"committer {COMMITTER} {seconds} +0000",
     ]

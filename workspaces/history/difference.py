@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from workspaces.history.lines import hunks
+from workspaces.history.lines import Hunk, hunks
 from workspaces.revision import RevisionId
 
 PATCH_OPTIONS = (
@@ -26,6 +26,10 @@ PATCH_OPTIONS = (
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """Git knows it without being told: what was there before the first revision."""
+
+ALIKE_MIN = 0.4
+"""Of the shorter text's characters. Texts that share less are read one after the other: word by word
+they would only be mixed."""
 
 _HEADING = "diff --git "
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
@@ -85,13 +89,29 @@ def words(patch: str) -> list[Span]:
 
 def _word_spans(old: str, new: str, *, ended: bool) -> Iterable[Span]:
     before, after = _WORD.findall(old), _WORD.findall(new)
+    found = list(hunks(before, after))
+    if old and new and not _alike(before, after, found):
+        yield "-", f"{old}\n"
+        yield "+", f"{new}\n"
+        return
     at = 0
-    for hunk in hunks(before, after):
+    for hunk in found:
         yield " ", "".join(before[at : hunk.old_start])
         yield "-", "".join(before[hunk.old_start : hunk.old_end])
         yield "+", "".join(after[hunk.new_start : hunk.new_end])
         at = hunk.old_end
     yield " ", "".join(before[at:]) + ("\n" if ended else "")
+
+
+def _alike(before: list[str], after: list[str], found: list[Hunk]) -> bool:
+    stayed = sum(map(_weight, before)) - sum(
+        sum(map(_weight, before[hunk.old_start : hunk.old_end])) for hunk in found
+    )
+    return stayed >= ALIKE_MIN * max(1, min(sum(map(_weight, before)), sum(map(_weight, after))))
+
+
+def _weight(word: str) -> int:
+    return 0 if word.isspace() else len(word)
 
 
 def _file(lines: list[str]) -> FileDifference:

@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,14 @@ from workspaces.history.git import run_git
 from workspaces.history.graft import graft
 from workspaces.history.inquiry import inquiry
 from workspaces.history.log import Change
-from workspaces.history.objects import TREE_MODE, Entries, ObjectId, Objects, unwritable
+from workspaces.history.objects import (
+    TREE_MODE,
+    Batch,
+    Entries,
+    ObjectId,
+    Objects,
+    unwritable,
+)
 from workspaces.history.pack import LOOSE_OBJECTS_MAX, count_loose, pack
 from workspaces.history.step import RAW_OPTIONS, Step, parse_raw, parse_steps
 from workspaces.paths import WorkspacePath
@@ -46,6 +54,9 @@ View = str
 
 LOG_ENTRIES_MAX = 10_000
 
+COMMITS_KEPT = 64
+"""A revision never changes, and the newest is asked for again and again."""
+
 _HEXADECIMAL = re.compile(r"[0-9a-f]{4,40}")
 
 
@@ -57,6 +68,7 @@ class History:
         self._clock = clock
         self._objects = Objects(directory / "objects")
         self._branch = Branch(directory)
+        self._commits = lru_cache(COMMITS_KEPT)(self._read_commit)
 
     @classmethod
     def create(cls, directory: Path, clock: Clock) -> History:
@@ -96,6 +108,27 @@ class History:
             return {}
         return dict(sorted(self._files(self.commit(revision).tree, "")))
 
+    def below(self, revision: RevisionId | None, directory: str) -> dict[WorkspacePath, ObjectId]:
+        """Every file of a revision below one directory, ascending by path."""
+        found: list[tuple[WorkspacePath, ObjectId]] = []
+        for name, entry in self._directory_at(revision, directory).items():
+            path = f"{directory}/{name}"
+            if entry.mode == TREE_MODE:
+                found += self._files(entry.id, f"{path}/")
+            else:
+                found.append((WorkspacePath(path), entry.id))
+        return dict(sorted(found))
+
+    def holds(self, revision: RevisionId) -> bool:
+        """Whether a revision still belongs to what the newest one has grown from."""
+        tip = self.tip()
+        if tip is None or tip == revision:
+            return tip == revision
+        try:
+            return not self._git("rev-list", "-n1", revision, f"^{tip}", "--")
+        except Unavailable:  # it is not there at all
+            return False
+
     def find(self, revision: RevisionId | None, path: WorkspacePath) -> ObjectId | None:
         """One file of a revision, looked up along its path alone."""
         directory, _, leaf = path.rpartition("/")
@@ -110,24 +143,29 @@ class History:
         return self._objects.read(object_id)
 
     def commit(self, revision: RevisionId) -> Commit:
-        return parse_commit(revision, self._objects.read(revision))
+        return self._commits(revision)
 
-    def record(self, changes: Mapping[WorkspacePath, bytes | None], author: Author) -> RevisionId:
-        """A revision that sets these files, or with None removes them, on top of the newest one."""
+    def record(
+        self,
+        changes: Mapping[WorkspacePath, bytes | None],
+        author: Author,
+        *,
+        beside: Mapping[WorkspacePath, bytes] | None = None,
+    ) -> RevisionId:
+        """A revision that sets these files, or with None removes them, on top of the newest one.
+
+        `beside`: what the other side of a merge had. It becomes a revision beside the newest one, and
+        this one the merge of the two, so that both versions stay and each line keeps its author."""
         tip = self.tip()
-        parent = self.commit(tip) if tip else None
-        at = next_stamp(self._clock.now(), *([parent.at] if parent else []))
-        told = [
-            FileChange(path, self._before(tip, path), after)
-            for path, after in sorted(changes.items())
-        ]
         batch = self._objects.batch()
-        tree = graft(changes, parent.tree if parent else None, self._objects, batch)
-        data = commit_bytes(tree, tip, author, at, message(told, author, at))
-        revision = RevisionId(batch.commit(data))
+        parent = self._known(tip)
+        parents = [parent] if parent else []
+        if beside:
+            parents.append(self._add(batch, beside, author, parents))
+        made = self._add(batch, changes, author, parents)
         batch.sync()
-        self._branch.move(revision, expect=tip)
-        return revision
+        self._branch.move(made.id, expect=tip)
+        return made.id
 
     def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Revision]:
         """Newest first; with a path only the revisions that touched it."""
@@ -233,6 +271,32 @@ class History:
     def pack(self) -> None:
         """Loose objects into one pack. Only under the writer lock; readers are not disturbed."""
         pack(self._directory)
+
+    def _add(
+        self,
+        batch: Batch,
+        changes: Mapping[WorkspacePath, bytes | None],
+        author: Author,
+        parents: Sequence[Commit],
+    ) -> Commit:
+        """A revision with the first parent's files and these changes; nothing points at it yet."""
+        first = parents[0] if parents else None
+        at = next_stamp(self._clock.now(), *(parent.at for parent in parents))
+        told = [
+            FileChange(path, self._before(first.id if first else None, path), after)
+            for path, after in sorted(changes.items())
+        ]
+        tree = graft(changes, first.tree if first else None, self._objects, batch)
+        ids = tuple(parent.id for parent in parents)
+        data = commit_bytes(tree, ids, author, at, message(told, author, at))
+        revision = RevisionId(batch.commit(data))
+        return Commit(revision, tree, ids, at, author.name, {})
+
+    def _read_commit(self, revision: RevisionId) -> Commit:
+        return parse_commit(revision, self._objects.read(revision))
+
+    def _known(self, revision: RevisionId | None) -> Commit | None:
+        return self.commit(revision) if revision else None
 
     def _directory_at(self, revision: RevisionId | None, directory: str) -> Entries:
         if revision is None:

@@ -17,7 +17,7 @@ import os
 import secrets
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from hashlib import sha1
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, NewType
 from gitdb.db.pack import PackedDB  # pyright: ignore[reportMissingTypeStubs]
 from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
 
+from workspaces.beneath import flush_all
 from workspaces.errors import Failure, Unavailable
 
 ObjectId = NewType("ObjectId", str)
@@ -36,6 +37,9 @@ TREE_MODE = "40000"
 
 LOOKS_MAX = 4
 """How often a missing object is looked for: each packing in between explains one miss."""
+
+SYNCED_AT_ONCE = 32
+"""From so many objects on, one flush of the whole file system is sooner done than one of each."""
 
 TREES_KEPT = 8
 """The directories on the way to a file: a revision asks for each several times. What has a name
@@ -130,12 +134,10 @@ class Batch:
     def sync(self) -> None:
         """From here on all that was written can be read, and survives a power cut."""
         try:
-            for temporary in self._written:
-                sync(temporary)
+            _sync_all(self._written, self._directory)
             for temporary, path in self._written.items():
                 os.rename(temporary, path)  # noqa: PTH104 - strings on the hot path
-            for directory in self._directories:
-                sync(directory)
+            _sync_all(self._directories, self._directory)
         except OSError as error:
             raise unwritable(error) from error
 
@@ -178,6 +180,19 @@ def sync(path: Path | str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _sync_all(paths: Collection[str], within: str) -> None:
+    """Many of them in one step, where the system can."""
+    if len(paths) >= SYNCED_AT_ONCE:
+        fd = os.open(within, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if flush_all(fd):
+                return
+        finally:
+            os.close(fd)
+    for path in paths:
+        sync(path)
 
 
 def unwritable(error: OSError) -> Failure:

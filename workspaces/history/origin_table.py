@@ -106,6 +106,14 @@ def ids_of(database: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Re
     return {int(number): RevisionId(of) for number, of in rows}
 
 
+def stamps_of(database: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Stamp]:
+    rows = database.execute(
+        "SELECT number, at FROM origin_revision WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return {int(number): Stamp(at) for number, at in rows}
+
+
 def encoded(lines: Lines) -> bytes:
     """Pairs of (revision's number, how many lines), 32 bits each, least byte first."""
     runs = array("I")

@@ -37,6 +37,7 @@ from workspaces.history.origin_table import (
     number_of,
     reset,
     row_of,
+    stamps_of,
     tip_of,
     transaction,
 )
@@ -87,6 +88,46 @@ class Origins:
 
         return self._ask(read)
 
+    def ages(self, path: WorkspacePath, revision: RevisionId) -> list[Stamp]:
+        """For each line of the file as a revision has it, the stamp of its origin. A line that the
+        newest revision no longer has counts as written by that revision itself. NotFound."""
+        blob = self._history.find(revision, path)
+        if blob is None:
+            raise NotFound("file", path)
+
+        def read(database: sqlite3.Connection) -> tuple[str | None, list[Stamp]]:
+            row = row_of(database, path)
+            if row is None:
+                return None, []
+            lines = decoded(row.runs)
+            stamps = stamps_of(database, set(lines))
+            return row.blob, [stamps[number] for number in lines]
+
+        newest, stamps = self._ask(read)
+        if newest == blob:
+            return stamps
+        at = self._history.commit(revision).at
+        lines = self._read_lines(blob)
+        ages = [at] * len(lines)
+        if newest is not None:
+            for i, j in shared(self._read_lines(ObjectId(newest)), lines):
+                ages[j] = min(at, stamps[i])
+        return ages
+
+    def updates(self, directory: str) -> dict[WorkspacePath, Stamp]:
+        """When each file below a directory was last changed, in the newest revision or before."""
+        prefix = f"{directory}/"
+
+        def read(database: sqlite3.Connection) -> dict[WorkspacePath, Stamp]:
+            rows = database.execute(
+                "SELECT f.path, r.at FROM origin_file f JOIN origin_revision r ON r.number = f.newest"
+                " WHERE f.path >= ? AND f.path < ?",
+                (prefix, prefix + "\U0010ffff"),
+            )
+            return {WorkspacePath(path): Stamp(at) for path, at in rows}
+
+        return self._ask(read)
+
     def times(self, path: WorkspacePath) -> Times:
         """Also of a path that is no more. NotFound when no revision ever touched it."""
 
@@ -121,8 +162,8 @@ class Origins:
         with self._lock:
             try:
                 return self._caught_up(read)
-            except sqlite3.OperationalError as error:
-                raise Unavailable(f"{self._file.name}", str(error)) from error
+            except (sqlite3.OperationalError, OSError) as error:
+                raise Unavailable(self._file.name, str(error)) from error
             except sqlite3.DatabaseError:  # damaged: it holds nothing that is not in the history
                 self._remove()
                 return self._caught_up(read)

@@ -20,6 +20,9 @@ a home). Should a clock jump make a live one look old, its write fails and says 
 The lock is a file in `staging/`: it orders the conditional writes of all threads and processes that
 come through this store. Those who do not come through it, an editor say, are met by the swap.
 
+Whoever must look at a displaced file once more (sync: an append through a descriptor that was opened
+before the swap goes to it) makes the moves of `live` one by one instead: there nothing is discarded.
+
 Tokens are content hashes. Directories exist by having files: a deleted file takes its empty ones along.
 """
 
@@ -31,11 +34,18 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from workspaces.beneath import Beneath, as_failure, exchange, read_all, rename_new
+from workspaces.beneath import (
+    Beneath,
+    as_failure,
+    exchange,
+    flush_all,
+    read_all,
+    rename_new,
+)
 from workspaces.blobs import (
     BLOB_BYTES_MAX,
     NO_META,
@@ -48,10 +58,12 @@ from workspaces.blobs import (
     check_meta,
     check_name,
 )
-from workspaces.errors import Conflict, NotFound, OverLimit, Unavailable
+from workspaces.errors import AlreadyExists, Conflict, NotFound, OverLimit, Unavailable
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.ids import version_of
-from workspaces.paths import broken_rule
+from workspaces.live import LABEL_PREFIX, Label
+from workspaces.paths import WorkspacePath, broken_rule
+from workspaces.upkeep import mend
 
 LOCK_NAME = ".lock"
 TEMPORARY_PREFIX = "new-"
@@ -61,6 +73,9 @@ REMOVED_DIRECTORY_TRIES_MAX = 100
 
 EXCHANGES_MAX = 20
 """Somebody who saves faster than files change places, twenty times, is no editor."""
+
+FLUSHED_AT_ONCE = 16
+"""From so many files on, one flush of the whole file system is sooner done than one of each."""
 
 TREE_DEPTH_MAX = 64
 """Deeper than any valid path: a scan does not follow a bash loop of `mkdir a; cd a` into the abyss."""
@@ -78,6 +93,7 @@ class FileBlobs:
         open_tree: Callable[[Path], Beneath] = Beneath,
     ) -> None:
         self._bytes_max = bytes_max
+        self._root = root
         try:
             self._tree = open_tree(root)
             self._staging = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -128,11 +144,14 @@ class FileBlobs:
             if name.startswith(prefix) and _is_storable(name, status):
                 yield Stat(name, status.st_size, None, status.st_mtime)
 
-    def find(
-        self, directory: str, matches: Callable[[str], bool], depth: int = 0
-    ) -> Iterator[Stat]:
-        """What a scan of a directory finds under names that match, in no order. Only those are looked
-        at closer: of ten thousand files a fifth of the time goes into their names."""
+    def mend(self) -> None:
+        mend(self._root)
+
+    def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
+        """Only names that match are looked at closer: of ten thousand a listing takes a sixth of a scan."""
+        yield from self._found(directory, matches, 0)
+
+    def _found(self, directory: str, matches: Callable[[str], bool], depth: int) -> Iterator[Stat]:
         if depth > TREE_DEPTH_MAX:
             return
         found: list[tuple[str, os.stat_result]] = []
@@ -153,15 +172,110 @@ class FileBlobs:
             if _is_storable(name, status):
                 yield Stat(name, status.st_size, None, status.st_mtime)
         for name in below:
-            yield from self.find(name, matches, depth + 1)
+            yield from self._found(name, matches, depth + 1)
 
     def is_at(self, root: Path) -> bool:
         """Whether the directory that this store writes to is still the one found under `root`."""
         return self._tree.is_at(root)
 
+    def identity(self) -> str:
+        """Device and inode."""
+        return self._tree.identity()
+
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """Everything but directories, ascending by name, good or not: `tree` says what is what."""
         yield from self._walk("", 0)
+
+    def prepare(self, files: Mapping[Label, bytes]) -> None:
+        at_once = len(files) >= FLUSHED_AT_ONCE
+        staged: dict[Label, str] = {}
+        try:
+            for label, data in files.items():
+                staged[label] = self._stage(data, flush=not at_once)
+            if at_once and not flush_all(self._staging):
+                for temporary in staged.values():
+                    self._flush_staged(temporary)
+            for label, temporary in staged.items():
+                os.rename(temporary, label, src_dir_fd=self._staging, dst_dir_fd=self._staging)
+        except OSError as error:
+            for temporary in staged.values():
+                self._discard(temporary)
+            raise as_failure(error, "staging") from error
+
+    def flush(self, paths: Collection[WorkspacePath]) -> None:
+        directories = {path.rpartition("/")[0] for path in paths}
+        if len(directories) >= FLUSHED_AT_ONCE and flush_all(self._staging):
+            return
+        for directory in directories:
+            # One that is gone has nothing left to make durable but its absence, which its parent knows.
+            with suppress(FileNotFoundError), self._tree.directory(directory) as fd:
+                _flush(fd, directory or ".")
+
+    def exchange(self, label: Label, path: WorkspacePath) -> None:
+        directory, _, leaf = path.rpartition("/")
+        try:
+            with self._tree.directory(directory) as target:
+                if not exchange(self._staging, label, target, leaf):
+                    self._exchange_in_two(label, target, leaf)
+        except OSError as error:
+            raise as_failure(error, path) from error
+
+    def enter(self, label: Label, path: WorkspacePath) -> None:
+        directory, _, leaf = path.rpartition("/")
+        for _ in range(REMOVED_DIRECTORY_TRIES_MAX):
+            try:
+                with self._tree.directory(directory, create=True) as target:
+                    rename_new(self._staging, label, target, leaf)
+                return
+            except FileExistsError:
+                raise AlreadyExists("file", path) from None
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise as_failure(error, path) from error
+        raise Unavailable(repr(path), "its directory vanishes as often as it is made")
+
+    def take(self, path: WorkspacePath, label: Label) -> None:
+        directory, _, leaf = path.rpartition("/")
+        try:
+            with self._tree.directory(directory) as parent:
+                rename_new(parent, leaf, self._staging, label)
+                _flush(parent, path)  # now: the directory itself may be about to go
+        except OSError as error:
+            raise as_failure(error, path) from error
+        self._remove_empty(directory)
+
+    def look(self, label: Label) -> bytes | None:
+        try:
+            return self._staged(label)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise as_failure(error, label) from error
+
+    def labels(self) -> list[Label]:
+        try:
+            with os.scandir(self._staging) as entries:
+                names = [entry.name for entry in entries]
+        except OSError as error:
+            raise as_failure(error, "staging") from error
+        return sorted(Label(name) for name in names if name.startswith(LABEL_PREFIX))
+
+    def discard(self, label: Label) -> None:
+        self._discard(label)
+
+    def _exchange_in_two(self, label: Label, target: int, leaf: str) -> None:
+        """Where the file system cannot in one: for a moment there is no file at the path, and whoever
+        makes one then keeps it."""
+        temporary = TEMPORARY_PREFIX + secrets.token_hex(8)
+        rename_new(self._staging, label, self._staging, temporary)
+        try:
+            rename_new(target, leaf, self._staging, label)
+            rename_new(self._staging, temporary, target, leaf)
+        except FileExistsError:
+            return
+        finally:
+            self._discard(temporary)
 
     def _walk(self, directory: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
         if depth > TREE_DEPTH_MAX:
@@ -191,18 +305,26 @@ class FileBlobs:
         if not is_met(expect, current):
             raise Conflict("file", name, expected=expect, actual=current)
 
-    def _stage(self, data: bytes) -> str:
+    def _stage(self, data: bytes, *, flush: bool = True) -> str:
         name = TEMPORARY_PREFIX + secrets.token_hex(8)
         try:
             with self._opened_to_stage(name) as fd:
                 left = memoryview(data)
                 while left:
                     left = left[os.write(fd, left) :]
-                os.fsync(fd)
+                if flush:
+                    os.fsync(fd)
         except BaseException:
             self._discard(name)
             raise
         return name
+
+    def _flush_staged(self, temporary: str) -> None:
+        fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._staging)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     @contextmanager
     def _opened_to_stage(self, name: str) -> Generator[int]:
@@ -258,7 +380,7 @@ class FileBlobs:
         temporary = TEMPORARY_PREFIX + secrets.token_hex(8)
         rename_new(parent, leaf, self._staging, temporary)
         try:
-            found = self._staged(temporary)
+            found = self._staged_token(temporary)
             if found != expect:
                 raise Conflict("file", leaf, expected=expect, actual=found)
         except BaseException:
@@ -294,7 +416,7 @@ class FileBlobs:
             os.rename(temporary, leaf, src_dir_fd=self._staging, dst_dir_fd=target)
             return
         try:
-            out = self._staged(temporary)
+            out = self._staged_token(temporary)
         except OSError:
             self._exchanged(temporary, target, leaf, expect)
             raise
@@ -302,7 +424,7 @@ class FileBlobs:
             return
         for _ in range(EXCHANGES_MAX):
             self._exchanged(temporary, target, leaf, expect)
-            placed, out, before = out, self._staged(temporary), placed
+            placed, out, before = out, self._staged_token(temporary), placed
             if out == before:
                 break
         raise Conflict("file", leaf, expected=expect, actual=placed)
@@ -313,7 +435,11 @@ class FileBlobs:
         except FileNotFoundError:
             raise Conflict("file", leaf, expected=expect, actual=None) from None
 
-    def _staged(self, temporary: str) -> Token | None:
+    def _staged_token(self, temporary: str) -> Token | None:
+        data = self._staged(temporary)
+        return None if data is None else Token(version_of(data))
+
+    def _staged(self, temporary: str) -> bytes | None:
         """What lies in staging under a name; None for what is no file of ours to read."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -326,7 +452,7 @@ class FileBlobs:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 return None
-            return Token(version_of(read_all(fd, status.st_size, self._bytes_max)))
+            return read_all(fd, status.st_size, self._bytes_max)
         except OverLimit:
             return None
         finally:

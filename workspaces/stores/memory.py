@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from workspaces.blobs import (
     NO_META,
@@ -35,9 +35,11 @@ from workspaces.records import (
 
 
 class MemoryBlobs:
-    def __init__(self) -> None:
+    def __init__(self, token_of: Callable[[bytes], Token] | None = None) -> None:
+        """`token_of`: tokens that come back when the same bytes do, as S3's; else each is a new one."""
         self._blobs: dict[BlobName, Blob] = {}
         self._tokens = itertools.count(1)
+        self._token_of = token_of or self._new_token
         self._lock = threading.Lock()
 
     def read(self, name: BlobName) -> Blob:
@@ -50,7 +52,7 @@ class MemoryBlobs:
         said = dict(check_meta(meta))
         with self._lock:
             self._check(check_name(name), expect)
-            token = Token(f"t{next(self._tokens)}")
+            token = self._token_of(data)
             self._blobs[name] = Blob(name, bytes(data), token, said)
             return token
 
@@ -64,6 +66,10 @@ class MemoryBlobs:
             found = [blob for name, blob in self._blobs.items() if name.startswith(prefix)]
         for blob in sorted(found, key=lambda blob: blob.name):
             yield Stat(blob.name, len(blob.data), blob.token)
+
+    def _new_token(self, data: bytes) -> Token:
+        del data
+        return Token(f"t{next(self._tokens)}")
 
     def _check(self, name: BlobName, expect: Expect) -> None:
         current = self._blobs.get(name)

@@ -57,6 +57,7 @@ from workspaces.blobs import (
 from workspaces.errors import Conflict, NotFound, OverLimit, Refused, Unavailable
 from workspaces.expect import Wildcard
 from workspaces.paths import broken_rule
+from workspaces.stores.s3_listing import read_contents
 from workspaces.stores.s3_refusal import ERRORS, Refusal, refusal_of
 
 KEY_BYTES_MAX = 1024
@@ -205,6 +206,14 @@ class S3Blobs:
         lower = copy(self)
         lower._prefix = f"{self._prefix}{check_name(part)}/"
         return lower
+
+    def address(self) -> str:
+        """Host, bucket and prefix."""
+        try:
+            self._asked(self._bucket.connected)
+        except Refusal as refusal:
+            raise self._unavailable(refusal) from refusal
+        return f"{self._bucket.host}/{self._bucket.name}/{self._prefix}"
 
     def _page(self, prefix: str, keys: int, more: dict[str, str]) -> dict[str, Any]:
         def page() -> dict[str, Any]:
@@ -359,7 +368,7 @@ class _Bucket:
         )
 
     def _client(self, session: Any, region: str | None) -> Any:
-        return session.client(
+        client = session.client(
             "s3",
             region_name=region,
             config=Config(
@@ -371,6 +380,8 @@ class _Bucket:
                 response_checksum_validation="when_required",
             ),
         )
+        client.meta.events.register("before-parse.s3.ListObjectsV2", read_contents)
+        return client
 
     def _region(self, client: Any) -> str:
         """Where the bucket is. The same question finds out whether it can be had at all, and is put

@@ -20,12 +20,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Conflict, Refused, Unavailable
-from workspaces.expect import is_met
+from workspaces.expect import ANY, is_met
 from workspaces.records import (
     SCAN_ITEMS_MAX,
     Change,
@@ -79,8 +79,18 @@ _EXPIRY = (
     "create index if not exists item_expires on item (expires_at) where expires_at is not null"
 )
 _READ = "select counter, value, expires_at from item where partition = ? and sort = ?"
+_COUNTER = (
+    "select counter from item where partition = ? and sort = ?"
+    " and (expires_at is null or expires_at > ?)"
+)
 _WRITE = (
     "insert or replace into item (partition, sort, counter, value, expires_at) values (?,?,?,?,?)"
+)
+_WRITE_ANY = (
+    "insert into item (partition, sort, counter, value, expires_at) values (?,?,1,?,?)"
+    " on conflict do update set value = excluded.value, expires_at = excluded.expires_at,"
+    " counter = case when expires_at is null or expires_at > ? then counter + 1 else 1 end"
+    " returning counter"
 )
 _DELETE = "delete from item where partition = ? and sort = ?"
 _SWEEP = (
@@ -118,17 +128,22 @@ class SqliteRecords:
         texts = encoded_batch(changes)
         with self._translated(), self._transaction() as connection:
             counters: list[Counter] = []
+            now = self._now()
             for change, text in zip(changes, texts, strict=True):
-                current = self._item(change.key, connection.execute(_READ, change.key).fetchone())
-                counter = current.counter if current else None
+                if isinstance(change, Put) and change.expect is ANY:
+                    put = (*change.key, text, change.expires_at, now)
+                    counters.append(connection.execute(_WRITE_ANY, put).fetchone()[0])
+                    continue
+                row = connection.execute(_COUNTER, (*change.key, now)).fetchone()
+                counter: Counter | None = row[0] if row else None
                 if not is_met(change.expect, counter):
                     raise Conflict(
                         "record", str(change.key), expected=change.expect, actual=counter
                     )
                 if isinstance(change, Put):
                     counters.append((counter or 0) + 1)
-                    row = (*change.key, counters[-1], text, change.expires_at)
-                    connection.execute(_WRITE, row)
+                    put = (*change.key, counters[-1], text, change.expires_at)
+                    connection.execute(_WRITE, put)
                 elif isinstance(change, Delete):
                     connection.execute(_DELETE, change.key)
             self._sweep_now_and_then(connection)
@@ -164,6 +179,10 @@ class SqliteRecords:
         self._close_kept()
 
     def _prepare(self) -> None:
+        """A new file is its owner's alone, whatever the umask says: SQLite gives the files that it
+        keeps beside it the same mode. What cannot be made is said by the first connection."""
+        with suppress(OSError):
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with self._lent() as connection:
             found = connection.execute("pragma user_version").fetchone()[0]
         if found > FORMAT:

@@ -1,0 +1,214 @@
+"""What the model port costs over the provider's bare SDK, with a provider on this machine that answers at
+once: the time to the first text that is streamed, and the whole of a long answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from benchmarks.ratio import report
+from harness.allowance import Allowance
+from harness.message import user
+from harness.models.anthropic import AnthropicModel
+from harness.models.anthropic_client import AnthropicClients
+from harness.models.metered import MeteredModel
+from harness.models.patient import PatientModel
+from harness.models.port import Model
+from harness.price import own_prices
+from harness.progress import Progress, TextArrived
+from harness.request import Reply, Request, ToolSpec
+from harness.usage import Ledger, Spender
+from workspaces.account import Accounts
+from workspaces.clock import SystemClock
+from workspaces.ids import AgentId
+from workspaces.stores.memory import MemoryRecords
+
+MODEL = "claude-sonnet-5-5"
+ROUNDS = 60
+LONG_PIECES = 2_000
+TOOLS = tuple(
+    ToolSpec(f"tool_{number}", "Does something. " * 20, {"type": "object", "properties": {}})
+    for number in range(8)
+)
+REQUEST = Request(("Be brief. " * 2_000,), (user("Hello. " * 50),), TOOLS)
+QUESTION: dict[str, Any] = {
+    "model": MODEL,
+    "max_tokens": 500,
+    "system": [{"type": "text", "text": REQUEST.system[0]}],
+    "tools": [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+        for tool in TOOLS
+    ],
+    "messages": [{"role": "user", "content": REQUEST.messages[0].text}],
+}
+
+
+def main() -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.models", "serve"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        asyncio.run(_measure(f"http://127.0.0.1:{server.stdout.readline().strip()}"))
+    finally:
+        server.kill()
+        server.wait()
+
+
+async def _measure(url: str) -> None:
+    import anthropic
+
+    client = anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0)
+    clients = AnthropicClients("k", url)
+    bare = AnthropicModel(MODEL, clients)
+    wired = PatientModel(_metered(bare))
+    sdk = _Sdk(client)
+    for claim, model in (("the model", bare), ("as wired: patient, metered", wired)):
+        ours, peer = await _in_turns(lambda model=model: _first(model), sdk.first)
+        report(f"first streamed text, {claim} / the SDK's own", ours, peer, at_most=1.5)
+    ours, peer = await _in_turns(lambda: _whole(wired), sdk.whole, rounds=10)
+    report(f"an answer of {LONG_PIECES:,} pieces / the SDK's own", ours, peer, at_most=1.5)
+    ours, peer = await _in_turns(lambda: _new_client(url), sdk.first, rounds=10)
+    report("  first streamed text with a new client a question", ours, peer, at_most=None)
+    clients.close()
+    await client.close()
+
+
+async def _in_turns(
+    ours: Callable[[], Awaitable[float]],
+    peer: Callable[[], Awaitable[float]],
+    *,
+    rounds: int = ROUNDS,
+) -> tuple[float, float]:
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 2):
+        for side in (0, 1) if number % 2 else (1, 0):
+            seconds = await (ours, peer)[side]()
+            if number >= 2:  # connections are open by then
+                times[side].append(seconds)
+    return median(times[0]), median(times[1])
+
+
+async def _first(model: Model) -> float:
+    """Seconds until text was told; the answer is heard to its end."""
+    first: list[float] = []
+
+    def hear(progress: Progress) -> None:
+        if isinstance(progress, TextArrived) and not first:
+            first.append(perf_counter())
+
+    begin = perf_counter()
+    assert isinstance(await model.reply(REQUEST, output_tokens_max=500, emit=hear), Reply)
+    return first[0] - begin
+
+
+async def _whole(model: Model) -> float:
+    """Seconds to the end of a long answer."""
+    request = Request(REQUEST.system, (user("long"),), TOOLS)
+    begin = perf_counter()
+    reply = await model.reply(request, output_tokens_max=500, emit=lambda _: None)
+    assert isinstance(reply, Reply)
+    assert len(reply.message.text) == LONG_PIECES * len("word ")
+    return perf_counter() - begin
+
+
+async def _new_client(url: str) -> float:
+    clients = AnthropicClients("k", url)
+    seconds = await _first(AnthropicModel(MODEL, clients))
+    clients.close()
+    return seconds
+
+
+class _Sdk:
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def first(self) -> float:
+        begin, first = perf_counter(), 0.0
+        async with self._client.messages.stream(**QUESTION) as stream:
+            async for event in stream:
+                if event.type == "text" and not first:
+                    first = perf_counter()
+            await stream.get_final_message()
+        return first - begin
+
+    async def whole(self) -> float:
+        question = {**QUESTION, "messages": [{"role": "user", "content": "long"}]}
+        begin = perf_counter()
+        async with self._client.messages.stream(**question) as stream:
+            async for _ in stream:
+                pass
+            await stream.get_final_message()
+        return perf_counter() - begin
+
+
+def _metered(model: Model) -> Model:
+    records, clock = MemoryRecords(), SystemClock()
+    accounts = Accounts(records, clock)
+    account = accounts.create({"name": "one"})
+    ledger = Ledger(records, clock, own_prices())
+    spender = Spender(account.id, AgentId("agent_1"), account.owner_id)
+    return MeteredModel(model, spender, ledger, Allowance(records, clock, accounts, ledger))
+
+
+async def _serve() -> None:
+    """An answer whose bytes are made already, to whoever asks."""
+    short, long = _answer(["Hel", "lo."]), _answer(["word "] * LONG_PIECES)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await _head(reader):
+            body = await reader.readexactly(_length(head))
+            writer.write(long if body.find(b'"long"') >= 0 else short)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return b""
+
+
+def _length(head: bytes) -> int:
+    named = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+    return int(named.partition(b":")[2])
+
+
+def _answer(pieces: list[str]) -> bytes:
+    usage = {"input_tokens": 9, "output_tokens": 1}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": MODEL, "content": []}
+    delta = {"stop_reason": "end_turn", "stop_sequence": None}
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("message_start", {"message": {**message, "usage": usage}}),
+        ("content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}),
+        *(
+            ("content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": piece}})
+            for piece in pieces
+        ),
+        ("content_block_stop", {"index": 0}),
+        ("message_delta", {"delta": delta, "usage": {"output_tokens": 7}}),
+        ("message_stop", {}),
+    ]
+    body = "".join(
+        f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n" for name, data in events
+    ).encode()
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(body)}\r\n"
+    return head.encode() + b"\r\n" + body
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        asyncio.run(_serve())
+    else:
+        main()

@@ -1,0 +1,82 @@
+"""The parts of the prompt, in their one order.
+
+Most stable first, because the provider's prompt cache holds up to the first byte that differs: the
+agent's own instructions → guidance → memory → the date. What has nothing to say is absent; the date
+always stands. What is asked of one turn alone comes after all of this, where the request is put together
+(`assemble`): no snapshot holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from harness.context.fence import one_line
+from harness.context.memory import Memory, memory_parts
+from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, Part
+from harness.context.render import Render
+
+
+@dataclass(frozen=True, slots=True)
+class MountView:
+    """What guidance says of one mount."""
+
+    name: str
+    is_writable: bool
+    description: str
+    is_guided: bool
+    """The workspace's own setting `harness.enabled`."""
+    is_default: bool = False
+    """Meant when a tool call names no workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Everything that a prompt is made of, as it was found."""
+
+    instructions: str | None
+    mounts: tuple[MountView, ...]
+    memories: tuple[Memory, ...]
+    day: date
+    memory_characters_max: int
+
+
+def prompt_parts(sources: Sources, render: Render) -> tuple[Part, ...]:
+    parts = [
+        Part(INSTRUCTIONS, True, (sources.instructions or "").strip()),
+        Part(GUIDANCE, True, _guidance(sources.mounts, render)),
+        *_memory(sources, render),
+        Part(DATE, True, date_text(sources.day, render)),
+    ]
+    return tuple(part for part in parts if part.text)
+
+
+def date_text(day: date, render: Render) -> str:
+    return render("prompt/date.md", date=day.isoformat(), weekday=_WEEKDAYS[day.weekday()])
+
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def _guidance(mounts: Sequence[MountView], render: Render) -> str:
+    guided = [
+        {
+            "name": one_line(mount.name),
+            "is_writable": mount.is_writable,
+            "is_default": mount.is_default,
+            "description": one_line(mount.description),
+        }
+        for mount in mounts
+        if mount.is_guided
+    ]
+    if not guided:
+        return ""
+    return render("prompt/guidance.md", mounts=guided, is_choice=len(mounts) > 1)
+
+
+def _memory(sources: Sources, render: Render) -> list[Part]:
+    if not sources.memories:
+        return []
+    about = Part(MEMORY, True, render("prompt/memory.md"))
+    return [about, *memory_parts(sources.memories, sources.memory_characters_max, render)]

@@ -1,0 +1,181 @@
+"""Receipts: what exactly one step was shown, so that it can be said afterwards.
+
+A receipt names the parts, each with the revision it was read from; the bytes themselves lie with the
+snapshot, with the deltas and in the transcript, which none of them changes. The digest proves that what
+is put together from there later is what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from harness.context.assemble import Numbered
+from harness.context.delta import Delta, PartChange
+from harness.context.part import Part
+from harness.context.snapshot import Held, Snapshot
+from harness.request import Request
+from workspaces.ids import TurnId
+from workspaces.records import JsonObject
+from workspaces.revision import RevisionId
+from workspaces.stamp import Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPart:
+    source: str
+    revision: RevisionId | None
+    bytes: int
+    """As UTF-8."""
+    lines_left_out: int = 0
+    unavailable: str | None = None
+    entry: int | None = None
+    """For a change: the message that it stands beside. None: the part itself, in the snapshot."""
+
+    def as_json(self) -> JsonObject:
+        return {
+            "source": self.source,
+            "bytes": self.bytes,
+            **({"revision": self.revision} if self.revision else {}),
+            **({"linesLeftOut": self.lines_left_out} if self.lines_left_out else {}),
+            **({"unavailable": self.unavailable} if self.unavailable else {}),
+            **({"entry": self.entry} if self.entry is not None else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    number: int
+    """Within the conversation, from 1."""
+    at: Stamp
+    turn_id: TurnId
+    model: str
+    snapshot: int
+    """The number of the snapshot."""
+    deltas: int
+    """How many deltas of that snapshot had been told."""
+    first: int
+    last: int
+    """The entries that were shown."""
+    parts: tuple[ShownPart, ...]
+    """Those of the snapshot, then their changes in the order in which they were told."""
+    digest: str
+    """SHA-256 of the request."""
+
+    @property
+    def newest(self) -> dict[str, ShownPart]:
+        """For each source how it was told last."""
+        return {part.source: part for part in self.parts}
+
+    def as_json(self) -> JsonObject:
+        return {
+            "at": self.at,
+            "turn": self.turn_id,
+            "model": self.model,
+            "snapshot": self.snapshot,
+            "deltas": self.deltas,
+            "entries": [self.first, self.last],
+            "parts": [part.as_json() for part in self.parts],
+            "digest": self.digest,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """The first step that was shown a revision of a memory."""
+
+    source: str
+    revision: RevisionId
+    before: RevisionId | None
+    """The one that was shown until then."""
+    receipt: Receipt
+
+
+def receipt(
+    number: int,
+    at: Stamp,
+    turn_id: TurnId,
+    model: str,
+    held: Held,
+    messages: Sequence[Numbered],
+    request: Request,
+) -> Receipt:
+    return Receipt(
+        number,
+        at,
+        turn_id,
+        model,
+        held.snapshot.number,
+        len(held.deltas),
+        messages[0][0],
+        messages[-1][0],
+        shown_parts(held.snapshot, held.deltas),
+        digest(request),
+    )
+
+
+def shown_parts(snapshot: Snapshot, deltas: Iterable[Delta]) -> tuple[ShownPart, ...]:
+    changed = (_as_told(change, one.entry) for one in deltas for change in one.changes)
+    return (*map(_as_taken, snapshot.parts), *changed)
+
+
+def entrances(receipts: Iterable[Receipt]) -> list[Entrance]:
+    """Which revision of which memory entered at which step, in order."""
+    shown: dict[str, RevisionId] = {}
+    found: list[Entrance] = []
+    for one in receipts:
+        newest = one.newest
+        for source, part in newest.items():
+            if part.revision is not None and shown.get(source) != part.revision:
+                found.append(Entrance(source, part.revision, shown.get(source), one))
+        shown = {
+            source: revision
+            for source, part in newest.items()
+            if (revision := part.revision or (shown.get(source) if part.unavailable else None))
+        }
+    return found
+
+
+def digest(request: Request) -> str:
+    text = json.dumps(request.as_json(), ensure_ascii=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()
+
+
+def receipt_of(number: int, data: JsonObject) -> Receipt:
+    first, last = data["entries"]
+    return Receipt(
+        number,
+        Stamp(data["at"]),
+        TurnId(data["turn"]),
+        data["model"],
+        data["snapshot"],
+        data["deltas"],
+        first,
+        last,
+        tuple(_part_of(part) for part in data["parts"]),
+        data["digest"],
+    )
+
+
+def _as_taken(part: Part) -> ShownPart:
+    size = len(part.text.encode())
+    return ShownPart(part.source, part.revision, size, part.lines_left_out, part.unavailable)
+
+
+def _as_told(change: PartChange, entry: int) -> ShownPart:
+    size, left_out = len(change.text.encode()), change.lines_left_out
+    return ShownPart(change.source, change.revision, size, left_out, change.unavailable, entry)
+
+
+def _part_of(data: JsonObject) -> ShownPart:
+    revision = data.get("revision")
+    return ShownPart(
+        data["source"],
+        RevisionId(revision) if revision else None,
+        data["bytes"],
+        data.get("linesLeftOut", 0),
+        data.get("unavailable"),
+        data.get("entry"),
+    )

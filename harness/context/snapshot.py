@@ -1,0 +1,209 @@
+"""Snapshots: the prompt of a session and its tools as they were when it was taken, kept with their bytes.
+
+From then on it is repeated byte for byte, so that the provider's prompt cache holds; what changes in
+memory meanwhile is told by deltas beside the newest message. `decide` says before each request which of
+the three is due: nothing, a delta, or another snapshot. The reasons for another one:
+
+    reset, compacted      what was said before has left the context, and with it the deltas beside it
+    mounts, policy, gate, configuration
+                          what may be shown has changed: what may not must not stand there any longer
+    erased                a revision that was shown is no longer part of the history
+    available_again       memory that could not be read was missing from the snapshot, or is told anew
+    deltas                together they exceed a quarter of the snapshot
+    expired               the cache has forgotten it, so that a new one costs nothing more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import date, datetime, timedelta
+from typing import Any, Literal
+
+from harness.context.delta import Delta, delta, with_deltas
+from harness.context.part import Part, part_of
+from harness.context.render import Render
+from harness.request import ToolSpec, tool_spec_of
+from workspaces.records import JsonObject
+from workspaces.revision import RevisionId
+from workspaces.stamp import Stamp, stamp_of
+
+CACHE_LIFETIME = timedelta(hours=1)
+"""The longest that a provider keeps what it was sent."""
+
+DELTAS_SHARE_MAX = 0.25
+"""Of the snapshot's characters: more than that, and reading the differences is work."""
+
+Reason = Literal[
+    "first",
+    "reset",
+    "compacted",
+    "mounts",
+    "policy",
+    "gate",
+    "configuration",
+    "erased",
+    "available_again",
+    "deltas",
+    "expired",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a snapshot was taken under. Each is opaque: it is compared and nothing else; the first that
+    differs is the reason for another snapshot."""
+
+    reset: str
+    """The session."""
+    compacted: str
+    """Where its window begins."""
+    mounts: str
+    policy: str
+    gate: str
+    """The views under which memory is read."""
+    configuration: str
+    """Model, tools, instructions, guidance, budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    number: int
+    """Within the conversation, from 1."""
+    at: Stamp
+    reason: Reason
+    terms: Terms
+    parts: tuple[Part, ...]
+    tools: tuple[ToolSpec, ...]
+    day: date
+
+    @property
+    def characters(self) -> int:
+        return sum(len(part.text) for part in self.parts)
+
+    def as_json(self) -> JsonObject:
+        return {
+            "at": self.at,
+            "reason": self.reason,
+            "terms": asdict(self.terms),
+            "parts": [part.as_json() for part in self.parts],
+            "tools": [tool.as_json() for tool in self.tools],
+            "day": self.day.isoformat(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a conversation has been shown so far."""
+
+    snapshot: Snapshot
+    deltas: tuple[Delta, ...]
+    asked_at: datetime
+    """When the newest request was made."""
+
+    @property
+    def day(self) -> date:
+        """The one that the model takes for today."""
+        days = [delta.day for delta in self.deltas if delta.day is not None]
+        return days[-1] if days else self.snapshot.day
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the model has before its eyes."""
+        return with_deltas(self.snapshot.parts, self.deltas)
+
+    def revisions(self) -> dict[str, RevisionId]:
+        """Of each memory the one that the model was shown last."""
+        return {part.source: part.revision for part in self.parts if part.revision is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How things are at a request."""
+
+    at: datetime
+    entry: int
+    """The number of the newest message."""
+    terms: Terms
+    parts: tuple[Part, ...]
+    """What a snapshot taken now would hold."""
+    tools: tuple[ToolSpec, ...] = ()
+    is_erased: bool = False
+    """A revision that was shown is gone from its history."""
+
+    @property
+    def day(self) -> date:
+        return self.at.date()
+
+
+def decide(held: Held | None, now: Moment, render: Render) -> Snapshot | Delta | None:
+    """What must be shown anew; None when what is shown still holds."""
+    if held is None:
+        return _snapshot(1, "first", now)
+    reason = _overdue(held, now)
+    if reason is not None:
+        return _snapshot(held.snapshot.number + 1, reason, now)
+    day = now.day if now.day != held.day else None
+    news = delta(now.entry, held.parts, now.parts, day, render)
+    if news is None:
+        return None
+    told = sum(len(one.text) for one in (*held.deltas, news))
+    if told > held.snapshot.characters * DELTAS_SHARE_MAX:
+        return _snapshot(held.snapshot.number + 1, "deltas", now)
+    return news
+
+
+def after(held: Held | None, news: Snapshot | Delta | None, at: datetime) -> Held:
+    """What has been shown once this is shown too."""
+    if isinstance(news, Snapshot):
+        return Held(news, (), at)
+    if held is None:
+        raise ValueError("what is shown first is a snapshot")
+    return Held(held.snapshot, (*held.deltas, news) if news else held.deltas, at)
+
+
+def snapshot_of(number: int, data: JsonObject) -> Snapshot:
+    return Snapshot(
+        number,
+        Stamp(data["at"]),
+        data["reason"],
+        terms_of(data["terms"]),
+        tuple(part_of(one) for one in data["parts"]),
+        tuple(tool_spec_of(one) for one in data["tools"]),
+        date.fromisoformat(data["day"]),
+    )
+
+
+def terms_of(data: Mapping[str, Any]) -> Terms:
+    """Of an older form too: what it did not know yet differs from everything."""
+    return Terms(**{field.name: data.get(field.name, "") for field in fields(Terms)})
+
+
+def _overdue(held: Held, now: Moment) -> Reason | None:
+    before, after = held.snapshot.terms, now.terms
+    if before.reset != after.reset:
+        return "reset"
+    if before.compacted != after.compacted:
+        return "compacted"
+    if before.mounts != after.mounts:
+        return "mounts"
+    if before.policy != after.policy:
+        return "policy"
+    if before.gate != after.gate:
+        return "gate"
+    if before.configuration != after.configuration:
+        return "configuration"
+    if now.is_erased:
+        return "erased"
+    if _is_available_again(held, now):
+        return "available_again"
+    return "expired" if now.at - held.asked_at > CACHE_LIFETIME else None
+
+
+def _is_available_again(held: Held, now: Moment) -> bool:
+    missed = {part.source for part in held.parts if part.unavailable}
+    return bool(missed) and not missed <= {part.source for part in now.parts if part.unavailable}
+
+
+def _snapshot(number: int, reason: Reason, now: Moment) -> Snapshot:
+    return Snapshot(number, stamp_of(now.at), reason, now.terms, now.parts, now.tools, now.day)

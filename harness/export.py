@@ -1,0 +1,189 @@
+"""A conversation as JSON lines, to be kept elsewhere and brought back.
+
+    {"format": 1, "conversation": {id, key, agentId, userId, createdAt}}
+    {"session": {first, id, startedAt, windowFrom?}}                        each
+    {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?}      each, numbered without gaps
+
+What is brought back is a stranger's text: every line is looked at before it is kept. It comes under new
+ids, belongs to whoever brings it, and knows no file: what was read elsewhere was not read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
+
+from harness.conversation import Conversation
+from harness.session import Session, new_session
+from harness.transcript import Entry, Transcript, entry_of
+from workspaces.errors import Refused
+from workspaces.parse import Shape, parse
+from workspaces.records import JsonObject
+from workspaces.stamp import Stamp, moment_of, stamp_of
+
+FORMAT = 1
+
+_Word = Annotated[str, Field(min_length=1, max_length=200)]
+_Count = Annotated[int, Field(ge=0)]
+
+_PART_FIELDS: dict[str, dict[str, type]] = {
+    "text": {"text": str},
+    "tool_use": {"id": str, "name": str, "input": dict},
+    "tool_result": {"tool_use_id": str, "content": str},
+}
+"""What each kind of part must have; parts of other kinds are the provider's, and kept as they are."""
+
+
+class _Header(Shape):
+    format: int
+    conversation: dict[str, Any]
+
+
+class _Session(Shape):
+    first: Annotated[int, Field(ge=1)]
+    id: _Word
+    started_at: _Word
+    window_from: Annotated[int, Field(ge=1)] | None = None
+
+
+class _SessionLine(Shape):
+    session: _Session
+
+
+class _Message(Shape):
+    role: Literal["user", "assistant"]
+    parts: Annotated[list[dict[str, Any]], Field(min_length=1)]
+
+
+class _Usage(Shape):
+    input: _Count
+    output: _Count
+    cache_read: _Count
+    cache_write: _Count
+
+
+class _Revision(Shape):
+    workspace: _Word
+    revision: _Word
+
+
+class _Entry(Shape):
+    entry: int
+    at: _Word
+    turn: _Word
+    event: _Word | None = None
+    message: _Message
+    usage: _Usage | None = None
+    cut: bool = False
+    revisions: list[_Revision] = Field(default=[])
+
+
+def exported(conversation: Conversation, transcript: Transcript) -> Iterator[JsonObject]:
+    """The lines, in order."""
+    yield {"format": FORMAT, "conversation": conversation.as_json()}
+    for session in transcript.sessions():
+        yield {"session": {"first": session.first, **session.as_json()}}
+    for entry in transcript.entries():
+        yield entry_line(entry)
+
+
+def entry_line(entry: Entry) -> JsonObject:
+    value = entry.as_json()
+    value.pop("seen", None)
+    return {"entry": entry.number, **value}
+
+
+def imported(lines: Iterable[str]) -> tuple[JsonObject, list[Session], Iterator[Entry]]:
+    """What the conversation was, its sessions, and its entries as they are read. Refused, naming the
+    line; for the entries while they are read."""
+    objects = _objects(lines)
+    first = next(objects, None)
+    if first is None:
+        raise Refused("line 1", "", "must begin an exported conversation")
+    header = parse(_Header, first[1], within="line 1")
+    if header.format != FORMAT:
+        raise Refused("line 1.format", header.format, f"must be {FORMAT}")
+    sessions: list[Session] = []
+    rest: tuple[int, object] | None = None
+    for number, data in objects:
+        if not isinstance(data, dict) or "session" not in data:
+            rest = (number, cast(object, data))
+            break
+        sessions.append(_session(number, cast(JsonObject, data), sessions))
+    if not sessions:
+        raise Refused("line 2", None, "must be the first session")
+    return header.conversation, sessions, _entries(rest, objects, sessions[-1])
+
+
+def _entries(
+    first: tuple[int, object] | None, rest: Iterator[tuple[int, object]], newest: Session
+) -> Iterator[Entry]:
+    count = 0
+    for number, data in [first] if first else []:
+        count += 1
+        yield _entry(number, data, count)
+    for number, data in rest:
+        count += 1
+        yield _entry(number, data, count)
+    if newest.first > count + 1:
+        raise Refused("session", newest.first, f"begins behind the last entry, {count}")
+
+
+def _objects(lines: Iterable[str]) -> Iterator[tuple[int, object]]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise Refused(f"line {number}", line, f"is not JSON: {error}") from error
+
+
+def _session(number: int, data: object, before: list[Session]) -> Session:
+    line = parse(_SessionLine, data, within=f"line {number}").session
+    rule = None
+    if line.first != 1 and not before:
+        rule = "must be 1 in the first session"
+    elif before and line.first <= before[-1].first:
+        rule = "must be larger than in the session before"
+    if rule:
+        raise Refused(f"line {number}.session.first", line.first, rule)
+    window_from = line.window_from or line.first
+    if window_from < line.first:
+        raise Refused(f"line {number}.session.windowFrom", window_from, "lies before the session")
+    session = new_session(line.first, _stamp(f"line {number}.session.startedAt", line.started_at))
+    return Session(session.id, session.first, session.started_at, window_from)
+
+
+def _entry(number: int, data: object, expected: int) -> Entry:
+    within = f"line {number}"
+    line = parse(_Entry, data, within=within)
+    if line.entry != expected:
+        raise Refused(f"{within}.entry", line.entry, f"must be {expected}: no entry may be missing")
+    _stamp(f"{within}.at", line.at)
+    for position, part in enumerate(line.message.parts):
+        _check_part(f"{within}.message.parts.{position}", part)
+    return entry_of(expected, cast(JsonObject, data))
+
+
+def _check_part(field: str, part: dict[str, Any]) -> None:
+    kind = part.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise Refused(f"{field}.type", kind, "must name the kind of the part")
+    for name, type_ in _PART_FIELDS.get(kind, {}).items():
+        if not isinstance(part.get(name), type_):
+            words = {str: "a text", dict: "an object"}[type_]
+            raise Refused(f"{field}.{name}", part.get(name), f"must be {words}")
+
+
+def _stamp(field: str, text: str) -> Stamp:
+    try:
+        is_stamp = stamp_of(moment_of(Stamp(text))) == text
+    except ValueError:
+        is_stamp = False
+    if not is_stamp:
+        raise Refused(field, text, "must be a time like 2026-11-18T14:03:18.875130Z")
+    return Stamp(text)

@@ -1,0 +1,1 @@
+"""Kinds of memory, each a view on files of a workspace."""

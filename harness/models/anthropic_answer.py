@@ -1,0 +1,122 @@
+"""An answer of the provider's as it comes, event by event.
+
+The SDK can put answers together itself; here it is done strictly, because three things that it lets pass
+or makes unusable matter to us. A stream that is cut raises nothing there: here only an answer whose
+`message_stop` came is whole. The input of a tool call that is no JSON throws the whole answer away there,
+text and all: here it becomes a call that the tool will refuse, so that the model can put it right. And
+what was used up is known here at every moment, also when the answer is cancelled or cut.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from harness.message import INVALID_JSON, Part, Text, Thinking, ToolCall
+from harness.request import NO_USAGE, Usage
+from workspaces.records import JsonObject
+
+_TEXT_OF_DELTA = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "input_json_delta": "partial_json",
+}
+_TEXT_OF_BLOCK = {"text": "text", "thinking": "thinking"}
+
+
+class Answer:
+    def __init__(self) -> None:
+        self.usage = NO_USAGE
+        self.stop_reason: str | None = None
+        self.stop_details: Any = None
+        self.is_whole = False
+        self._has_begun = False
+        self._blocks: list[JsonObject] = []
+        self._pieces: list[list[str]] = []
+
+    def take(self, event: Any) -> str | None:
+        """The text that this event adds to what the model says. ValueError for nonsense."""
+        kind = event.type
+        if kind == "message_start":
+            self._has_begun = True
+            self._count(event.message.usage)
+        elif not self._has_begun:
+            raise ValueError(f"{kind} before the beginning")
+        elif kind == "content_block_start":
+            self._blocks.append(event.content_block.to_dict())
+            self._pieces.append([])
+        elif kind == "content_block_delta":
+            index: int = event.index
+            return self._add(self._blocks[index], self._pieces[index], event.delta)
+        elif kind == "message_delta":
+            self.stop_reason = event.delta.stop_reason
+            self.stop_details = event.delta.stop_details
+            self._count(event.usage)
+        elif kind == "message_stop":
+            self.is_whole = True
+        return None
+
+    def blocks(self) -> list[JsonObject]:
+        """The content as the provider takes it back."""
+        return [
+            self._closed(block, "".join(pieces))
+            for block, pieces in zip(self._blocks, self._pieces, strict=True)
+            if not (block["type"] == "thinking" and not block.get("signature"))
+        ]
+
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(_part(block) for block in self.blocks())
+
+    def _add(self, block: JsonObject, pieces: list[str], delta: Any) -> str | None:
+        if delta.type in _TEXT_OF_DELTA:
+            piece: str = getattr(delta, _TEXT_OF_DELTA[delta.type])
+            pieces.append(piece)
+            return piece if delta.type == "text_delta" else None
+        if delta.type == "signature_delta":
+            block["signature"] = delta.signature
+        elif delta.type == "citations_delta":
+            block["citations"] = [*(block.get("citations") or []), delta.citation.to_dict()]
+        return None
+
+    def _closed(self, block: JsonObject, added: str) -> JsonObject:
+        """Thinking that was cut before its signature came is left out by the caller: the provider takes
+        it back from nobody."""
+        if field := _TEXT_OF_BLOCK.get(block["type"]):
+            return {**block, field: block.get(field, "") + added}
+        if "input" in block and added:
+            return {**block, "input": _input(added)}
+        return block
+
+    def _count(self, counted: Any) -> None:
+        """Counts are of the whole answer so far; one that is not repeated still holds."""
+        before = self.usage
+        hour = getattr(getattr(counted, "cache_creation", None), "ephemeral_1h_input_tokens", None)
+        self.usage = Usage(
+            _newest(counted.input_tokens, before.input),
+            _newest(counted.output_tokens, before.output),
+            _newest(counted.cache_read_input_tokens, before.cache_read),
+            _newest(counted.cache_creation_input_tokens, before.cache_write),
+            _newest(hour, before.cache_write_hour),
+        )
+
+
+def _newest(counted: int | None, before: int) -> int:
+    return before if counted is None else counted
+
+
+def _input(text: str) -> JsonObject:
+    try:
+        stated: Any = json.loads(text)
+    except ValueError:
+        return {INVALID_JSON: text}
+    return cast(JsonObject, stated) if isinstance(stated, dict) else {INVALID_JSON: text}
+
+
+def _part(block: JsonObject) -> Part:
+    match block["type"]:
+        case "text":
+            return Text(block["text"])
+        case "tool_use":
+            return ToolCall(block["id"], block["name"], block["input"])
+        case _:
+            return Thinking(block)

@@ -1,0 +1,123 @@
+"""A model with the faults that providers have, for whoever wants to know what becomes of them.
+
+Which question meets which fault is a plan: any iterator, or one drawn from a seed. Once the plan has ended
+the model behind it answers as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from harness.message import INVALID_JSON, Message, ToolCall
+from harness.models.port import Model
+from harness.progress import Emit, Progress, TextArrived
+from harness.request import NO_USAGE, FailureKind, ModelFailure, Reply, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """Not answered at all: overloaded, limited (then it may ask to wait), unreachable."""
+
+    kind: FailureKind = "overloaded"
+    wait_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BreaksOff:
+    """Cut within its text, after so many characters; what it has used up is used up."""
+
+    after: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Malforms:
+    """The inputs of its tool calls are no JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """So long before the answer begins."""
+
+    seconds: float = 1.0
+
+
+Fault = Fails | BreaksOff | Malforms | Slow
+
+RATE_LIMITED = Fails("overloaded", wait_s=2.0)
+OVERLOADED = Fails("overloaded")
+
+Pause = Callable[[float], Awaitable[object]]
+
+
+def seeded(seed: int, *, share: float = 0.3) -> Iterator[Fault | None]:
+    """Endless; `share` is the part of the questions that meet a fault."""
+    dice = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
+    faults: list[Fault] = [RATE_LIMITED, OVERLOADED, Fails("unreachable"), BreaksOff(), Slow(0.01)]
+    while True:
+        yield dice.choice(faults) if dice.random() < share else None
+
+
+class FaultyModel:
+    def __init__(
+        self, model: Model, plan: Iterator[Fault | None], *, pause: Pause = asyncio.sleep
+    ) -> None:
+        self._model = model
+        self._plan = plan
+        self._pause = pause
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def reply(
+        self, request: Request, *, output_tokens_max: int, emit: Emit
+    ) -> Reply | ModelFailure:
+        async def answered(emit: Emit) -> Reply | ModelFailure:
+            return await self._model.reply(request, output_tokens_max=output_tokens_max, emit=emit)
+
+        fault = next(self._plan, None)
+        match fault:
+            case None:
+                return await answered(emit)
+            case Fails(kind, wait_s):
+                return ModelFailure(kind, "a fault was planned here", "try again", NO_USAGE, wait_s)
+            case BreaksOff(after):
+                result = await answered(_only(after, emit))
+                reason = "its answer broke off, as planned"
+                return ModelFailure("broken", reason, "say it again", result.usage)
+            case Malforms():
+                return _malformed(await answered(emit))
+            case Slow(seconds):
+                await self._pause(seconds)
+                return await answered(emit)
+            case _:
+                assert_never(fault)
+
+
+def _only(characters: int, emit: Emit) -> Emit:
+    left = characters
+
+    def cut(progress: Progress) -> None:
+        nonlocal left
+        if isinstance(progress, TextArrived):
+            text, left = progress.text[:left], max(0, left - len(progress.text))
+            progress = TextArrived(text)
+            if not text:
+                return
+        emit(progress)
+
+    return cut
+
+
+def _malformed(result: Reply | ModelFailure) -> Reply | ModelFailure:
+    if isinstance(result, ModelFailure):
+        return result
+    parts = tuple(
+        replace(part, input={INVALID_JSON: '{"path": oops'}) if isinstance(part, ToolCall) else part
+        for part in result.message.parts
+    )
+    return replace(result, message=Message("assistant", parts))

@@ -1,0 +1,62 @@
+"""A model whose every question is paid for by somebody: a wrapper of the port.
+
+Before each question the account must have money left, and after it what was used up is noted, whatever
+came of it: an answer, a failure, a cancellation in the middle. Stands next to the provider's model, behind
+whatever repeats questions, so that every repetition is asked for and noted on its own.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from harness.allowance import Allowance
+from harness.crossing import in_thread
+from harness.models.port import Model
+from harness.progress import Counted, Emit, Progress
+from harness.request import NO_USAGE, ModelFailure, Reply, Request, Usage
+from harness.usage import Ledger, Spender
+from workspaces.errors import Exhausted, Failure, Refused
+
+
+class MeteredModel:
+    def __init__(
+        self, model: Model, spender: Spender, ledger: Ledger, allowance: Allowance
+    ) -> None:
+        self._model = model
+        self._spender = spender
+        self._ledger = ledger
+        self._allowance = allowance
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def reply(
+        self, request: Request, *, output_tokens_max: int, emit: Emit
+    ) -> Reply | ModelFailure:
+        try:
+            await in_thread(self._allowance.check_money, self._spender.account_id, self.name)
+        except (Exhausted, Refused) as error:
+            return ModelFailure("budget", str(error), error.remedy or "")
+        so_far = NO_USAGE
+
+        def count(progress: Progress) -> None:
+            nonlocal so_far
+            if isinstance(progress, Counted):
+                so_far = progress.usage
+            emit(progress)
+
+        try:
+            result = await self._model.reply(
+                request, output_tokens_max=output_tokens_max, emit=count
+            )
+        except BaseException:  # cancelled, as a rule: what was used up until then is paid for
+            with suppress(Failure):  # the cancellation is what is told
+                await self._note(so_far)
+            raise
+        await self._note(result.usage)
+        return result
+
+    async def _note(self, usage: Usage) -> None:
+        if usage != NO_USAGE:
+            await in_thread(self._ledger.note, self._spender, self.name, usage)

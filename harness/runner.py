@@ -1,0 +1,125 @@
+"""Running jobs: the resident that looks after what is due, and the drain that does it once.
+
+What a kind of job does is a function from the job to the moment it is due again, or None when it is
+done. What goes wrong in it becomes the job's error: this is the one place where that table is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from harness.crossing import in_thread, or_undone
+from harness.job import Claimed, Job, Jobs
+from harness.pulse import kept_alive
+from workspaces.clock import Clock
+from workspaces.errors import Busy, Failure, LeaseLost
+
+POLL_S = 1.0
+"""A look costs one short scan; nobody waits for a job more closely than this."""
+AT_ONCE_MAX = 4
+BUSY_PAUSE_S = 20.0
+"""When what a job needs is in use: about as long as a turn takes."""
+
+Run = Callable[[Job], Awaitable[datetime | None]]
+Told = Callable[[Job, str | None], None]
+"""Hears of every job that has ended, and its error, if there was one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    done: int
+    failed: int
+
+
+def unheard(job: Job, error: str | None) -> None:
+    del job, error
+
+
+class JobRunner:
+    def __init__(self, jobs: Jobs, kinds: Mapping[str, Run], clock: Clock) -> None:
+        self._jobs = jobs
+        self._kinds = dict(kinds)
+        self._names = frozenset(self._kinds)
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Look after jobs until cancelled; what is under way then is given back."""
+        places = asyncio.Semaphore(AT_ONCE_MAX)
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await places.acquire()
+                claimed = await self._next()
+                if claimed is None:
+                    places.release()
+                    await asyncio.sleep(POLL_S)
+                    continue
+                task = tasks.create_task(self._run(claimed))
+                task.add_done_callback(lambda _: places.release())
+
+    async def drain(self, told: Told = unheard) -> Drained:
+        """Run what is due, one after the other, until nothing is that was not tried."""
+        done = failed = 0
+        while (claimed := await in_thread(self._jobs.claim, self._names)) is not None:
+            error = await self._run(claimed)
+            told(claimed.job, error)
+            if error is None:
+                done += 1
+            else:
+                failed += 1
+        return Drained(done, failed)
+
+    async def _next(self) -> Claimed | None:
+        try:
+            return await or_undone(lambda: self._jobs.claim(self._names), self._given_back)
+        except Failure:  # a store that does not answer may answer the next time
+            return None
+
+    def _given_back(self, claimed: Claimed | None) -> None:
+        if claimed is not None:
+            self._jobs.later(claimed, self._clock.now())
+
+    async def _run(self, claimed: Claimed) -> str | None:
+        """The error, if it failed."""
+        held = _Held(claimed, self._jobs)
+        try:
+            async with kept_alive(held.renew, self._jobs.terms, f"job {claimed.job.id}"):
+                due = await self._kinds[claimed.job.kind](claimed.job)
+        except (Busy, LeaseLost) as others:
+            await self._ended(lambda: self._jobs.later(held.claimed, self._soon()))
+            return str(others)
+        except asyncio.CancelledError:
+            await self._ended(lambda: self._given_back(held.claimed))
+            raise
+        except Exception as problem:  # noqa: BLE001 - the table of this edge
+            known = isinstance(problem, Failure)
+            error = str(problem) if known else f"{type(problem).__name__}: {problem}"
+            await self._ended(lambda: self._jobs.failed(held.claimed, error))
+            return error
+        if due is None:
+            await self._ended(lambda: self._jobs.done(held.claimed))
+        else:
+            await self._ended(lambda: self._jobs.again(held.claimed, due))
+        return None
+
+    async def _ended(self, end: Callable[[], None]) -> None:
+        """A store that does not answer now leaves the claim, which silence will free."""
+        with suppress(Failure):
+            await in_thread(end)
+
+    def _soon(self) -> datetime:
+        return self._clock.now() + timedelta(seconds=BUSY_PAUSE_S)
+
+
+@dataclass(slots=True)
+class _Held:
+    """The claim as it stands now: every sign of life moves its counter."""
+
+    claimed: Claimed
+    jobs: Jobs
+
+    def renew(self) -> None:
+        self.claimed = self.jobs.renew(self.claimed)

@@ -1,0 +1,157 @@
+"""Showings: what a conversation's model was shown, kept so that it can be repeated and accounted for.
+
+    shown:<conversation>   snapshot:<number>               the prompt and the tools, with their bytes
+                           delta:<snapshot>:<number>       what was told of changes since, with its bytes
+                           receipt:<number>                one for each request
+
+A request is kept before it is sent, in one batch under the lease's guard: what is new in it and its
+receipt. So a turn that is taken up by another process finds what was told, beside the same message, and
+what a model may have read is never unaccounted for. A value too large for the record store lies in the
+blob store, beside the entries of the transcript, with which it goes.
+"""
+
+from __future__ import annotations
+
+import json
+
+from harness.context.delta import Delta, delta_of
+from harness.context.receipt import Receipt, receipt, receipt_of
+from harness.context.snapshot import Held, Snapshot, snapshot_of
+from harness.question import Question
+from workspaces.blobs import BlobStore
+from workspaces.errors import Conflict, LeaseLost, NotFound
+from workspaces.expect import ABSENT, ANY
+from workspaces.ids import ConversationId, TurnId
+from workspaces.lease import Lease
+from workspaces.records import (
+    VALUE_BYTES_MAX,
+    Delete,
+    Item,
+    JsonObject,
+    Key,
+    Put,
+    RecordStore,
+    with_prefix,
+)
+from workspaces.stamp import moment_of, stamp_of
+
+NUMBER_DIGITS = 12
+DELETED_AT_ONCE = 100
+
+_LAST = "\U0010ffff"
+
+
+class Showing:
+    """One conversation's. Only the holder of its lease may keep anything."""
+
+    def __init__(
+        self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
+    ) -> None:
+        self._conversation_id = conversation_id
+        self._partition = f"shown:{conversation_id}"
+        self._records = records
+        self._large = large
+        self._held: Held | None = None
+        self._receipts = 0
+        self._is_loaded = False
+        self._unavailable: set[str] = set()
+
+    @property
+    def unavailable(self) -> tuple[str, ...]:
+        """The sources of memory that could not be read at some request since this was opened."""
+        return tuple(sorted(self._unavailable))
+
+    def held(self) -> Held | None:
+        """What the model was shown up to the newest request; None before the first."""
+        if not self._is_loaded:
+            self._load()
+        return self._held
+
+    def keep(self, question: Question, turn_id: TurnId, model: str, lease: Lease) -> Receipt:
+        """What is about to be asked. LeaseLost when the conversation is another's now."""
+        self.held()
+        at = stamp_of(question.held.asked_at)
+        made = receipt(
+            self._receipts + 1,
+            at,
+            turn_id,
+            model,
+            question.held,
+            question.messages,
+            question.request,
+        )
+        writer = str(lease.generation)
+        news = [] if question.news is None else [self._news(question, writer)]
+        put = self._put(f"receipt:{_digits(made.number)}", made.as_json(), writer)
+        try:
+            self._records.write(lease.guard, *news, put)
+        except Conflict as conflict:
+            raise LeaseLost(lease.key) from conflict
+        self._held, self._receipts = question.held, made.number
+        self._unavailable |= question.unavailable
+        return made
+
+    def receipts(self) -> list[Receipt]:
+        found = with_prefix(self._records, self._partition, "receipt:")
+        return [receipt_of(_number(item), self._value(item)) for item in found]
+
+    def as_shown(self, receipt: Receipt) -> Held:
+        """What the model had been shown with that request."""
+        snapshot = self._snapshot(receipt.snapshot)
+        deltas = self._deltas(receipt.snapshot)[: receipt.deltas]
+        return Held(snapshot, deltas, moment_of(receipt.at))
+
+    def erase(self) -> None:
+        """All of it but the large values, which go with the transcript's."""
+        while found := self._records.scan(self._partition, limit=DELETED_AT_ONCE):
+            self._records.write(*(Delete(item.key) for item in found))
+
+    def _load(self) -> None:
+        newest = self._newest("receipt:")
+        if newest is not None:
+            last = receipt_of(_number(newest), self._value(newest))
+            self._held, self._receipts = self.as_shown(last), last.number
+        self._is_loaded = True
+
+    def _news(self, question: Question, writer: str) -> Put:
+        snapshot, deltas = question.held.snapshot, question.held.deltas
+        if question.news is snapshot:
+            return self._put(f"snapshot:{_digits(snapshot.number)}", snapshot.as_json(), writer)
+        name = f"delta:{_digits(snapshot.number)}:{_digits(len(deltas))}"
+        return self._put(name, deltas[-1].as_json(), writer)
+
+    def _snapshot(self, number: int) -> Snapshot:
+        item = self._records.get(Key(self._partition, f"snapshot:{_digits(number)}"))
+        if item is None:
+            raise NotFound("snapshot", f"{number} of {self._conversation_id}")
+        return snapshot_of(number, self._value(item))
+
+    def _deltas(self, snapshot: int) -> tuple[Delta, ...]:
+        found = with_prefix(self._records, self._partition, f"delta:{_digits(snapshot)}:")
+        return tuple(delta_of(self._value(item)) for item in found)
+
+    def _newest(self, prefix: str) -> Item | None:
+        end = prefix + _LAST
+        found = self._records.scan(self._partition, start=prefix, end=end, backwards=True, limit=1)
+        return found[0] if found else None
+
+    def _put(self, sort: str, value: JsonObject, writer: str) -> Put:
+        data = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+        if len(data) > VALUE_BYTES_MAX:
+            name = f"{self._conversation_id}/{sort.replace(':', '-')}-{writer}.json"
+            self._large.write(name, data, expect=ANY)
+            value = {"large": name}
+        return Put(Key(self._partition, sort), value, expect=ABSENT)
+
+    def _value(self, item: Item) -> JsonObject:
+        if "large" in item.value:
+            return json.loads(self._large.read(item.value["large"]).data)
+        return item.value
+
+
+def _digits(number: int) -> str:
+    return f"{number:0{NUMBER_DIGITS}}"
+
+
+def _number(item: Item) -> int:
+    return int(item.key.sort.rpartition(":")[2])

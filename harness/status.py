@@ -1,0 +1,133 @@
+"""The state of a home, for a person who begins the day: what is pending, conflicted, a problem, due.
+
+A section is a function that looks and says. Looking changes nothing: what was edited by hand is told as
+pending, and becomes a revision when somebody settles it. What one section cannot say is a line of its own
+and does not keep the others from being seen. Whoever adds a room to the house adds its section to SECTIONS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from workspaces.errors import Failure, NotFound
+from workspaces.stamp import stamp_of
+
+if TYPE_CHECKING:
+    from harness.harness import Harness
+    from workspaces.workspace import Workspace
+
+State = Literal["ok", "pending", "due", "conflict", "problem"]
+
+NAMES_MAX = 5
+"""So many files are named in one line; programs are told all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing and how it stands."""
+
+    subject: str
+    state: State
+    told: str
+    remedy: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The same for programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    name: str
+    lines: tuple[Line, ...]
+
+
+Look = Callable[["Harness"], Iterator[Line]]
+
+
+def status(harness: Harness) -> list[Section]:
+    """Sections that have nothing to say are there, without lines."""
+    return [Section(name, tuple(_looked(look, harness))) for name, look in SECTIONS.items()]
+
+
+def _looked(look: Look, harness: Harness) -> Sequence[Line]:
+    lines: list[Line] = []
+    try:
+        lines.extend(look(harness))
+    except Failure as failure:
+        lines.append(Line("", "problem", str(failure), failure.remedy))
+    return lines
+
+
+def _workspaces(harness: Harness) -> Iterator[Line]:
+    """Private ones only when something is to be said of them."""
+    for record in harness.workspaces.list(private=True):
+        try:
+            lines = _workspace(harness.workspaces.open(record))
+        except Failure as failure:
+            lines = [Line(record.name, "problem", str(failure), failure.remedy)]
+        if ":" not in record.id or len(lines) > 1:
+            yield from lines
+
+
+def _workspace(workspace: Workspace) -> list[Line]:
+    name, tree = workspace.record.name, workspace.scan()
+    newest = next(iter(workspace.log(limit=1)), None)
+    last = (
+        {} if newest is None else {"revision": newest.id, "at": newest.at, "author": newest.author}
+    )
+    told = "nothing yet"
+    if newest is not None:
+        told = f"{newest.at[:16].replace('T', ' ')} {newest.author} · {newest.subject}"
+    facts = {"id": workspace.record.id, "files": len(tree.files), "bytes": tree.bytes, "last": last}
+    lines = [Line(name, "ok", told, facts=facts)]
+    pending = workspace.pending()
+    if pending:
+        remedy = f"`harness log {name}` makes it one, `harness watch` makes each save one"
+        told = f"{_named(pending)}: edited by hand, in no revision yet"
+        lines.append(Line(name, "pending", told, remedy, {"paths": pending}))
+    for problem in tree.problems:
+        state: State = "conflict" if problem.kind == "conflict" else "problem"
+        told = f"{problem.path!r} {problem.detail}"
+        facts = {"path": problem.path, "kind": problem.kind}
+        lines.append(Line(name, state, told, _REMEDIES.get(problem.kind), facts))
+    return lines
+
+
+_REMEDIES = {
+    "bad_name": "rename it: as it is, it is in no history",
+    "twin": "rename one of the two",
+    "not_a_file": "put a plain file in its place, or remove it",
+    "over_quota": "make room, or `harness workspace set` a larger quota",
+    "conflict": "bring the two files together and remove this one",
+}
+
+_OPEN = re.compile(r"\s*[-*+] \[ \]\s+(?:(\d{4}-\d\d-\d\d)\s+)?(.+)")
+
+
+def _tasks(harness: Harness) -> Iterator[Line]:
+    """Open tasks of every TASKS.md: those that are due, and how many there are."""
+    today = stamp_of(harness.rooms.clock.now())[:10]
+    for record in harness.workspaces.list():
+        try:
+            text = harness.workspaces.open(record).read("TASKS.md").text
+        except NotFound:
+            continue
+        found = [match for line in text.splitlines() if (match := _OPEN.match(line))]
+        for match in found:
+            if match[1] and match[1] <= today:
+                yield Line(record.name, "due", f"{match[1]} {match[2]}", facts={"date": match[1]})
+        if found:
+            yield Line(record.name, "ok", f"{len(found)} open", facts={"open": len(found)})
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - NAMES_MAX} more" if len(paths) > NAMES_MAX else ""
+    return ", ".join(paths[:NAMES_MAX]) + more
+
+
+SECTIONS: dict[str, Look] = {
+    "workspaces": _workspaces,
+    "tasks": _tasks,
+}

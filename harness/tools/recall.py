@@ -1,0 +1,72 @@
+"""The tool `recall`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from harness.recall import Hit, recall, since_of
+from harness.tools.desk import Desk
+from harness.tools.port import Tool
+from workspaces.parse import Shape
+from workspaces.search.kind import Kind
+from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX, Scope
+
+CONTENT_CHARACTERS_MAX = 2_000
+"""Of one line; `read` shows the rest."""
+
+CHARACTERS_MAX = 32 * 1024
+"""Of one answer: half of what `read` may show."""
+
+
+class RecallInput(Shape):
+    query: Annotated[str, Field(max_length=QUERY_CHARACTERS_MAX)]
+    limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 10
+    paths: list[str] = Field(default=[], max_length=20)
+    kinds: list[Kind] = Field(default=[], max_length=7)
+    since: str | None = None
+    by: str | None = None
+    workspace: str | None = None
+
+
+def _recall(given: RecallInput, desk: Desk, call_id: str) -> str:
+    """In all mounts, unless one is named."""
+    del call_id
+    mounts = desk.mounts if given.workspace is None else (desk.mount(given.workspace),)
+    hits = recall(
+        [(mount.name, mount.workspace) for mount in mounts],
+        given.query,
+        limit=given.limit,
+        scope=Scope(
+            tuple(given.paths),
+            tuple(given.kinds),
+            None if given.since is None else since_of(given.since),
+            given.by,
+        ),
+    )
+    if not hits:
+        return "Nothing was found. Try other words, or fewer limits."
+    return _shown(hits, with_names=len(desk.mounts) > 1)
+
+
+def _shown(hits: list[Hit], *, with_names: bool) -> str:
+    shown: list[str] = []
+    room = CHARACTERS_MAX
+    for hit in hits:
+        line = hit.line
+        place = f"{hit.workspace}: {line.path}" if with_names else line.path
+        when = line.updated_at[:10] if line.updated_at else "not in a revision yet"
+        content = line.content
+        if len(content) > CONTENT_CHARACTERS_MAX:
+            content = f"{content[:CONTENT_CHARACTERS_MAX]}…"
+        entry = f"{place}:{line.line_number} ({when})\n{content}"
+        room -= len(entry)
+        if room < 0 and shown:
+            break
+        shown.append(entry)
+    left = len(hits) - len(shown)
+    return "\n".join([*shown, *([f"({left} more lines: ask for less)"] if left else [])])
+
+
+RECALL = Tool("recall", RecallInput, _recall, is_writing=False)

@@ -1,0 +1,1 @@
+"""The face for programs: HTTP. One file a resource; `app` puts them together."""

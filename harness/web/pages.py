@@ -1,0 +1,85 @@
+"""The pages for people: a way in, and a place to try the routes out.
+
+The way in is the address that `harness up` prints. Its token becomes a cookie that no script can read
+and no other site can send, and the address is left at once, so that it stays in no history.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from harness.crossing import in_thread
+from harness.template import page, page_file
+from harness.web.caller import access_of, cookie_name, house_of, rooms_of
+from harness.web.refusal import NotHere
+from workspaces.errors import Failure, Unauthorized
+
+router = APIRouter(include_in_schema=False)
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
+
+_ASSETS = {
+    "style.css": "text/css; charset=utf-8",
+    "docs.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+
+
+@router.get("/", response_model=None)
+async def landing(request: Request, token: str | None = None) -> Response:
+    if token is not None:
+        return await _exchanged(request, token)
+    try:
+        rooms = await rooms_of(request)
+    except Unauthorized:
+        return _shown("door.html", 401, was_token=False)
+    except Failure as failure:
+        return _shown("door.html", 403, was_token=False, reason=str(failure))
+    return _shown(
+        "landing.html",
+        user=rooms.principal.user.name,
+        home=house_of(request).settings.home.root,
+        workspaces=await in_thread(rooms.workspaces.list),
+        agents=await in_thread(rooms.agents.list),
+    )
+
+
+@router.get("/docs", response_model=None)
+async def docs() -> Response:
+    """Everything it shows comes from /openapi.json, and nothing from elsewhere: it works offline."""
+    return _shown("docs.html")
+
+
+@router.get("/assets/{name}", response_model=None)
+async def asset(name: str) -> Response:
+    if name not in _ASSETS:
+        raise NotHere(404, "not_found", "there is no such page", {})
+    headers = {"Cache-Control": "no-cache"}
+    return Response(page_file(name), headers=headers, media_type=_ASSETS[name])
+
+
+async def _exchanged(request: Request, token: str) -> Response:
+    try:
+        await in_thread(access_of(request).principal_of, token)
+    except Unauthorized:
+        return _shown("door.html", 401, was_token=True)
+    answer = RedirectResponse("/", 303)
+    answer.set_cookie(
+        cookie_name(request),
+        token,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+        path="/",
+    )
+    return answer
+
+
+def _shown(name: str, status: int = 200, **variables: object) -> Response:
+    return HTMLResponse(page(name, **variables), status, HEADERS)

@@ -1,0 +1,189 @@
+"""Serving the app on a port: what a connection may take, and how a server ends.
+
+uvicorn waits for ever for the head of a request, for the rest of a body nobody reads, and for a caller
+who reads nothing. Its protocol is therefore given an end to its patience; bodies that are read have
+theirs in `body`. Asked to end (SIGTERM, or Ctrl-C), the server takes nothing new, finishes what runs
+within a bound, and returns: it is not the signal that ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from harness.web.app import Patience
+from harness.web.body import BYTES_PER_S_MIN
+from harness.web.refusal import Crowded, HttpFailure, Malformed, TooSlow, refused
+from workspaces.errors import Unavailable
+
+HEAD_BYTES_MAX = 32 * 1024
+"""Of the request line and all headers; eight would be generous."""
+
+CONNECTIONS_MAX = 500
+"""Half of the file descriptors that a process is commonly given."""
+
+BACKLOG = 128
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that already takes connections in; port 0 is one that is free."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+        )[0]
+        # with its protocol: without, asyncio leaves Nagle's algorithm on, 44 ms a request
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _unavailable(host, port, error) from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise _unavailable(host, port, error) from error
+    return listening
+
+
+class Server(uvicorn.Server):
+    def __init__(self, app: FastAPI) -> None:
+        patience: Patience = app.state.patience
+
+        class Protocol(PatientProtocol):
+            patience_of_server = patience
+
+        config = uvicorn.Config(
+            app,
+            http=Protocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=BACKLOG,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        )
+        config.timeout_keep_alive = cast(int, patience.idle_s)
+        config.timeout_graceful_shutdown = cast(int, patience.drain_s)  # any number will do
+        super().__init__(config)
+        self.ended_by: int | None = None
+        """The signal that did."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """uvicorn's own raises the signal again at the end, which then ends the process. A signal that
+        comes before the server has begun ends it at its beginning."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        self.ended_by = self.ended_by or sig
+        super().handle_exit(sig, frame)
+
+
+class PatientProtocol(H11Protocol):
+    patience_of_server = Patience()
+
+    _head_timer: asyncio.TimerHandle | None = None
+    _reader_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._refuse(Crowded("too many connections"))
+        else:
+            self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_timer = _stopped(self._head_timer)
+        self._reader_timer = _stopped(self._reader_timer)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_in_request:
+            self._head_timer = _stopped(self._head_timer)
+        elif self._head_timer is None and not self.transport.is_closing():
+            self._wait_for_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        self._reader_timer = _stopped(self._reader_timer)
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        del msg  # the same for everything
+        self._refuse(Malformed("this is no HTTP request that can be read"))
+
+    @property
+    def _is_in_request(self) -> bool:
+        cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request
+        return cycle is not None and not cycle.response_complete
+
+    def _wait_for_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.patience_of_server.head_s, self._give_up)
+
+    def _wait_for_reader(self) -> None:
+        wait_s = self.patience_of_server.reader_s
+        left = self.transport.get_write_buffer_size()
+        self._reader_timer = self.loop.call_later(wait_s, self._look_at_reader, left, wait_s)
+
+    def _look_at_reader(self, left_before: int, waited_s: float) -> None:
+        """One who reads, however much there is to read, is waited for."""
+        taken = left_before - self.transport.get_write_buffer_size()
+        if taken < waited_s * BYTES_PER_S_MIN:
+            self.transport.abort()
+        else:
+            self._wait_for_reader()
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if self._is_in_request or self.transport.is_closing():
+            return
+        self._refuse(TooSlow("the head of a request did not come in time"))
+
+    def _refuse(self, failure: HttpFailure) -> None:
+        """As the app would; there is no request that it could be given."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            answer = refused(failure)
+            headers = [(k, v) for k, v in answer.raw_headers if k != b"connection"]
+            head = h11.Response(
+                status_code=answer.status_code, headers=[*headers, (b"connection", b"close")]
+            )
+            for told in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(told) or b"")
+        self.transport.close()
+
+
+def _stopped(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+def _unavailable(host: str, port: int, error: OSError) -> Unavailable:
+    remedy = (
+        "another `harness up` may be running; choose another port with --port, or another --host"
+    )
+    return Unavailable(f"{host}:{port}", error.strerror or str(error), remedy=remedy)

@@ -1,0 +1,116 @@
+"""The contract of `LiveTree`, beyond that of a blob store: what lies aside, and the moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from workspaces.errors import AlreadyExists, NotFound, Refused
+from workspaces.expect import ABSENT
+from workspaces.history.objects import blob_id
+from workspaces.ids import version_of
+from workspaces.live import Label, LiveTree, displaced_by, label_of
+from workspaces.paths import WorkspacePath
+
+A = WorkspacePath("notes/a.md")
+
+
+def label(number: int, path: WorkspacePath = A) -> Label:
+    return label_of(path, blob_id(b"old"), version_of(b"new"), f"{number:08x}")
+
+
+class LiveTreeConformance:
+    def test_what_is_prepared_is_aside_and_not_in_the_tree(self, tree: LiveTree) -> None:
+        tree.prepare({label(1): b"new"})
+        assert tree.look(label(1)) == b"new"
+        assert tree.labels() == [label(1)]
+        assert list(tree.scan()) == []
+
+    def test_what_is_below_a_directory_is_found_by_its_name(self, tree: LiveTree) -> None:
+        names = ("a.md", "n/a.md", "n/b.txt", "n/m/a.md", "nn/a.md")
+        for name in names:
+            tree.write(name, b"x", expect=ABSENT)
+        assert {stat.name for stat in tree.find("", lambda name: True)} == set(names)
+        found = {stat.name: stat.size for stat in tree.find("n", lambda n: n.endswith(".md"))}
+        assert found == {"n/a.md": 1, "n/m/a.md": 1}
+        assert list(tree.find("missing", lambda name: True)) == []
+
+    def test_mending_changes_no_byte(self, tree: LiveTree) -> None:
+        tree.write(A, b"x", expect=ABSENT)
+        tree.mend()
+        assert tree.read(A).data == b"x"
+
+    def test_an_exchange_loses_neither(self, tree: LiveTree) -> None:
+        tree.write(A, b"old", expect=ABSENT)
+        tree.prepare({label(1): b"new"})
+        tree.exchange(label(1), A)
+        assert (tree.read(A).data, tree.look(label(1))) == (b"new", b"old")
+        tree.exchange(label(1), A)
+        assert (tree.read(A).data, tree.look(label(1))) == (b"old", b"new")
+
+    def test_there_must_be_something_to_exchange_or_to_take(self, tree: LiveTree) -> None:
+        tree.prepare({label(1): b"new"})
+        with pytest.raises(NotFound):
+            tree.exchange(label(1), A)
+        with pytest.raises(NotFound):
+            tree.take(A, label(2))
+        assert tree.labels() == [label(1)]
+
+    def test_an_entry_replaces_nothing(self, tree: LiveTree) -> None:
+        tree.prepare({label(1): b"new"})
+        tree.enter(label(1), A)
+        assert (tree.read(A).data, tree.labels()) == (b"new", [])
+        tree.prepare({label(2): b"newer"})
+        with pytest.raises(AlreadyExists):
+            tree.enter(label(2), A)
+        assert (tree.read(A).data, tree.look(label(2))) == (b"new", b"newer")
+
+    def test_a_file_enters_where_its_directories_are_not_yet(self, tree: LiveTree) -> None:
+        path = WorkspacePath("a/b/c/d.md")
+        tree.prepare({label(1, path): b"deep"})
+        tree.enter(label(1, path), path)
+        assert tree.read(path).data == b"deep"
+
+    def test_a_file_has_no_place_below_another_file(self, tree: LiveTree) -> None:
+        tree.write("notes", b"a file", expect=ABSENT)
+        tree.prepare({label(1): b"new"})
+        with pytest.raises(Refused):
+            tree.enter(label(1), A)
+        assert tree.look(label(1)) == b"new"
+
+    def test_what_is_taken_lies_aside(self, tree: LiveTree) -> None:
+        tree.write(A, b"old", expect=ABSENT)
+        tree.take(A, label(1))
+        assert tree.look(label(1)) == b"old"
+        with pytest.raises(NotFound):
+            tree.read(A)
+
+    def test_what_is_discarded_is_gone_and_may_be_discarded_again(self, tree: LiveTree) -> None:
+        tree.prepare({label(1): b"new"})
+        tree.discard(label(1))
+        tree.discard(label(1))
+        assert tree.look(label(1)) is None
+        assert tree.labels() == []
+
+    @pytest.mark.parametrize("path", ["a.md", "notes/ä/b c.md", "x/" * 19 + "y", "n" * 200])
+    def test_a_label_tells_what_it_is_of(self, tree: LiveTree, path: str) -> None:
+        of = WorkspacePath(path)
+        tree.prepare({label(7, of): b"new"})
+        (found,) = tree.labels()
+        told = displaced_by(found)
+        assert told is not None
+        assert told.is_of(of)
+        assert not told.is_of(WorkspacePath("other.md"))
+        assert told.expected == blob_id(b"old")
+        assert version_of(b"new").startswith(told.went_in)
+
+    def test_many_files_are_prepared_and_moved_together(self, tree: LiveTree) -> None:
+        paths = [WorkspacePath(f"d{n % 20}/{n}.md") for n in range(50)]
+        files = {label(n, path): b"%d" % n for n, path in enumerate(paths)}
+        tree.prepare(files)
+        for of, path in zip(files, paths, strict=True):
+            tree.enter(of, path)
+        tree.flush(paths)
+        assert {stat.name for stat in tree.scan()} == set(paths)
+
+    def test_it_is_the_same_directory_as_before(self, tree: LiveTree) -> None:
+        assert tree.identity() == tree.identity() != ""

@@ -1,0 +1,140 @@
+"""What every model does. An adapter's test is a subclass with the fixture `speaks`, which gives a model
+that will say these lines, each to one question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from harness.message import Message, Text, ToolCall, ToolResult, user
+from harness.models.port import Model
+from harness.progress import Progress, TextArrived
+from harness.request import ModelFailure, Reply, Request, ToolSpec
+
+T = TypeVar("T")
+Speaks = Callable[..., Model]
+
+READ = ToolSpec("read", "Read a file.", {"type": "object", "properties": {}})
+HELLO = Request(("Be brief.",), (user("hello"),), (READ,))
+TEST_S_MAX = 60.0
+
+
+class ModelConformance:
+    def test_it_has_a_name(self, speaks: Speaks) -> None:
+        assert speaks().name
+
+    def test_a_reply_is_the_assistant_s_and_what_was_told(self, speaks: Speaks) -> None:
+        reply, told = asked(speaks("Hello there."))
+        assert isinstance(reply, Reply)
+        assert reply.message == Message("assistant", (Text("Hello there."),))
+        assert reply.is_complete
+        assert "".join(p.text for p in told if isinstance(p, TextArrived)) == "Hello there."
+
+    def test_what_is_used_up_is_never_negative(self, speaks: Speaks) -> None:
+        usage = answered(speaks("Hello there.")).usage
+        assert min(usage.input, usage.output, usage.cache_read, usage.cache_write) >= 0
+        assert usage.cache_write_hour <= usage.cache_write
+        assert usage.input + usage.output > 0
+
+    def test_calls_come_whole_and_in_their_order(self, speaks: Speaks) -> None:
+        calls = (
+            ToolCall("t1", "read", {"path": "a.md", "limit": 3, "deep": {"x": [1, "ä"]}}),
+            ToolCall("t2", "read", {}),
+        )
+        reply = answered(speaks([Text("Let me look."), *calls]))
+        assert reply.is_complete
+        assert reply.message.tool_calls == calls
+        assert reply.message.text == "Let me look."
+
+    def test_calls_and_their_results_may_be_replayed(self, speaks: Speaks) -> None:
+        model = speaks([ToolCall("t1", "read", {"path": "a.md"})], "It is empty.")
+        first = answered(model).message
+        results = Message("user", (ToolResult("t1", "a.md is empty."),))
+        request = Request(HELLO.system, (*HELLO.messages, first, results), HELLO.tools)
+        assert answered(model, request).message.text == "It is empty."
+
+    def test_nothing_is_kept_between_questions(self, speaks: Speaks) -> None:
+        model = speaks("one", "two")
+        assert answered(model).message.text == "one"
+        assert answered(model).message.text == "two"
+        assert Request(("Be brief.",), (user("hello"),), (READ,)) == HELLO
+
+    def test_a_failure_is_returned_with_what_to_do_about_it(self, speaks: Speaks) -> None:
+        failure = ModelFailure("declined", "the model declines to answer this", "say it otherwise")
+        result, _ = asked(speaks(failure, "here"))
+        assert isinstance(result, ModelFailure)
+        assert result.kind == "declined"
+        assert result.reason
+        assert result.remedy
+
+    def test_after_a_failure_it_answers_again(self, speaks: Speaks) -> None:
+        model = speaks(ModelFailure("declined", "no", "say it otherwise"), "here")
+        asked(model)
+        assert answered(model).message.text == "here"
+
+    def test_several_questions_at_once_have_an_answer_each(self, speaks: Speaks) -> None:
+        model = speaks(*["yes"] * 8)
+
+        async def all_at_once() -> list[Reply | ModelFailure]:
+            return await asyncio.gather(*(_ask(model, HELLO) for _ in range(8)))
+
+        replies = _run(all_at_once())
+        assert [isinstance(r, Reply) and r.message.text for r in replies] == ["yes"] * 8
+
+    def test_it_answers_in_one_loop_after_another(self, speaks: Speaks) -> None:
+        model = speaks("one", "two")
+        assert [answered(model).message.text for _ in range(2)] == ["one", "two"]
+
+    def test_a_question_can_be_cancelled_before_it_is_asked(self, speaks: Speaks) -> None:
+        model = speaks("never", "later")
+
+        async def cancel() -> None:
+            asking = asyncio.create_task(_ask(model, HELLO))
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            assert isinstance(await _ask(model, HELLO), Reply)
+            await _ask(model, HELLO)
+
+        _run(cancel())
+
+    def test_a_question_can_be_cancelled_while_it_is_answered(self, speaks: Speaks) -> None:
+        model = speaks("half of it", "later")
+
+        async def cancel() -> None:
+            asking: list[asyncio.Task[Any]] = []
+
+            def stop(progress: Progress) -> None:
+                if isinstance(progress, TextArrived):
+                    asking[0].cancel()
+
+            asking.append(asyncio.create_task(_ask(model, HELLO, stop)))
+            await asyncio.wait(asking, timeout=TEST_S_MAX)
+            assert asking[0].done()
+            assert isinstance(await _ask(model, HELLO), Reply)
+
+        _run(cancel())
+
+
+def asked(model: Model, request: Request = HELLO) -> tuple[Reply | ModelFailure, list[Progress]]:
+    told: list[Progress] = []
+    return _run(_ask(model, request, told.append)), told
+
+
+def answered(model: Model, request: Request = HELLO) -> Reply:
+    reply, _ = asked(model, request)
+    assert isinstance(reply, Reply), reply
+    return reply
+
+
+async def _ask(
+    model: Model, request: Request, emit: Callable[[Progress], None] = lambda _: None
+) -> Reply | ModelFailure:
+    return await model.reply(request, output_tokens_max=500, emit=emit)
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(asyncio.wait_for(coroutine, TEST_S_MAX))

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from datetime import date
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.context.delta import Delta, Hunk, applied, delta, delta_of, hunks, with_deltas
+from harness.context.memory import Memory, memory_parts
+from harness.context.part import Part
+from harness.template import render
+from workspaces.revision import RevisionId
+
+OLD, NEW = RevisionId("a" * 40), RevisionId("b" * 40)
+
+
+def shown(text: str | None, revision: RevisionId = OLD, **more: object) -> tuple[Part, ...]:
+    found = Memory("notes", text, revision, **more)  # type: ignore[arg-type]
+    return tuple(memory_parts([found], 40_000, render))
+
+
+def told(before: tuple[Part, ...], after: tuple[Part, ...], day: date | None = None) -> Delta:
+    news = delta(7, before, after, day, render)
+    assert news is not None
+    return news
+
+
+def test_a_delta_names_the_lines_that_came_and_went_and_where() -> None:
+    before, after = shown("# M\n- a\n- b\n- c"), shown("# M\n- a\n- B\n- c\n- d", NEW)
+    assert told(before, after).text == (
+        '<memory-change workspace="notes">\n  - a\n- - b\n+ - B\n  - c\n+ - d\n</memory-change>'
+    )
+
+
+def test_nothing_changed_nothing_told() -> None:
+    assert delta(7, shown("- a"), shown("- a", NEW), None, render) is None
+    assert delta(7, (), (), None, render) is None
+
+
+def test_memory_that_appears_or_goes_is_told_whole() -> None:
+    assert "\n+ - a\n" in told((), shown("- a")).text
+    gone = told(shown("- a"), ())
+    assert "\n- - a\n" in gone.text
+    assert with_deltas(shown("- a"), [gone]) == ()
+
+
+def test_another_day_is_told_alone_or_with_what_changed() -> None:
+    day = date(2026, 11, 19)
+    assert told(shown("- a"), shown("- a"), day).text == "Today is Thursday, 2026-11-19 (UTC)."
+    both = told(shown("- a"), shown("- b"), day)
+    assert both.text.endswith("</memory-change>\n\nToday is Thursday, 2026-11-19 (UTC).")
+
+
+def test_memory_that_cannot_be_read_takes_nothing_away_and_is_told_once() -> None:
+    failed = shown(None, unavailable="EIO")
+    news = told(shown("- a"), failed)
+    assert news.text == (
+        '<memory-change workspace="notes">\n'
+        "(unavailable right now: EIO; what was shown before may be out of date)\n"
+        "</memory-change>"
+    )
+    now = with_deltas(shown("- a"), [news])
+    assert "- a" in now[0].text
+    assert delta(8, now, shown(None, unavailable="another reason"), None, render) is None
+
+
+def test_a_long_line_is_named_by_its_beginning_where_it_only_shows_the_way() -> None:
+    news = told(shown("- " + "x" * 500), shown("- " + "x" * 500 + "\n- y"))
+    assert len(news.text) < 200
+
+
+texts = st.lists(
+    st.sampled_from(
+        ["", "- a", "- b", "- c", "# H", "</memory>", "+ x", "</memory-change>", "- - a", "\t"]
+    ),
+    max_size=12,
+).map("\n".join)
+
+
+@given(st.lists(texts, min_size=1, max_size=6))
+def test_a_snapshot_and_its_deltas_are_what_memory_is_now(states: list[str]) -> None:
+    first = shown(states[0])
+    deltas: list[Delta] = []
+    for number, text in enumerate(states[1:]):
+        before, after = with_deltas(first, deltas), shown(text, RevisionId(f"{number:040}"))
+        news = delta(number, before, after, None, render)
+        if news is not None:
+            deltas.append(delta_of(news.as_json()))  # as it comes back from the store
+            assert deltas[-1] == news
+        assert [part.text for part in with_deltas(first, deltas)] == [part.text for part in after]
+
+
+@given(texts, texts)
+def test_every_line_between_the_tags_of_a_change_carries_a_mark(before: str, after: str) -> None:
+    news = delta(1, shown(before), shown(after), None, render)
+    if news is not None:
+        opening, *lines, closing = news.text.split("\n")
+        assert opening == '<memory-change workspace="notes">'
+        assert closing == "</memory-change>"
+        assert all(line[:1] in {"+", "-"} or line[:2] in {"  ", ""} for line in lines)
+
+
+lines = st.lists(st.sampled_from("abcde"), max_size=30)
+
+
+@given(lines, lines)
+def test_hunks_lead_from_the_one_to_the_other(old: list[str], new: list[str]) -> None:
+    assert applied(old, hunks(old, new)) == new
+    if old == new:
+        assert hunks(old, new) == ()
+
+
+def test_a_line_more_at_the_end_is_one_hunk() -> None:
+    assert hunks(["a", "b"], ["a", "b", "c"]) == (Hunk(2, 2, ("c",)),)

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from harness.context.delta import Delta
+from harness.context.memory import Memory, memory_parts
+from harness.context.part import Part
+from harness.context.snapshot import (
+    CACHE_LIFETIME,
+    Held,
+    Moment,
+    Snapshot,
+    Terms,
+    decide,
+    snapshot_of,
+    terms_of,
+)
+from harness.request import ToolSpec
+from harness.template import render
+from workspaces.revision import RevisionId
+from workspaces.stamp import stamp_of
+
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
+READ = ToolSpec("read", "Reads a file.", {"type": "object"})
+TERMS = Terms("ses_1", "1", "mounts", "", "head", "configuration")
+TEA = "\n".join(f"- likes tea of kind {number}" for number in range(100)) + "."
+"""A snapshot of it has a number of characters that four divides."""
+
+
+def parts(text: str | None, **more: object) -> tuple[Part, ...]:
+    found = Memory("notes", text, RevisionId("a" * 40), **more)  # type: ignore[arg-type]
+    return tuple(memory_parts([found], 40_000, render))
+
+
+def moment(text: str | None = TEA, *, entry: int = 5, at: datetime = NOW, **more: object) -> Moment:
+    unavailable = {"unavailable": more.pop("unavailable")} if "unavailable" in more else {}
+    return Moment(at, entry, TERMS, parts(text, **unavailable), **more)  # type: ignore[arg-type]
+
+
+def held(text: str | None = TEA, *deltas: Delta, at: datetime = NOW, **more: object) -> Held:
+    taken = moment(text, entry=1, at=at, **more)
+    snapshot = Snapshot(1, stamp_of(at), "first", TERMS, taken.parts, (READ,), at.date())
+    return Held(snapshot, deltas, at)
+
+
+def told(before: Held, now: Moment) -> Held:
+    """After one request."""
+    news = decide(before, now, render)
+    if isinstance(news, Snapshot):
+        return Held(news, (), now.at)
+    deltas = (*before.deltas, news) if news else before.deltas
+    return Held(before.snapshot, deltas, now.at)
+
+
+def reason(before: Held | None, now: Moment) -> str:
+    news = decide(before, now, render)
+    assert isinstance(news, Snapshot)
+    return news.reason
+
+
+def test_the_first_request_takes_a_snapshot_and_the_next_needs_nothing() -> None:
+    assert reason(None, moment()) == "first"
+    assert decide(held(), moment(), render) is None
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Terms)])
+def test_other_terms_are_another_snapshot(field: str) -> None:
+    now = replace(moment(), terms=replace(TERMS, **{field: "other"}))
+    assert reason(held(), now) == field
+    news = decide(held(), now, render)
+    assert isinstance(news, Snapshot)
+    assert news.number == 2
+    assert decide(Held(news, (), NOW), now, render) is None
+
+
+def test_a_reset_is_named_before_everything_that_comes_with_it() -> None:
+    assert reason(held(), replace(moment(), terms=Terms("2", "9", "", "", "x", "y"))) == "reset"
+
+
+def test_what_was_erased_must_not_stand_there_any_longer() -> None:
+    assert reason(held(), moment(is_erased=True)) == "erased"
+
+
+def test_memory_that_comes_back_is_another_snapshot_whether_it_was_missing_or_told() -> None:
+    missing = held(None, unavailable="EIO")
+    assert decide(missing, moment(None, unavailable="EIO again"), render) is None
+    assert reason(missing, moment()) == "available_again"
+    failed = told(held(), moment(None, unavailable="EIO"))
+    assert len(failed.deltas) == 1
+    assert decide(failed, moment(None, unavailable="EIO again"), render) is None
+    assert reason(failed, moment()) == "available_again"
+
+
+def test_a_change_of_memory_is_a_delta_beside_the_newest_message() -> None:
+    news = decide(held(), moment(TEA + "\n- and coffee", entry=7), render)
+    assert isinstance(news, Delta)
+    assert news.entry == 7
+    assert "\n+ - and coffee\n" in news.text
+    after = told(held(), moment(TEA + "\n- and coffee", entry=7))
+    assert decide(after, moment(TEA + "\n- and coffee", entry=9), render) is None
+
+
+def test_what_was_taken_back_is_told_again() -> None:
+    after = told(held(), moment(TEA + "\n- and coffee"))
+    news = decide(after, moment(TEA), render)
+    assert isinstance(news, Delta)
+    assert "\n- - and coffee\n" in news.text
+
+
+@pytest.mark.parametrize(("beyond", "is_delta"), [(-1, True), (0, True), (1, False)])
+def test_deltas_that_exceed_a_quarter_of_the_snapshot_are_another_one(
+    beyond: int, is_delta: bool
+) -> None:
+    before = held()
+    quarter = before.snapshot.characters // 4
+    assert before.snapshot.characters % 4 == 0
+    news = decide(before, moment(TEA + "\n- x"), render)
+    assert isinstance(news, Delta)
+    line = "- x" + "x" * (quarter - len(news.text) + beyond)
+    after = decide(before, moment(TEA + "\n" + line), render)
+    assert isinstance(after, Delta) == is_delta
+    if not is_delta:
+        assert reason(before, moment(TEA + "\n" + line)) == "deltas"
+
+
+def test_many_small_deltas_are_counted_together() -> None:
+    state, taken = held(), 0
+    for number in range(100):
+        text = TEA + "\n" + "\n".join(f"- new {n}" for n in range(number + 1))
+        state = told(state, moment(text, entry=number))
+        taken = max(taken, state.snapshot.number)
+        assert sum(len(one.text) for one in state.deltas) <= state.snapshot.characters / 4
+        assert "\n".join(part.text for part in state.parts) == parts(text)[0].text
+    assert taken >= 2
+
+
+@pytest.mark.parametrize(("seconds", "is_expired"), [(-1, False), (0, False), (1, True)])
+def test_a_snapshot_outlives_the_cache_by_no_request(seconds: int, is_expired: bool) -> None:
+    later = NOW + CACHE_LIFETIME + timedelta(seconds=seconds)
+    news = decide(held(), moment(at=later), render)
+    assert isinstance(news, Snapshot) == is_expired
+    if is_expired:
+        assert reason(held(), moment(at=later)) == "expired"
+
+
+def test_another_day_is_told_once() -> None:
+    evening = datetime(2026, 11, 18, 23, 59, 59, tzinfo=UTC)
+    before = held(at=evening)
+    after = told(before, moment(at=evening + timedelta(seconds=1)))
+    assert [one.text for one in after.deltas] == ["Today is Thursday, 2026-11-19 (UTC)."]
+    assert decide(after, moment(at=evening + timedelta(seconds=2)), render) is None
+
+
+def test_a_snapshot_comes_back_from_the_store_as_it_was() -> None:
+    taken = held(None, unavailable="EIO").snapshot
+    assert snapshot_of(1, taken.as_json()) == taken
+    assert terms_of({"reset": "ses_1"}) == Terms("ses_1", "", "", "", "", "")

@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness import Harness
+from harness.conversation import Conversations
+from harness.event import Event
+from harness.inbox import Inbox
+from harness.message import Message, Text, ToolCall, ToolResult
+from harness.models.scripted import ScriptedModel
+from harness.transcript import Transcript
+from tests.machines import Flaky
+from workspaces.account import Person
+from workspaces.errors import AlreadyExists, Busy, LeaseLost, NotFound, Refused, Unavailable
+from workspaces.ids import UserId
+from workspaces.records import Item, Key, RecordStore
+from workspaces.stores.faulty import Fault, FaultyRecords
+
+Scripted = Callable[..., tuple[Harness, ScriptedModel]]
+
+READ = ToolCall("t1", "read", {"path": "MEMORY.md"})
+
+
+def texts(harness: Harness, key: str) -> list[str]:
+    found = harness.conversation(key)
+    return [entry.message.text for entry in harness.conversations.transcript(found).entries()]
+
+
+def of_another_user(harness: Harness) -> tuple[Conversations, Inbox]:
+    """The rooms of somebody else in the same account, who knows ids and keys."""
+    rooms, own = harness.rooms, harness.rooms.principal
+    other = replace(own, user=Person(UserId("usr_other"), "other"))
+    ingress, large = rooms.ingress, rooms.conversations._large
+    conversations = Conversations(
+        other, rooms.records, large, rooms.clock, leases=ingress.leases, jobs=rooms.jobs
+    )
+    inbox = Inbox(
+        other,
+        rooms.records,
+        large,
+        rooms.clock,
+        conversations=conversations,
+        claims=ingress.inbox._claims,
+        leases=ingress.leases,
+        jobs=rooms.jobs,
+    )
+    return conversations, inbox
+
+
+# whose it is
+
+
+def test_for_any_other_user_a_conversation_does_not_exist(scripted: Scripted) -> None:
+    harness, _ = scripted("hello")
+    harness.run("my secret", conversation="c1", event_id="e1")
+    mine = harness.conversation("c1")
+    theirs, inbox = of_another_user(harness)
+    assert theirs.find(mine.agent_id, "c1") is None
+    assert theirs.list() == []
+    with pytest.raises(NotFound) as hidden:
+        theirs.get(mine.id)
+    with pytest.raises(NotFound) as absent:
+        theirs.get(mine.id.replace(mine.id[-1], "x"))
+    assert type(hidden.value) is type(absent.value)
+    with pytest.raises(NotFound):
+        inbox.accept(mine.agent_id, Event("e2", "c1", "let me in"), rejects=False)
+
+
+def test_an_event_id_says_nothing_of_the_events_of_others(scripted: Scripted) -> None:
+    harness, _ = scripted("hello")
+    harness.run("my secret", conversation="c1", event_id="e1")
+    _, inbox = of_another_user(harness)
+    agent = harness.agents.get("assistant")
+    accepted = inbox.accept(agent.id, Event("e1", "theirs", "my secret"), rejects=False)
+    assert accepted.conversation.user_id == "usr_other"
+    claim = inbox.claim(accepted.claim)
+    assert claim is not None
+    assert claim.outcome is None
+
+
+def test_conversations_are_listed_newest_first_and_by_agent(scripted: Scripted) -> None:
+    harness, _ = scripted("one", "two", "three")
+    other = harness.agents.create("other")
+    harness.run("hello", conversation="c1")
+    harness.run("hello", conversation="c2", agent=other)
+    harness.run("hello", conversation="c3")
+    assert [one.key for one in harness.conversations.list()] == ["c3", "c2", "c1"]
+    assert [one.key for one in harness.conversations.list(other.id)] == ["c2"]
+
+
+@pytest.mark.parametrize("key", ["user:42", "conv_1", "Ünïcode key", "x" * 200])
+def test_a_conversation_is_found_by_any_key_that_is_allowed(scripted: Scripted, key: str) -> None:
+    harness, _ = scripted("hello")
+    outcome = harness.run("hi", conversation=key)
+    assert harness.conversation(key).id == outcome.conversation_id
+    assert harness.conversation(outcome.conversation_id).key == key
+    with pytest.raises(NotFound):
+        harness.conversation(key[:-1] + "?")
+
+
+# sessions
+
+
+def test_a_reset_takes_what_was_said_out_of_the_context_and_keeps_it(scripted: Scripted) -> None:
+    harness, model = scripted("one", "two")
+    harness.run("first", conversation="c1")
+    session = harness.conversations.reset(harness.conversation("c1"))
+    assert session.first == 3
+    harness.run("second", conversation="c1")
+    assert [message.text for message in model.requests[1].messages] == ["second"]
+    assert texts(harness, "c1") == ["first", "one", "second", "two"]
+
+
+def test_a_reset_before_anything_was_said_changes_nothing(scripted: Scripted) -> None:
+    harness, _ = scripted("one")
+    harness.run("first", conversation="c1")
+    found = harness.conversation("c1")
+    again = [harness.conversations.reset(found) for _ in range(3)]
+    assert len({session.id for session in again}) == 1
+    assert len(harness.conversations.transcript(found).sessions()) == 2
+
+
+def test_what_was_read_in_an_earlier_session_must_be_read_again(scripted: Scripted) -> None:
+    write = ToolCall("t2", "write", {"path": "MEMORY.md", "content": "mine\n"})
+    harness, model = scripted([READ], "read", [write], "written")
+    harness.run("read it", conversation="c1")
+    harness.conversations.reset(harness.conversation("c1"))
+    harness.run("write it", conversation="c1")
+    result = model.requests[-1].messages[-1].parts[0]
+    assert isinstance(result, ToolResult)
+    assert "was not read" in result.text
+
+
+def test_a_conversation_in_use_is_not_reset(scripted: Scripted) -> None:
+    harness, _ = scripted("one")
+    harness.run("first", conversation="c1")
+    found = harness.conversation("c1")
+    with harness.rooms.ingress.leases.held(found.lease_key), pytest.raises(Busy):
+        harness.conversations.reset(found)
+
+
+class Counting:
+    """A wire that tells which items were read."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self.items: list[Item] = []
+
+    def scan(self, partition: str, **how: Any) -> list[Item]:
+        found = self._store.scan(partition, **how)
+        self.items += found
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_the_window_is_loaded_without_reading_what_lies_before(scripted: Scripted) -> None:
+    harness, _ = scripted(*["answer"] * 30)
+    for number in range(25):
+        harness.run(f"old {number}", conversation="c1")
+    found = harness.conversation("c1")
+    harness.conversations.reset(found)
+    harness.run("new", conversation="c1")
+    counting = Counting(harness.rooms.records)
+    window = Transcript(found.id, counting, harness.conversations._large).window()
+    assert [entry.message.text for entry in window.entries] == ["new", "answer"]
+    assert len(counting.items) == 3
+
+
+# forks
+
+
+def test_a_fork_begins_with_what_was_said_up_to_an_entry(scripted: Scripted) -> None:
+    harness, model = scripted("one", "two", "other")
+    harness.run("first", conversation="c1")
+    harness.conversations.reset(harness.conversation("c1"))
+    harness.run("second", conversation="c1")
+    fork = harness.fork_conversation(harness.conversation("c1"), "c2", at=3)
+    assert fork.forked_from == f"{harness.conversation('c1').id} 3"
+    harness.run("instead", conversation="c2")
+    assert texts(harness, "c2") == ["first", "one", "second", "instead", "other"]
+    assert [m.text for m in model.requests[-1].messages] == ["second\n\ninstead"]
+    assert texts(harness, "c1") == ["first", "one", "second", "two"]
+
+
+def test_a_fork_has_its_own_large_entries(scripted: Scripted) -> None:
+    harness, _ = scripted("one")
+    harness.run("ä" * 100_000, conversation="c1")
+    harness.fork_conversation(harness.conversation("c1"), "c2")
+    harness.conversations.delete(harness.conversation("c1"))
+    assert texts(harness, "c2") == ["ä" * 100_000, "one"]
+
+
+@pytest.mark.parametrize("at", [0, 3, -1])
+def test_a_fork_at_no_entry_is_refused(scripted: Scripted, at: int) -> None:
+    harness, _ = scripted("one")
+    harness.run("first", conversation="c1")
+    with pytest.raises(Refused) as caught:
+        harness.fork_conversation(harness.conversation("c1"), "c2", at=at)
+    assert caught.value.field == "entry"
+
+
+def test_a_fork_under_a_key_that_is_taken_leaves_nothing_behind(scripted: Scripted) -> None:
+    harness, _ = scripted("one")
+    harness.run("first", conversation="c1")
+    before = harness.rooms.records.scan("conversation-keys:" + harness.rooms.principal.account_id)
+    with pytest.raises(AlreadyExists):
+        harness.fork_conversation(harness.conversation("c1"), "c1")
+    after = harness.rooms.records.scan("conversation-keys:" + harness.rooms.principal.account_id)
+    assert after == before
+
+
+# carried elsewhere
+
+
+def test_an_exported_conversation_is_the_same_when_it_comes_back(
+    scripted: Scripted, tmp_path: Any
+) -> None:
+    harness, _ = scripted([Text("Let me look."), READ], "here", "more", "on it goes")
+    harness.run("what do you know?", conversation="c1")
+    harness.conversations.reset(harness.conversation("c1"))
+    harness.run("ü" * 70_000, conversation="c1")
+    lines = list(harness.export_conversation(harness.conversation("c1")))
+    with Harness.open(tmp_path / "elsewhere", model=ScriptedModel("on it goes")) as elsewhere:
+        made = elsewhere.import_conversation(lines)
+        assert made.key == "c1"
+        again = list(elsewhere.export_conversation(made))
+        assert without_ids(again) == without_ids(lines)
+        elsewhere.run("go on", conversation="c1")
+        assert texts(elsewhere, "c1")[-2:] == ["go on", "on it goes"]
+
+
+def without_ids(lines: list[str]) -> list[Any]:
+    objects = [json.loads(line) for line in lines]
+    for one in objects:
+        one.pop("conversation", None)
+        one.get("session", {}).pop("id", None)
+    return objects
+
+
+def broken(lines: list[str], number: int, change: Callable[[dict[str, Any]], object]) -> list[str]:
+    data = json.loads(lines[number])
+    change(data)
+    return [*lines[:number], json.dumps(data), *lines[number + 1 :]]
+
+
+DAMAGE: dict[str, Callable[[list[str]], list[str]]] = {
+    "line 1": lambda lines: [],
+    "line 1.conversation": lambda lines: broken(lines, 0, lambda d: d.pop("conversation")),
+    "line 1.format": lambda lines: broken(lines, 0, lambda d: d.update(format=2)),
+    "line 2": lambda lines: [lines[0], *lines[2:]],
+    "line 2.session.first": lambda lines: broken(lines, 1, lambda d: d["session"].update(first=2)),
+    "line 2.session.startedAt": lambda lines: broken(
+        lines, 1, lambda d: d["session"].update(startedAt="today")
+    ),
+    "line 3.entry": lambda lines: [*lines[:2], *lines[3:]],
+    "line 3.at": lambda lines: broken(lines, 2, lambda d: d.update(at="now")),
+    "line 3.message.role": lambda lines: broken(
+        lines, 2, lambda d: d["message"].update(role="system")
+    ),
+    "line 3.message.parts": lambda lines: broken(lines, 2, lambda d: d["message"].update(parts=[])),
+    "line 3.message.parts.0.text": lambda lines: broken(
+        lines, 2, lambda d: d["message"]["parts"][0].update(text=1)
+    ),
+    "line 3.message.parts.0.type": lambda lines: broken(
+        lines, 2, lambda d: d["message"]["parts"][0].update(type="")
+    ),
+    "line 3.more": lambda lines: broken(lines, 2, lambda d: d.update(more=1)),
+    "line 4": lambda lines: [*lines[:3], "{", *lines[4:]],
+    "line 4.usage.input": lambda lines: broken(lines, 3, lambda d: d["usage"].update(input=-1)),
+    "session": lambda lines: [
+        *lines[:2],
+        '{"session": {"first": 9, "id": "s", "startedAt": "2026-01-01T00:00:00.000000Z"}}',
+        *lines[2:],
+    ],
+}
+
+
+@pytest.mark.parametrize("field", list(DAMAGE))
+def test_a_damaged_export_is_refused_naming_the_line_and_leaves_nothing(
+    scripted: Scripted, field: str
+) -> None:
+    harness, _ = scripted("one", "two")
+    harness.run("first", conversation="c1")
+    harness.run("second", conversation="c1")
+    lines = list(harness.export_conversation(harness.conversation("c1")))
+    before = everything(harness)
+    with pytest.raises(Refused) as caught:
+        harness.import_conversation(DAMAGE[field](lines), key="c2")
+    assert caught.value.field == field
+    assert everything(harness) == before
+
+
+def everything(harness: Harness) -> set[tuple[str, str]]:
+    import sqlite3
+
+    with sqlite3.connect(harness.settings.home.state) as connection:
+        return set(connection.execute("select partition, sort from item"))
+
+
+# deletion
+
+
+def test_a_deleted_conversation_is_gone_with_all_it_consisted_of(scripted: Scripted) -> None:
+    harness, _ = scripted("one", "two", "again")
+    harness.run("a secret " + "x" * 70_000, conversation="c1", event_id="e1")
+    harness.run("another secret", conversation="c1", event_id="e2")
+    found = harness.conversation("c1")
+    agent = harness.agents.get("assistant")
+    waiting = Event("e3", "c1", "a secret that waits " + "y" * 70_000)
+    with harness.rooms.ingress.leases.held(found.lease_key):
+        harness.rooms.ingress.inbox.accept(agent.id, waiting, rejects=False)
+    gone = harness.conversations.delete(found)
+    assert (gone.entries, gone.sessions, gone.waiting) == (4, 1, 1)
+    with pytest.raises(NotFound):
+        harness.conversation("c1")
+    assert left_of(harness, found.id) == []
+    assert list(harness.conversations._large.scan("")) == []
+    for event_id in ("e1", "e2", "e3"):
+        with pytest.raises(NotFound):
+            harness.rooms.ingress.status(agent.id, event_id)
+    assert harness.jobs.list() == []
+    harness.run("new", conversation="c1")
+    assert texts(harness, "c1") == ["new", "again"]
+
+
+def left_of(harness: Harness, conversation_id: str) -> list[tuple[str, str]]:
+    """Marks of jobs that are done say only that they are."""
+    return [
+        (partition, sort)
+        for partition, sort in everything(harness)
+        if conversation_id in partition + sort and not partition.startswith("jobs")
+    ]
+
+
+def test_deleting_a_fork_forgets_nothing_of_its_original(scripted: Scripted) -> None:
+    harness, model = scripted("one", "never")
+    first = harness.run("hello", conversation="c1", event_id="e1")
+    harness.conversations.delete(harness.fork_conversation(harness.conversation("c1"), "c2"))
+    assert harness.run("hello", conversation="c1", event_id="e1") == first
+    assert len(model.requests) == 1
+
+
+def test_a_conversation_in_use_is_not_deleted(scripted: Scripted) -> None:
+    harness, _ = scripted("one")
+    harness.run("first", conversation="c1")
+    found = harness.conversation("c1")
+    with harness.rooms.ingress.leases.held(found.lease_key), pytest.raises(Busy):
+        harness.conversations.delete(found)
+    assert texts(harness, "c1") == ["first", "one"]
+
+
+def test_a_deletion_that_was_interrupted_anywhere_is_ended_by_its_job(scripted: Scripted) -> None:
+    harness, _ = scripted(*["answer"] * 100)
+    interrupted = 0
+    for calls in range(40):
+        key = f"c{calls}"
+        harness.run("first", conversation=key)
+        harness.run("x" * 70_000, conversation=key)
+        found = harness.conversation(key)
+        try:
+            cut_off(harness, calls).delete(found)
+        except Unavailable:
+            interrupted += 1
+        try:
+            assert texts(harness, key)[0] == "first", "either it is there, or it is gone"
+        except NotFound:
+            harness.run_jobs()
+            assert left_of(harness, found.id) == []
+            assert list(harness.conversations._large.scan(f"{found.id}/")) == []
+            assert harness.jobs.list() == []
+        if interrupted == calls:
+            break
+    assert interrupted >= 10
+
+
+def cut_off(harness: Harness, calls: int) -> Conversations:
+    """On a wire that breaks after so many messages, for good."""
+    rooms = harness.rooms
+    plan: Iterator[Fault] = iter([*[Fault.NONE] * calls, *[Fault.BEFORE] * 1000])
+    return Conversations(
+        rooms.principal,
+        FaultyRecords(rooms.records, plan),
+        rooms.conversations._large,
+        rooms.clock,
+        leases=rooms.ingress.leases,
+        jobs=rooms.jobs,
+    )
+
+
+def test_an_agent_goes_with_its_conversations(scripted: Scripted) -> None:
+    harness, _ = scripted("one", "two")
+    harness.agents.create("helper")
+    harness.run("hello", conversation="c1", agent="helper")
+    harness.run("hello", conversation="c1")
+    assert harness.deletion.agent("helper").conversations == 1
+    assert [one.key for one in harness.conversations.list()] == ["c1"]
+    assert texts(harness, "c1") == ["hello", "two"]
+
+
+# fencing
+
+
+def test_a_stale_holder_cannot_replace_a_large_entry(scripted: Scripted) -> None:
+    """Its bytes go to a name of their own; only the record that names them is fenced."""
+    harness, _ = scripted("one")
+    harness.run("first", conversation="c1")
+    found = harness.conversation("c1")
+    transcript = harness.conversations.transcript(found)
+    leases = harness.rooms.ingress.leases
+    stale = leases.acquire(found.lease_key)
+    leases.release(stale)
+    fresh = leases.acquire(found.lease_key)
+    entry = next(iter(transcript.entries(1, 1)))
+    large = {name: Message("user", (Text(name * 70_000),)) for name in ("f", "s")}
+    numbered = [type(entry)(3, entry.at, entry.turn_id, large[name]) for name in ("f", "s")]
+    transcript.append(numbered[0], fresh)
+    with pytest.raises(LeaseLost):
+        transcript.append(numbered[1], stale)
+    assert texts(harness, "c1")[2] == "f" * 70_000
+
+
+def test_flaky_worlds_keep_their_clocks_apart() -> None:
+    world = Flaky("a", "b")
+    world.advance(5)
+    assert (world.clocks["b"].now() - world.clocks["a"].now()).total_seconds() == 40
+    world.lose_next("a", Fault.BEFORE, 1)
+    assert world.wires["a"].get(Key("p", "s")) is None
+    with pytest.raises(Exception, match="planned fault"):
+        world.wires["a"].get(Key("p", "s"))

@@ -1,0 +1,90 @@
+"""Two machines on one DynamoDB table: nothing shared but the table and the large entries."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.ingress import Ingress
+from harness.wiring import Rooms
+from tests.dynamodb_server import dynamodb, dynamodb_url, make_table
+from tests.harness.talk import (
+    Rule,
+    assert_in_order,
+    conversation_of,
+    delivered,
+    entries_of,
+    ingress_of,
+    opened,
+)
+from tests.harness.test_ingress import accept, begin, run, status
+from workspaces.clock import ManualClock
+from workspaces.errors import Busy, LeaseLost
+from workspaces.ids import TurnId
+from workspaces.lease import TERMS
+
+__all__ = ["dynamodb", "dynamodb_url"]
+
+EVENTS_EACH = 6
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def rooms(home: Path, dynamodb: str, monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> Rooms:
+    table = f"talk-{home.parent.name}"[:60].replace("[", "-").replace("]", "-")
+    make_table(dynamodb, table)
+    monkeypatch.setenv("HARNESS_RECORDS", f"dynamodb:{table}")
+    return opened(home, Rule(), clock)
+
+
+def machine(rooms: Rooms, name: str) -> Ingress:
+    return ingress_of(rooms, process=f"{name}:pid:[1]/1/1")
+
+
+def test_two_machines_answer_every_event_once_in_order(rooms: Rooms) -> None:
+    machines = {name: machine(rooms, name) for name in ("red", "blue")}
+
+    async def talk() -> list[str]:
+        texts = [(name, f"{name}-{n}") for n in range(EVENTS_EACH) for name in machines]
+        deliveries = (delivered(machines[name], text, "c1", text) for name, text in texts)
+        return [outcome.reply for outcome in await asyncio.gather(*deliveries)]
+
+    replies = run(talk())
+    assert sorted(replies) == sorted(
+        f"answer to {name}-{n}" for name in machines for n in range(EVENTS_EACH)
+    )
+    events = assert_in_order(rooms, "c1")
+    said = [entry.message.text for entry in entries_of(rooms, "c1")]
+    assert said[1::2] == [f"answer to {event}" for event in events]
+    assert rooms.jobs.list() == []
+
+
+def test_a_machine_that_vanished_is_followed_after_a_lease_time_and_writes_nothing_later(
+    rooms: Rooms, clock: ManualClock
+) -> None:
+    gone, here = machine(rooms, "gone"), machine(rooms, "here")
+    lost = replace(rooms, ingress=gone)
+    accepted = accept(lost, "one")
+    assert accepted.lease is not None
+    begin(lost, accepted.lease)
+    conversation = conversation_of(rooms, "c1")
+    with pytest.raises(Busy):
+        run(here.look_after(conversation.id))
+    clock.advance(TERMS.lease_s - 1)
+    with pytest.raises(Busy):
+        run(here.look_after(conversation.id))
+    clock.advance(1)
+    run(here.look_after(conversation.id))
+    assert status(rooms, "one").outcome.reply == "answer to one"
+    before = entries_of(rooms, "c1")
+    late = replace(before[-1], number=3, turn_id=TurnId("turn_late"))
+    with pytest.raises(LeaseLost):
+        rooms.conversations.transcript(conversation).append(late, accepted.lease)
+    assert entries_of(rooms, "c1") == before

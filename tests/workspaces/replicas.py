@@ -1,0 +1,88 @@
+"""Machines that share workspaces: each has a home of its own; they share records and a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from workspaces.account import default_owner
+from workspaces.blobs import NO_META, Blob, Expect, Meta, Stat, Token
+from workspaces.clock import Clock, SystemClock
+from workspaces.home import Home
+from workspaces.place import Place
+from workspaces.records import RecordStore
+from workspaces.stores.memory import MemoryBlobs
+from workspaces.sync import Sync
+from workspaces.workspace import Workspace
+from workspaces.workspaces import Workspaces
+
+
+class MemoryPrefix:
+    """A place in memory, and what was asked of it."""
+
+    def __init__(self, store: Any = None, prefix: str = "", asked: list[str] | None = None) -> None:
+        self.store = MemoryBlobs() if store is None else store
+        self._prefix = prefix
+        self.asked = [] if asked is None else asked
+
+    def read(self, name: str) -> Blob:
+        self.asked.append(f"GET {name}")
+        return self.store.read(self._prefix + name)
+
+    def write(self, name: str, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
+        self.asked.append(f"PUT {name}")
+        return self.store.write(self._prefix + name, data, expect=expect, meta=meta)
+
+    def delete(self, name: str, *, expect: Expect) -> None:
+        self.asked.append(f"DELETE {name}")
+        self.store.delete(self._prefix + name, expect=expect)
+
+    def scan(self, prefix: str = "") -> Iterator[Stat]:
+        self.asked.append("LIST")
+        for stat in self.store.scan(self._prefix + prefix):
+            yield Stat(stat.name.removeprefix(self._prefix), stat.size, stat.token)
+
+    walk = scan
+
+    def below(self, part: str) -> MemoryPrefix:
+        return MemoryPrefix(self.store, f"{self._prefix}{part}/", self.asked)
+
+    def address(self) -> str:
+        return "memory"
+
+    def close(self) -> None:
+        pass
+
+
+class Replica:
+    """The workspace `notes` as one machine has it."""
+
+    def __init__(
+        self, home: Path, records: RecordStore, place: Place, clock: Clock | None = None
+    ) -> None:
+        self.home = Home(home)
+        self.home.prepare()
+        clock = clock or SystemClock()
+        owner = default_owner(records, clock)
+        self.workspaces = Workspaces(
+            owner, self.home, records, clock, lambda _: {}, place=place, are_records_shared=True
+        )
+        if not self.workspaces.list():
+            self.workspaces.create("notes")
+        self.workspace: Workspace = self.workspaces.get("notes")
+        self.sync: Sync = self.workspaces.sync("notes")
+        self.root = self.workspace.root
+
+    def put(self, path: str, text: str) -> None:
+        """As an editor saves."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def texts(self) -> dict[str, str]:
+        return {
+            file.relative_to(self.root).as_posix(): file.read_text()
+            for file in sorted(self.root.rglob("*"))
+            if file.is_file()
+        }

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from workspaces.search.unit import Unit, units
+
+
+def lines(text: str) -> list[tuple[int, str]]:
+    return [(unit.line, unit.text) for unit in units(text)]
+
+
+def test_every_line_is_a_unit_and_blank_lines_are_none() -> None:
+    assert lines("one\n\n  two\nthree") == [(1, "one"), (3, "  two"), (4, "three")]
+
+
+def test_a_list_item_takes_the_lines_that_continue_it() -> None:
+    text = "- tea\n  with milk\n  and sugar\n- coffee\nafter\n1. first\n   more\n"
+    assert lines(text) == [
+        (1, "- tea\n  with milk\n  and sugar"),
+        (4, "- coffee"),
+        (5, "after"),
+        (6, "1. first\n   more"),
+    ]
+
+
+def test_an_item_within_an_item_is_a_unit_of_its_own() -> None:
+    assert lines("- a\n  - b\n    c\n- d") == [(1, "- a"), (2, "  - b\n    c"), (4, "- d")]
+
+
+def test_a_unit_knows_the_headings_above_it() -> None:
+    text = "zero\n# One\na\n### Deep ###\nb\n## Two\nc\n# Three\nd"
+    found = [(unit.text, unit.headings) for unit in units(text) if not unit.is_heading]
+    assert found == [
+        ("zero", ()),
+        ("a", ("One",)),
+        ("b", ("One", "Deep")),
+        ("c", ("One", "Two")),
+        ("d", ("Three",)),
+    ]
+
+
+def test_a_hash_within_a_fence_is_no_heading() -> None:
+    found = list(units("```sh\n# comment\n- x\n```\n# Title\nline\n"))
+    assert [(unit.line, unit.is_heading) for unit in found] == [
+        (2, False),
+        (3, False),
+        (5, True),
+        (6, False),
+    ]
+
+
+def test_lines_of_marks_alone_are_no_units() -> None:
+    assert lines("---\nkey: value\n---\n***\n|---|---|\n🎉\n") == [(2, "key: value"), (6, "🎉")]
+
+
+def test_carriage_returns_and_lone_form_feeds_do_not_move_line_numbers() -> None:
+    assert lines("one\r\ntwo\x0cthree\r\nfour") == [(1, "one"), (2, "two\x0cthree"), (3, "four")]
+
+
+@pytest.mark.parametrize(
+    ("line", "subject"),
+    [
+        ("- Caro: likes tea", "Caro"),
+        ("- **Deploy day**: Thursday", "Deploy day"),
+        ("* [x] Release: done", "Release"),
+        ("Caro's birthday is in May", "Caro's"),
+        ("> 山田：お茶が好き", "山田"),
+        ("- https://example.org is down", "https"),
+        ("see the list of things that we said: none", "see"),
+        ("- 🎉", ""),
+    ],
+)
+def test_what_starts_a_line_is_its_subject(line: str, subject: str) -> None:
+    assert Unit(1, line, ()).subject == subject
+
+
+@pytest.mark.parametrize("line", ["- Which one?", "Really?**", "何ですか？", "- is it? (no)"])
+def test_a_line_that_ends_with_a_question_asks(line: str) -> None:
+    assert Unit(1, line, ()).asks == (line != "- is it? (no)")

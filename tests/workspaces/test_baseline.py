@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from workspaces.baseline import FORMAT, Agreed, Baseline, Step
+from workspaces.blobs import Token
+from workspaces.errors import Refused, Unavailable
+from workspaces.history.objects import ObjectId
+from workspaces.ids import Version
+from workspaces.paths import WorkspacePath
+from workspaces.problem import Problem
+from workspaces.tree import FileState, Signature
+
+A, B = WorkspacePath("a.md"), WorkspacePath("notes/b.md")
+
+
+def agreed(number: int) -> Agreed:
+    return Agreed(Version(f"v{number}"), ObjectId(f"o{number}"), Token(f"t{number}"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "sync.db"
+
+
+def test_rows_are_there_for_the_next_process(file: Path) -> None:
+    baseline = Baseline(file)
+    baseline.take([Step(A, None, agreed(1)), Step(B, None, agreed(2))])
+    baseline.close()
+    again = Baseline(file)
+    assert again.tree() == {A: agreed(1), B: agreed(2)}
+    assert again.find(B) == agreed(2)
+    again.take([Step(A, agreed(1), None)])
+    assert again.find(A) is None
+
+
+def test_a_row_that_somebody_else_has_changed_stays_theirs(file: Path) -> None:
+    one, other = Baseline(file), Baseline(file)
+    one.take([Step(A, None, agreed(1))])
+    one.take([Step(A, agreed(1), agreed(2))])
+    other.take([Step(A, agreed(1), agreed(3)), Step(B, None, agreed(4))])
+    assert one.tree() == {A: agreed(2), B: agreed(4)}
+
+
+def test_steps_are_taken_together_or_not_at_all(file: Path) -> None:
+    baseline = Baseline(file)
+    broken = Step(B, None, Agreed(Version("v"), ObjectId("o"), Token({})))  # type: ignore[arg-type]
+    with pytest.raises(Unavailable):
+        baseline.take([Step(A, None, agreed(1)), broken])
+    assert baseline.tree() == {}
+
+
+def test_what_was_agreed_is_durable(file: Path) -> None:
+    baseline = Baseline(file)
+    baseline.take([Step(A, None, agreed(1))])
+    database = baseline._database
+    assert database is not None
+    assert database.execute("pragma journal_mode").fetchone()[0] == "wal"
+    assert database.execute("pragma synchronous").fetchone()[0] == 2
+
+
+def test_facts_problems_and_stats_are_kept(file: Path) -> None:
+    baseline = Baseline(file)
+    assert baseline.fact("place") is None
+    baseline.note("place", "s3://b/p")
+    assert Baseline(file).fact("place") == "s3://b/p"
+    problem = Problem("a//b", "bad_name", "in the store")
+    baseline.keep_problems([problem])
+    baseline.keep_problems([problem])
+    assert Baseline(file).problems() == [problem]
+    state = FileState(Version("v"), ObjectId("o"), 3)
+    known = {"a.md": (Signature(3, 1, 2, 10**15), state), "b.md": (Signature(3, 9, 9, 9), state)}
+    baseline.keep_known({}, known)
+    assert Baseline(file).known() == known
+    fewer = {"a.md": (Signature(3, 5, 5, 5), state)}
+    baseline.keep_known(known, fewer)
+    assert Baseline(file).known() == fewer
+
+
+def test_to_begin_anew_forgets_what_was_agreed_and_nothing_else(file: Path) -> None:
+    baseline = Baseline(file)
+    baseline.take([Step(A, None, agreed(1))])
+    baseline.note("root", "1:2")
+    baseline.begin_anew()
+    assert baseline.tree() == {}
+    assert baseline.fact("root") == "1:2"
+
+
+def test_a_newer_format_is_refused(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute(f"pragma user_version = {FORMAT + 1}")
+    database.close()
+    with pytest.raises(Refused, match="newer format"):
+        Baseline(file).tree()
+
+
+def test_a_damaged_file_is_named_with_what_to_do(file: Path) -> None:
+    file.write_bytes(b"no database" * 1000)
+    with pytest.raises(Unavailable, match=r"sync\.db") as failure:
+        Baseline(file).tree()
+    assert "remove it" in (failure.value.remedy or "")
+
+
+def test_a_forked_child_has_a_connection_of_its_own(file: Path) -> None:
+    baseline = Baseline(file)
+    baseline.take([Step(A, None, agreed(1))])
+    child = os.fork()
+    if child == 0:
+        baseline.take([Step(B, None, agreed(2))])
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert baseline.tree() == {A: agreed(1), B: agreed(2)}

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.live_tree import A, LiveTreeConformance, label
+from workspaces.clock import ManualClock
+from workspaces.expect import ABSENT
+from workspaces.live import displaced_by
+from workspaces.stores import files
+from workspaces.stores.files import FileBlobs
+from workspaces.stores.memory_tree import MemoryTree
+
+
+class TestFileBlobs(LiveTreeConformance):
+    @pytest.fixture
+    def tree(self, files_tree: FileBlobs) -> FileBlobs:
+        return files_tree
+
+
+class TestFileBlobsWithoutExchange(TestFileBlobs):
+    """On a file system that cannot exchange two names in one step."""
+
+    @pytest.fixture(autouse=True)
+    def _no_exchange(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(files, "exchange", lambda *_: False)
+
+
+class TestMemoryTree(LiveTreeConformance):
+    @pytest.fixture
+    def tree(self) -> MemoryTree:
+        return MemoryTree(ManualClock())
+
+
+@pytest.fixture
+def files_tree(tmp_path: Path) -> FileBlobs:
+    for name in ("tree", "staging"):
+        (tmp_path / name).mkdir()
+    return FileBlobs(tmp_path / "tree", tmp_path / "staging")
+
+
+def test_a_shell_that_has_the_file_open_writes_to_what_was_displaced(
+    tmp_path: Path, files_tree: FileBlobs
+) -> None:
+    tree = files_tree
+    tree.write(A, b"old\n", expect=ABSENT)
+    with (tmp_path / "tree" / A).open("ab") as shell:
+        tree.prepare({label(1): b"new\n"})
+        tree.exchange(label(1), A)
+        shell.write(b"appended\n")
+    assert tree.look(label(1)) == b"old\nappended\n"
+    assert tree.read(A).data == b"new\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["new-1234", "out:", "out:a:b", "out:a:b:c:", "out:a:b:c:..:x", ".lock"]
+)
+def test_what_is_no_label_is_taken_for_none(name: str) -> None:
+    assert displaced_by(name) is None  # type: ignore[arg-type]
+
+
+def test_what_was_displaced_is_never_swept_away(tmp_path: Path, files_tree: FileBlobs) -> None:
+    tree = files_tree
+    tree.prepare({label(1): b"an edit"})
+    os.utime(tmp_path / "staging" / label(1), (0, 0))
+    again = FileBlobs(tmp_path / "tree", tmp_path / "staging")
+    assert again.look(label(1)) == b"an edit"

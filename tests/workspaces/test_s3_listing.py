@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.servers import BUCKET, S3Server
+from workspaces.expect import ANY
+from workspaces.ids import new_id
+from workspaces.stores.s3 import S3Blobs
+from workspaces.stores.s3_listing import read_contents
+
+ONE = b"<Contents><Key>a%20b</Key><ETag>&quot;x&quot;</ETag><Size>3</Size></Contents>"
+HEAD = b'<?xml version="1.0"?><ListBucketResult xmlns="http://s3/"><IsTruncated>false</IsTruncated>'
+TAIL = b"<EncodingType>url</EncodingType></ListBucketResult>"
+
+
+def handed(body: bytes, status: int = 200) -> tuple[bytes, Any]:
+    response: dict[str, Any] = {"status_code": status, "body": body}
+    read: dict[str, Any] = {}
+    read_contents(response, read)
+    return response["body"], read.get("Contents")
+
+
+def test_objects_are_read_and_the_rest_is_left() -> None:
+    assert handed(HEAD + ONE + ONE + TAIL) == (
+        HEAD + TAIL,
+        [{"Key": "a%20b", "Size": 3, "ETag": '"x"'}] * 2,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>not a listing",
+        HEAD + TAIL,
+        HEAD + ONE[:-20] + TAIL.replace(b"</", b"</Contents></", 1),
+        HEAD + ONE + b"<Name>between</Name>" + ONE + TAIL,
+        HEAD + ONE.replace(b"3", b"three") + TAIL,
+    ],
+)
+def test_what_is_unlike_a_listing_is_left_whole(body: bytes) -> None:
+    assert handed(body) == (body, None)
+
+
+def test_an_error_is_left_whole() -> None:
+    assert handed(HEAD + ONE + TAIL, status=503) == (HEAD + ONE + TAIL, None)
+
+
+@pytest.mark.parametrize("name", ["seaweedfs", "moto_s3"])
+def test_it_reads_what_botocore_reads(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server: S3Server = request.getfixturevalue(name)
+    for key, value in server.environment().items():
+        monkeypatch.setenv(key, value)
+    prefix = new_id("test")
+    store = S3Blobs(BUCKET, prefix, page_keys=2)
+    names = ["a b.md", "notes/ä & <ö>.md".replace("<", "(").replace(">", ")"), "x+y=1.md", "z.md"]
+    for one in names:
+        store.write(one, one.encode(), expect=ANY)
+    client = server.client()
+    found = client.list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/")["Contents"]
+    client.close()
+    told = sorted(
+        (o["Key"].removeprefix(f"{prefix}/"), o["Size"], o["ETag"].strip('"')) for o in found
+    )
+    walked = [(stat.name, stat.size, (stat.token or "").strip('"')) for stat in store.walk()]
+    assert walked == told
+    assert [stat.name for stat in store.scan()] == sorted(names)
+    store.close()

@@ -1,0 +1,192 @@
+"""Random interleavings of several machines, and the mutants that show that they would notice."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from hashlib import md5
+from typing import Any
+
+import pytest
+
+from tests.workspaces import simulation
+from tests.workspaces.simulation import Machine, simulate
+from workspaces import swap, sync, tree
+from workspaces.baseline import Agreed, Baseline
+from workspaces.blobs import Token
+from workspaces.expect import ANY
+from workspaces.reconcile import Merged
+from workspaces.swap import Swaps
+from workspaces.workspace import Workspace
+
+SOAK = bool(os.environ.get("SOAK"))
+SHARDS = 8
+INTERLEAVINGS = (1_000_000 if SOAK else 10_000) // SHARDS
+MUTANT_INTERLEAVINGS_MAX = 3_000
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_nothing_is_lost_and_nothing_diverges(shard: int) -> None:
+    first = random.randrange(2**40)
+    print(f"seeds from {first}")
+    for seed in range(first, first + INTERLEAVINGS):
+        _named(seed)
+
+
+def _named(seed: int) -> None:
+    try:
+        simulate(seed)
+    except BaseException:
+        print(f"seed {seed}")
+        raise
+
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def blind_put(patch: pytest.MonkeyPatch) -> None:
+    plain = simulation.Store.write
+
+    def write(self: Any, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
+        return plain(self, name, data, expect=ANY, meta=meta)
+
+    patch.setattr(simulation.Store, "write", write)
+
+
+def plain_replace(patch: pytest.MonkeyPatch) -> None:
+    def moved(self: Any, swap: Any, label: Any) -> bool:
+        self._tree.discard(label)
+        if swap.data is None:
+            self._tree.delete(swap.path, expect=ANY)
+        else:
+            self._tree.write(swap.path, swap.data, expect=ANY)
+        return True
+
+    patch.setattr(Swaps, "_moved", moved)
+
+
+def no_recovery(patch: pytest.MonkeyPatch) -> None:
+    plain = Machine.start
+
+    def start(self: Any) -> None:
+        self.tree.aside.clear()
+        plain(self)
+
+    patch.setattr(Machine, "start", start)
+
+
+def local_wins(patch: pytest.MonkeyPatch) -> None:
+    def met(path: Any, base: Any, here: bytes, there: bytes, *, later: Any) -> Merged:
+        return Merged(here, 0, ())
+
+    patch.setattr(sync, "met", met)
+
+
+def mtime_compare(patch: pytest.MonkeyPatch) -> None:
+    """A file whose size and time are the same is taken for unchanged, however young it is."""
+    patch.setattr(tree, "YOUNG_S", -1e9)
+
+
+def no_baseline(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(simulation.Rows, "tree", lambda self: {})
+    patch.setattr(simulation.Rows, "find", lambda self, path: None)
+
+
+def immediate_unlink(patch: pytest.MonkeyPatch) -> None:
+    plain = Swaps.put_all
+
+    def put_all(self: Any, swaps: Any) -> Any:
+        done = plain(self, swaps)
+        self._tree.aside.clear()
+        return done
+
+    patch.setattr(Swaps, "put_all", put_all)
+
+
+def token_taken_for_md5(patch: pytest.MonkeyPatch) -> None:
+    """After a write it is not the store's answer that is kept, but what the ETag surely is."""
+    plain = simulation.Store.write
+
+    def write(self: Any, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
+        plain(self, name, data, expect=expect, meta=meta)
+        return Token(f'"{md5(data, usedforsecurity=False).hexdigest()}"')
+
+    patch.setattr(simulation.Store, "write", write)
+
+
+def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
+    plain = Workspace.bring
+
+    def bring(self: Any, arrivals: Any, *, by: Any) -> Any:
+        rows = self.remote._baseline
+        for arrival in arrivals:
+            try:
+                blob = self.remote._there.read(arrival.path)
+            except Exception:
+                continue
+            agreed = Agreed(blob.version, sync.blob_id(blob.data), blob.token)
+            Baseline.take(rows, [sync.Step(arrival.path, rows.find(arrival.path), agreed)])
+        return plain(self, arrivals, by=by)
+
+    patch.setattr(Workspace, "bring", bring)
+
+
+def unsettled(patch: pytest.MonkeyPatch) -> None:
+    """What is pushed and replaced was never made a revision."""
+    patch.setattr(Workspace, "settled", lambda self, found: set(found))
+
+
+def first_look_only(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(simulation.Machine, "pause", lambda self, seconds: None)
+
+
+def a_deletion_wins(patch: pytest.MonkeyPatch) -> None:
+    plain = sync.reconcile
+
+    def reconcile(base: Any, here: Any, there: Any, *, held: Any = ()) -> Any:
+        plan = plain(base, here, there, held=held)
+        actions = tuple(
+            sync.PullDeletion(a.path, a.version)
+            if isinstance(a, sync.Push) and a.path in base and a.path not in there
+            else a
+            for a in plan.actions
+        )
+        return sync.Plan(actions, plan.refused, plan.alarm)
+
+    patch.setattr(sync, "reconcile", reconcile)
+
+
+MUTANTS: list[Patch] = [
+    blind_put,
+    plain_replace,
+    no_recovery,
+    local_wins,
+    mtime_compare,
+    no_baseline,
+    immediate_unlink,
+    token_taken_for_md5,
+    baseline_before_the_effect,
+    unsettled,
+    first_look_only,
+    a_deletion_wins,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_mutant_is_caught(mutant: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    for seed in range(MUTANT_INTERLEAVINGS_MAX):
+        try:
+            simulate(seed)
+        except AssertionError as error:
+            print(f"seed {seed}: {str(error).splitlines()[0]}")
+            return
+        except (KeyError, ValueError) as error:
+            print(f"seed {seed}: {error!r}")
+            return
+    pytest.fail("it was not caught")
+
+
+def test_the_second_look_is_long_enough_for_a_shell() -> None:
+    assert swap.SECOND_LOOK_S >= 0.25

@@ -1,0 +1,515 @@
+"""Sync on real directories and real histories, with a place in memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.workspaces.conftest import AGENT, CALLER
+from tests.workspaces.replicas import MemoryPrefix, Replica
+from workspaces.account import default_owner
+from workspaces.clock import ManualClock
+from workspaces.errors import Conflict, MassDeletion, Refused, Unavailable
+from workspaces.expect import ABSENT, ANY
+from workspaces.home import Home
+from workspaces.ids import version_of
+from workspaces.paths import WorkspacePath
+from workspaces.place import Place
+from workspaces.reconcile import Pull
+from workspaces.stores.faulty import Fault, FaultyBlobs
+from workspaces.stores.memory import MemoryBlobs, MemoryRecords
+from workspaces.workspaces import Workspaces
+
+MEMORY = "MEMORY.md"
+
+
+@pytest.fixture
+def prefix() -> MemoryPrefix:
+    return MemoryPrefix()
+
+
+@pytest.fixture
+def place(prefix: MemoryPrefix) -> Place:
+    return Place("memory:", prefix)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, place: Place) -> Callable[[str], Replica]:
+    """By name; asked for again it is a new process on the same home."""
+    records = MemoryRecords()
+    return lambda name: Replica(tmp_path / name, records, place)
+
+
+@pytest.fixture
+def a(machine: Callable[[str], Replica]) -> Replica:
+    return machine("a")
+
+
+@pytest.fixture
+def b(a: Replica, machine: Callable[[str], Replica]) -> Replica:
+    return machine("b")
+
+
+def test_what_one_machine_writes_the_other_has(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "- likes tea\n")
+    a.put("notes/x.md", "deep\n")
+    assert sorted(a.sync.run().pushed) == [MEMORY, "notes/x.md"]
+    assert sorted(b.sync.run().pulled) == [MEMORY, "notes/x.md"]
+    assert b.texts() == a.texts()
+    (b.root / MEMORY).unlink()
+    b.put("notes/x.md", "deeper\n")
+    assert sorted(b.sync.run().pushed) == [MEMORY, "notes/x.md"]
+    a.sync.run()
+    assert a.texts() == {"notes/x.md": "deeper\n"}
+
+
+def test_what_sync_brings_is_a_revision_of_its_own_and_edits_stay_the_persons(
+    a: Replica, b: Replica
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.put("mine.md", "by hand\n")
+    b.sync.run()
+    told = {revision.paths: revision.trailers["Source"] for revision in b.workspace.log()}
+    assert told == {(MEMORY,): "sync", ("mine.md",): "edit"}
+
+
+def test_both_sides_of_one_file_are_merged_and_each_line_keeps_its_author(
+    a: Replica, b: Replica
+) -> None:
+    a.put(MEMORY, "one\ntwo\nthree\n")
+    a.sync.run()
+    b.sync.run()
+    a.put(MEMORY, "ONE\ntwo\nthree\n")
+    b.put(MEMORY, "one\ntwo\nTHREE\n")
+    a.sync.run()
+    report = b.sync.run()
+    assert (report.merged, report.pushed, report.pending) == ([MEMORY], [MEMORY], [])
+    a.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "ONE\ntwo\nTHREE\n"}
+    blamed = b.workspace.history.blame(WorkspacePath(MEMORY))
+    person = b.workspace._person.name
+    assert [line.author for line in blamed] == ["sync", "sync", person]
+    theirs = version_of(b"ONE\ntwo\nthree\n")
+    assert b.workspace.find_version(MEMORY, theirs) is not None
+
+
+def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) -> None:
+    a.put("decisions/d.md", "first\n")
+    b.put("decisions/d.md", "second\n")
+    a.sync.run()
+    report = b.sync.run()
+    second = f"decisions/d.conflict-{version_of(b'second' + chr(10).encode())[:12]}.md"
+    assert report.conflicts == [second]
+    a.sync.run()
+    assert a.texts() == b.texts() == {"decisions/d.md": "first\n", second: "second\n"}
+    assert [(p.path, p.kind) for p in a.workspace.scan().problems] == [(second, "conflict")]
+    assert second not in a.workspace.files()
+
+
+def test_an_edit_wins_over_a_deletion(a: Replica, b: Replica) -> None:
+    for path in (MEMORY, "here.md", "there.md"):
+        a.put(path, f"{path}\n")
+    a.sync.run()
+    b.sync.run()
+    (a.root / "here.md").unlink()
+    a.put("there.md", "edited\n")
+    b.put("here.md", "edited\n")
+    (b.root / "there.md").unlink()
+    a.sync.run()
+    b.sync.run()
+    a.sync.run()
+    assert a.texts() == b.texts()
+    assert a.texts() == {MEMORY: "MEMORY.md\n", "here.md": "edited\n", "there.md": "edited\n"}
+
+
+def test_nothing_to_do_costs_one_listing(a: Replica, prefix: MemoryPrefix) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    prefix.asked.clear()
+    assert a.sync.run().requests == 1
+    assert prefix.asked == ["LIST"]
+
+
+def test_a_remote_change_of_one_file_costs_a_listing_and_one_get(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.sync.run()
+    a.put(MEMORY, "two\n")
+    a.sync.run()
+    prefix.asked.clear()
+    assert b.sync.run().requests == 2
+    assert prefix.asked == ["LIST", f"GET {MEMORY}"]
+
+
+def test_a_file_known_to_be_dirty_costs_one_put(a: Replica, prefix: MemoryPrefix) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    a.put(MEMORY, "two\n")
+    prefix.asked.clear()
+    report = a.sync.push([WorkspacePath(MEMORY)])
+    assert (report.pushed, report.requests, prefix.asked) == ([MEMORY], 1, [f"PUT {MEMORY}"])
+    assert a.sync.push([WorkspacePath(MEMORY)]).requests == 0
+
+
+def test_a_dirty_file_that_another_machine_changed_is_merged_first(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "1\n2\n3\n")
+    a.sync.run()
+    b.sync.run()
+    a.put(MEMORY, "one\n2\n3\n")
+    a.sync.run()
+    b.put(MEMORY, "1\n2\nthree\n")
+    assert b.sync.push_dirty().is_durable
+    a.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "one\n2\nthree\n"}
+
+
+def test_memory_is_the_last_to_arrive(a: Replica, prefix: MemoryPrefix) -> None:
+    for name in (MEMORY, "a.md", "notes/z.md"):
+        a.put(name, name)
+    a.sync.run()
+    assert [one for one in prefix.asked if one.startswith("PUT") and ".probe" not in one][-1] == (
+        f"PUT {MEMORY}"
+    )
+
+
+def test_what_a_push_left_is_told_to_whoever_looks_into_the_bucket(a: Replica) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    blob = a.sync._there.read(WorkspacePath(MEMORY))
+    (revision,) = a.workspace.log()
+    assert blob.meta == {
+        "version": version_of(b"one\n"),
+        "revision": revision.id,
+        "stamp": revision.at,
+    }
+
+
+# What stops the hand.
+
+
+def filled(a: Replica, b: Replica, count: int = 6) -> None:
+    for number in range(count):
+        a.put(f"{number}.md", f"{number}\n")
+    a.sync.run()
+    b.sync.run()
+
+
+def test_an_emptied_directory_does_not_empty_the_store(a: Replica, b: Replica) -> None:
+    filled(a, b, 2)
+    for file in list(a.root.iterdir()):
+        file.unlink()
+    with pytest.raises(MassDeletion, match="directory is empty") as stopped:
+        a.sync.run()
+    assert "--accept-deletions" in (stopped.value.remedy or "")
+    assert b.sync.run().pulled == []
+    assert len(b.texts()) == 2
+    a.sync.run(accept_deletions=True)
+    with pytest.raises(MassDeletion, match="store is empty"):
+        b.sync.run()
+    b.sync.run(accept_deletions=True)
+    assert b.texts() == {}
+
+
+def test_an_empty_listing_does_not_empty_the_directory(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    filled(a, b)
+    prefix.store._blobs.clear()
+    with pytest.raises(MassDeletion, match="store is empty"):
+        a.sync.run()
+    assert len(a.texts()) == 6
+
+
+def test_more_than_half_gone_stops_and_half_does_not(a: Replica, b: Replica) -> None:
+    filled(a, b)
+    for number in range(3):
+        (a.root / f"{number}.md").unlink()
+    assert len(a.sync.run().pushed) == 3
+    b.put("x.md", "x")
+    for number in (3, 4, 5):
+        a.put(f"{number}b.md", "new\n")
+    a.sync.run()
+    for file in list(a.root.iterdir())[:4]:
+        file.unlink()
+    with pytest.raises(MassDeletion, match="4 of 6 files are gone"):
+        a.sync.run()
+
+
+def test_known_deletions_take_the_long_way_past_the_guards(a: Replica, b: Replica) -> None:
+    filled(a, b)
+    paths = [WorkspacePath(name) for name in a.texts()]
+    for path in paths:
+        (a.root / path).unlink()
+    with pytest.raises(MassDeletion):
+        a.sync.push(paths)
+    with pytest.raises(MassDeletion):
+        a.sync.push_dirty()
+
+
+def test_another_directory_in_the_place_of_the_root_stops(
+    a: Replica, b: Replica, machine: Callable[[str], Replica]
+) -> None:
+    """As when a volume is not mounted, or was restored from an old copy."""
+    filled(a, b)
+    a.root.rename(a.root.with_name("away"))
+    with pytest.raises(MassDeletion, match="missing"):
+        a.sync.run()
+    a.root.mkdir(mode=0o700)
+    a.put("other.md", "something else\n")
+    with pytest.raises(MassDeletion):
+        machine("a").sync.run()
+    for number in range(6):
+        a.put(f"{number}.md", "an old copy\n")
+    with pytest.raises(MassDeletion, match="not the directory of the last sync"):
+        machine("a").sync.run()
+
+
+def test_the_same_files_in_another_directory_are_the_same_workspace(
+    a: Replica, b: Replica, machine: Callable[[str], Replica]
+) -> None:
+    filled(a, b)
+    moved = a.root.with_name("moved")
+    shutil.copytree(a.root, moved)
+    shutil.rmtree(a.root)
+    moved.rename(a.root)
+    assert machine("a").sync.run().requests == 1
+
+
+def test_another_store_begins_anew_and_deletes_nothing(
+    a: Replica, b: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(a, b)
+    elsewhere = MemoryPrefix()
+    monkeypatch.setattr(MemoryPrefix, "address", lambda self: "elsewhere")
+    a.workspaces._place = Place("memory:", elsewhere)
+    a.workspaces._close(a.workspace.record.id)
+    assert len(a.workspaces.sync("notes").run().pushed) == 6
+    assert len(a.texts()) == 6
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    plan = b.sync.plan()
+    assert plan.actions == (Pull(WorkspacePath(MEMORY), None),)
+    assert b.texts() == {}
+    for file in list(a.root.iterdir()):
+        file.unlink()
+    assert a.sync.plan().alarm is not None
+
+
+class Liar(MemoryBlobs):
+    """Accepts conditions and ignores them."""
+
+    def _check(self, name: str, expect: object) -> None:
+        return
+
+
+class HalfLiar(MemoryBlobs):
+    """Honours conditions on writes alone."""
+
+    def delete(self, name: str, *, expect: object) -> None:
+        super().delete(name, expect=ANY)
+
+
+def test_a_store_that_ignores_conditions_is_refused_with_the_reason(tmp_path: Path) -> None:
+    place = Place("s3://liar/x", MemoryPrefix(Liar()))
+    a = Replica(tmp_path / "a", MemoryRecords(), place)
+    a.put(MEMORY, "one\n")
+    with pytest.raises(Refused, match="overwrite each other"):
+        a.sync.run()
+    with pytest.raises(Refused, match="overwrite each other"):
+        a.workspace.write("x.md", "x", by=CALLER, expect=ABSENT)
+
+
+def test_without_conditional_delete_it_is_looked_at_under_a_lease(tmp_path: Path) -> None:
+    prefix = MemoryPrefix(HalfLiar())
+    records = MemoryRecords()
+    place = Place("s3://half/x", prefix)
+    a, b = (Replica(tmp_path / name, records, place) for name in "ab")
+    filled(a, b)
+    (a.root / "1.md").unlink()
+    prefix.asked.clear()
+    assert a.sync.run().pushed == ["1.md"]
+    lease = f".lease/{a.workspace.namespace}"
+    assert prefix.asked[-4:] == [f"PUT {lease}", "GET 1.md", "DELETE 1.md", f"DELETE {lease}"]
+    b.put("2.md", "edited\n")
+    b.sync.push_dirty()
+    (a.root / "2.md").unlink()
+    a.sync.run()
+    assert a.texts()["2.md"] == "edited\n"
+
+
+def test_what_has_no_place_here_is_left_there_and_listed(a: Replica, prefix: MemoryPrefix) -> None:
+    below = prefix.below(a.workspace.namespace)
+    a.put("dir/file.md", "x\n")
+    for name in ("good.md", "GOOD.md", "dir"):
+        below.write(name, b"theirs\n", expect=ABSENT)
+    bad = f"{a.workspace.namespace}/bad name.md "
+    prefix.store._blobs[bad] = replace(below.read("good.md"), name=bad)
+    report = a.sync.run()
+    assert {problem.path for problem in report.refused} == {"bad name.md ", "dir", "good.md"}
+    assert a.texts() == {"GOOD.md": "theirs\n", "dir/file.md": "x\n"}
+    assert {p.path for p in a.sync.problems()} == {"bad name.md ", "dir", "good.md"}
+
+
+def test_what_is_over_quota_stays_where_it_is(
+    tmp_path: Path, place: Place, prefix: MemoryPrefix
+) -> None:
+    records = MemoryRecords()
+    a = Replica(tmp_path / "a", records, place)
+    a.workspaces.patch("notes", {"config": {"quota": {"fileBytes": 10}}})
+    a = Replica(tmp_path / "a", records, place)
+    a.put("large.md", "x" * 20)
+    a.put("small.md", "x")
+    prefix.below(a.workspace.namespace).write("there.md", b"y" * 20, expect=ABSENT)
+    report = a.sync.run()
+    assert report.pushed == ["small.md"]
+    assert [problem.path for problem in report.refused] == ["there.md"]
+    a.put("small.md", "x" * 20)
+    assert a.sync.run().pushed == [], "it has not been deleted"
+    assert a.sync.push_dirty().pushed == []
+
+
+# Conditions: one truth for all machines.
+
+
+def test_of_two_machines_that_say_the_same_condition_one_is_told_no(a: Replica, b: Replica) -> None:
+    a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
+    b.sync.run()
+    seen = version_of(b"one\n")
+    a.workspace.write(MEMORY, "one\na\n", by=AGENT, expect=seen)
+    with pytest.raises(Conflict) as told:
+        b.workspace.write(MEMORY, "one\nb\n", by=AGENT, expect=seen)
+    assert told.value.actual == version_of(b"one\na\n")
+    assert b.texts() == {MEMORY: "one\na\n"}, "what is there was brought, so that it can be merged"
+    with pytest.raises(Conflict):
+        b.workspace.write(MEMORY, "x", by=CALLER, expect=ABSENT)
+    with pytest.raises(Conflict):
+        b.workspace.delete(MEMORY, by=CALLER, expect=seen)
+
+
+def test_a_conditional_write_costs_one_put_and_has_its_author(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
+    a.workspace.write(MEMORY, "one\n", by=AGENT, expect=ABSENT)
+    prefix.asked.clear()
+    a.workspace.write(MEMORY, "two\n", by=AGENT, expect=version_of(b"one\n"))
+    a.workspace.delete(MEMORY, by=AGENT, expect=version_of(b"two\n"))
+    assert prefix.asked == [f"PUT {MEMORY}", f"DELETE {MEMORY}"]
+    assert {revision.author for revision in a.workspace.log()} == {AGENT.name}
+    assert a.sync.run().requests == 1
+
+
+def test_a_conditional_write_of_a_file_not_pushed_yet_takes_its_bytes_along(a: Replica) -> None:
+    a.put(MEMORY, "by hand\n")
+    a.workspace.write(MEMORY, "by hand\nmore\n", by=AGENT, expect=version_of(b"by hand\n"))
+    assert a.sync.run().requests == 1
+
+
+def test_an_unconditional_write_is_merged_at_the_next_sync(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "1\n2\n3\n")
+    a.sync.run()
+    b.sync.run()
+    a.workspace.write(MEMORY, "one\n2\n3\n", by=CALLER)
+    b.workspace.write(MEMORY, "1\n2\nthree\n", by=CALLER)
+    for one in (a, b, a):
+        one.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "one\n2\nthree\n"}
+
+
+def test_where_the_store_does_not_answer_no_condition_is_decided(
+    tmp_path: Path,
+) -> None:
+    is_down = False
+    store = FaultyBlobs(MemoryBlobs(), iter(lambda: Fault.BEFORE if is_down else Fault.NONE, 0))
+    a = Replica(tmp_path / "a", MemoryRecords(), Place("memory:", MemoryPrefix(store)))
+    a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
+    is_down = True
+    with pytest.raises(Unavailable):
+        a.workspace.write(MEMORY, "two\n", by=CALLER, expect=version_of(b"one\n"))
+    assert a.texts() == {MEMORY: "one\n"}
+    a.workspace.write(MEMORY, "two\n", by=CALLER)
+    assert a.texts() == {MEMORY: "two\n"}
+
+
+def test_a_lost_answer_is_found_out(tmp_path: Path) -> None:
+    faults: list[Fault] = []
+    plan = iter(lambda: faults.pop() if faults else Fault.NONE, 0)
+    store = FaultyBlobs(MemoryBlobs(), plan)
+    a = Replica(tmp_path / "a", MemoryRecords(), Place("memory:", MemoryPrefix(store)))
+    a.sync.run()
+    a.put(MEMORY, "one\n")
+    faults.append(Fault.AFTER)
+    assert a.sync.push([WorkspacePath(MEMORY)]).is_durable
+    assert a.sync.run().requests == 1
+    a.put(MEMORY, "two\n")
+    faults.extend([Fault.BEFORE, Fault.AFTER])
+    with pytest.raises(Unavailable):
+        a.sync.push([WorkspacePath(MEMORY)])
+    assert a.sync.run().pending == []
+    assert a.sync.run().requests == 1
+
+
+# What is refused when a workspace is made.
+
+
+def test_a_home_without_a_place_refuses_s3_and_names_the_setting(tmp_path: Path) -> None:
+    home, records, clock = Home(tmp_path), MemoryRecords(), ManualClock()
+    home.prepare()
+    owner = default_owner(records, clock)
+    workspaces = Workspaces(owner, home, records, clock, lambda _: {})
+    with pytest.raises(Refused, match="no S3 location") as refused:
+        workspaces.create("x", config={"storage": {"provider": "s3"}})
+    assert "HARNESS_S3" in (refused.value.remedy or "")
+    assert refused.value.field == "config.storage.provider"
+    local = workspaces.create("local")
+    assert not local.record.is_shared
+    with pytest.raises(Refused, match="this machine alone"):
+        workspaces.sync("local")
+
+
+def test_shared_records_refuse_files_of_one_machine_alone(a: Replica) -> None:
+    with pytest.raises(Refused, match="shared with other machines"):
+        a.workspaces.create("x", config={"storage": {"provider": "local"}})
+
+
+def test_a_shared_workspace_in_a_home_that_lost_its_place_can_be_read_and_decides_nothing(
+    a: Replica,
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    a.workspaces._place = None
+    a.workspaces._close(a.workspace.record.id)
+    workspace = a.workspaces.get("notes")
+    assert workspace.read(MEMORY).text == "one\n"
+    with pytest.raises(Unavailable, match="no S3 location"):
+        workspace.write(MEMORY, "two\n", by=CALLER, expect=version_of(b"one\n"))
+    with pytest.raises(Refused, match="no S3 location"):
+        a.workspaces.sync("notes")
+
+
+def test_a_new_process_hashes_only_what_changed(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        a.put(f"{number}.md", "x")
+        os.utime(a.root / f"{number}.md", (1, 1))
+    monkeypatch.setattr("workspaces.tree.YOUNG_S", -3600)
+    a.sync.run()
+    again = machine("a")
+    again.sync._get_ready()
+    read: list[str] = []
+    plain = again.workspace._blobs.read
+    monkeypatch.setattr(again.workspace._blobs, "read", lambda n: (read.append(n), plain(n))[1])
+    a.put("3.md", "changed")
+    again.sync.run()
+    assert set(read) == {"3.md"}

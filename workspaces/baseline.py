@@ -1,0 +1,221 @@
+"""The baseline: the last tree on which this machine and the store agreed, and what scanning need not repeat.
+
+A row says: at some moment both sides held this version of this path, and the store called it by this
+token. It is written *after* the effect that made it true. So it may lag behind, which costs a look and
+loses nothing; it never runs ahead. Two who write one row at the same instant say what they had seen of
+it, and the later one's row stays out: a row that is put back would make a change look like none.
+
+A baseline belongs to one directory and one place in one store. With another place it begins anew, which
+deletes nothing on either side; with another directory `reconcile` asks first.
+
+SQLite in WAL mode with synchronous FULL: a row that was written survives a power cut.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from workspaces.blobs import Token
+from workspaces.errors import Refused, Unavailable
+from workspaces.history.objects import ObjectId
+from workspaces.ids import Version
+from workspaces.paths import WorkspacePath
+from workspaces.problem import Kind, Problem
+from workspaces.tree import FileState, Known, Signature
+
+FORMAT = 1
+"""`PRAGMA user_version` of the file. Newer is refused."""
+
+WAIT_S = 10.0
+
+_TABLES = (
+    "create table if not exists agreed"
+    " (path text primary key, version text, object text, token text) without rowid",
+    "create table if not exists seen"
+    " (path text primary key, size integer, mtime integer, ctime integer, inode integer,"
+    " version text, object text) without rowid",
+    "create table if not exists problem (path text, kind text, detail text)",
+    "create table if not exists fact (name text primary key, value text) without rowid",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What both sides held."""
+
+    version: Version
+    object_id: ObjectId
+    """By which the history finds the bytes again, as the base of a merge."""
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A row before and after; None where there is none."""
+
+    path: WorkspacePath
+    before: Agreed | None
+    after: Agreed | None
+
+
+class Baseline:
+    """One workspace's. Threads and processes may share the file."""
+
+    def __init__(self, file: Path | None) -> None:
+        """`file` None: in memory, for as long as this object lives."""
+        self._file = file
+        self._database: sqlite3.Connection | None = None
+        self._pid = 0
+        self._lock = threading.Lock()
+
+    def tree(self) -> dict[WorkspacePath, Agreed]:
+        with self._asked() as database:
+            rows = database.execute("select path, version, object, token from agreed").fetchall()
+        return {WorkspacePath(path): Agreed(*rest) for path, *rest in rows}
+
+    def find(self, path: WorkspacePath) -> Agreed | None:
+        with self._asked() as database:
+            return _agreed(database, path)
+
+    def take(self, steps: Iterable[Step], *, wait: bool = True) -> None:
+        """Rows as they are now; where a row is not what was seen before, somebody else's stays.
+
+        `wait` False: they become durable with the next that waits. A power cut may take them back until
+        then, and the next sync will look at these paths once more than it had to."""
+        with self._changing(wait=wait) as database:
+            for step in steps:
+                if _agreed(database, step.path) == step.before:
+                    _put(database, step)
+
+    def fact(self, name: str) -> str | None:
+        """What is written down about the two sides as a whole."""
+        with self._asked() as database:
+            row = database.execute("select value from fact where name = ?", (name,)).fetchone()
+        return str(row[0]) if row else None
+
+    def note(self, name: str, value: str) -> None:
+        with self._asked() as database:
+            database.execute("insert or replace into fact values (?, ?)", (name, value))
+
+    def begin_anew(self) -> None:
+        """Nothing is agreed: what is found on either side is new to the other."""
+        with self._asked() as database:
+            database.execute("delete from agreed")
+
+    def known(self) -> Known:
+        """The stat cache of the last scan."""
+        with self._asked() as database:
+            rows = database.execute(
+                "select path, size, mtime, ctime, inode, version, object from seen"
+            ).fetchall()
+        return {
+            path: (
+                Signature(size, mtime, ctime, inode),
+                FileState(Version(version), ObjectId(of), size),
+            )
+            for path, size, mtime, ctime, inode, version, of in rows
+        }
+
+    def keep_known(self, before: Known, after: Known) -> None:
+        """The stat cache, of which `before` was kept last."""
+        gone = [(path,) for path in before if path not in after]
+        rows = [
+            (path, *entry[0], entry[1].version, entry[1].object_id)
+            for path, entry in after.items()
+            if before.get(path) != entry
+        ]
+        with self._changing() as database:
+            database.executemany("delete from seen where path = ?", gone)
+            database.executemany("insert or replace into seen values (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def problems(self) -> list[Problem]:
+        """What the last whole sync could not bring here."""
+        with self._asked() as database:
+            rows: list[tuple[str, Kind, str]] = database.execute(
+                "select path, kind, detail from problem"
+            ).fetchall()
+        return [Problem(*row) for row in rows]
+
+    def keep_problems(self, problems: Iterable[Problem]) -> None:
+        rows = [(problem.path, problem.kind, problem.detail) for problem in problems]
+        with self._changing() as database:
+            database.execute("delete from problem")
+            database.executemany("insert into problem values (?, ?, ?)", rows)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._database is not None and self._pid == os.getpid():
+                self._database.close()
+            self._database = None
+
+    @contextmanager
+    def _changing(self, *, wait: bool = True) -> Generator[sqlite3.Connection]:
+        """All of it or nothing."""
+        with self._asked() as database:
+            database.execute(f"pragma synchronous={'full' if wait else 'normal'}")
+            database.execute("begin immediate")
+            try:
+                yield database
+            except BaseException:
+                database.execute("rollback")
+                raise
+            database.execute("commit")
+
+    @contextmanager
+    def _asked(self) -> Generator[sqlite3.Connection]:
+        """The connection, for one thread at a time; a forked child opens its own."""
+        with self._lock:
+            try:
+                if self._database is None or self._pid != os.getpid():
+                    self._database, self._pid = self._opened(), os.getpid()
+                yield self._database
+            except sqlite3.Error as error:
+                raise Unavailable(
+                    f"baseline {self._file}",
+                    str(error),
+                    remedy="if the file is damaged, remove it: the next sync compares anew",
+                ) from error
+
+    def _opened(self) -> sqlite3.Connection:
+        database = sqlite3.connect(
+            self._file or ":memory:", isolation_level=None, timeout=WAIT_S, check_same_thread=False
+        )
+        try:
+            if self._file is not None:
+                database.execute("pragma journal_mode=wal")
+                database.execute("pragma synchronous=full")
+            found = int(database.execute("pragma user_version").fetchone()[0])
+            if found > FORMAT:
+                rule = f"is a newer format than this version can read ({FORMAT})"
+                raise Refused(str(self._file), found, rule)
+            for table in _TABLES:
+                database.execute(table)
+            database.execute(f"pragma user_version = {FORMAT}")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+def _agreed(database: sqlite3.Connection, path: WorkspacePath) -> Agreed | None:
+    row = database.execute(
+        "select version, object, token from agreed where path = ?", (path,)
+    ).fetchone()
+    return Agreed(*row) if row else None
+
+
+def _put(database: sqlite3.Connection, step: Step) -> None:
+    if step.after is None:
+        database.execute("delete from agreed where path = ?", (step.path,))
+        return
+    agreed = step.after
+    database.execute(
+        "insert or replace into agreed values (?, ?, ?, ?)",
+        (step.path, agreed.version, agreed.object_id, agreed.token),
+    )

@@ -1,0 +1,33 @@
+"""The second file: what could not be merged is kept beside the first, under a name every machine gives it.
+
+`notes/plan.md` whose local version begins with 1f2e… is kept as `notes/plan.conflict-1f2e….md`. The name
+is made of the path and the version alone, so two machines that meet the same two versions make the same
+file. It is listed as a problem until a person has taken from it what is needed and removed it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from workspaces.ids import Version
+from workspaces.paths import PART_BYTES_MAX, WorkspacePath
+
+VERSION_HEX_DIGITS = 12
+
+_MARK = re.compile(rf"\.conflict-[0-9a-f]{{{VERSION_HEX_DIGITS}}}(?=(\.[^./]*)?$)")
+
+
+def conflict_path(path: WorkspacePath, version: Version) -> WorkspacePath:
+    directory, slash, name = path.rpartition("/")
+    name = _MARK.sub("", name)
+    stem, dot, extension = name.rpartition(".")
+    if not stem:
+        stem, dot, extension = name, "", ""
+    mark = f".conflict-{version[:VERSION_HEX_DIGITS]}{dot}{extension}"
+    room = PART_BYTES_MAX - len(mark.encode())
+    short = stem.encode()[: max(room, 1)].decode(errors="ignore")
+    return WorkspacePath(f"{directory}{slash}{short}{mark}")
+
+
+def is_conflict(path: str) -> bool:
+    return _MARK.search(path) is not None

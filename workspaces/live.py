@@ -1,0 +1,134 @@
+"""The port of a live tree: files in which an editor or a shell writes at any moment, without asking.
+
+Whoever replaces such a file cannot know what is there until it has come out. So beside the tree there is
+a place, `aside`, with files under labels, and four moves between the two, each of which the file system
+makes in one step. Nothing that was in the tree is ever unlinked by a move: it lies aside, under its label,
+until somebody has looked at it and discards it. What became of a swap after a crash is read from the
+labels; there is no journal.
+
+A label says what was expected to come out, what went in, and the path:
+
+    out:<git's id of what was expected>:<16 hex of what went in>:<8 hex, anything>:<path, / as :>
+
+A path cannot hold a `:`. One that makes the label too long for a file's name is replaced by its hash.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import NewType, Protocol
+
+from workspaces.blobs import BlobStore, Stat
+from workspaces.errors import Refused
+from workspaces.history.objects import ObjectId
+from workspaces.ids import Version
+from workspaces.paths import WorkspacePath
+
+Label = NewType("Label", str)
+
+LABEL_PREFIX = "out:"
+LABEL_BYTES_MAX = 255
+NOTHING = "0" * 16
+"""Went in: a deletion."""
+
+_HASHED = "#"
+
+
+class Aside(Protocol):
+    """The place beside a tree, and the moves between the two."""
+
+    def prepare(self, files: Mapping[Label, bytes]) -> None:
+        """Whole, durable files aside. Until one is whole it is under no label."""
+        ...
+
+    def exchange(self, label: Label, path: WorkspacePath) -> None:
+        """The two files change places. NotFound when there is none at the path."""
+        ...
+
+    def enter(self, label: Label, path: WorkspacePath) -> None:
+        """Into the tree, where nothing may be. AlreadyExists; Refused where no file can be."""
+        ...
+
+    def take(self, path: WorkspacePath, label: Label) -> None:
+        """Out of the tree. NotFound when there is none at the path."""
+        ...
+
+    def flush(self, paths: Collection[WorkspacePath]) -> None:
+        """From here on the moves at these paths survive a power cut."""
+        ...
+
+    def look(self, label: Label) -> bytes | None:
+        """What lies aside now; None for what is gone, or no file of ours to read."""
+        ...
+
+    def labels(self) -> list[Label]: ...
+
+    def discard(self, label: Label) -> None: ...
+
+
+class LiveTree(BlobStore, Aside, Protocol):
+    """A store whose blobs are the files of a directory."""
+
+    def walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Everything but directories, ascending by name, good or not."""
+        ...
+
+    def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
+        """What a scan finds below a directory ("" is the root) under names that match, in no order."""
+        ...
+
+    def mend(self) -> None:
+        """Put right what a command may have left: modes, and as root owners."""
+        ...
+
+    def is_at(self, root: Path) -> bool:
+        """Whether this is still the directory found under `root`."""
+        ...
+
+    def identity(self) -> str:
+        """Which directory this is: another one has another identity."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Displaced:
+    """What a label says."""
+
+    expected: ObjectId
+    went_in: str
+    path: str
+    """A path, or `#` and its hash."""
+
+    def is_of(self, path: WorkspacePath) -> bool:
+        return self.path in {path, _hashed(path)}
+
+
+def label_of(path: WorkspacePath, expected: ObjectId, went_in: Version | None, nonce: str) -> Label:
+    head = f"{LABEL_PREFIX}{expected}:{went_in[:16] if went_in else NOTHING}:{nonce}:"
+    label = head + path.replace("/", ":")
+    if len(label.encode()) > LABEL_BYTES_MAX:
+        label = head + _hashed(path)
+    return Label(label)
+
+
+def displaced_by(label: Label) -> Displaced | None:
+    """None for what is no label of ours."""
+    parts = label.removeprefix(LABEL_PREFIX).split(":", 3)
+    if not label.startswith(LABEL_PREFIX) or len(parts) != 4:
+        return None
+    expected, went_in, _, told = parts
+    path = told.replace(":", "/")
+    try:
+        return Displaced(
+            ObjectId(expected), went_in, path if told[0] == _HASHED else WorkspacePath(path)
+        )
+    except (Refused, IndexError):
+        return None
+
+
+def _hashed(path: WorkspacePath) -> str:
+    return _HASHED + sha256(path.encode()).hexdigest()

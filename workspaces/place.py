@@ -1,0 +1,82 @@
+"""The place: a prefix in S3 where machines share their workspaces, one namespace below the other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Protocol
+
+from workspaces.blobs import BlobStore, Stat
+from workspaces.deletion import LeasedDeletion
+from workspaces.errors import Refused
+from workspaces.honesty import Honesty, probe
+from workspaces.ids import Namespace
+from workspaces.stores.retrying import Retries, RetryingBlobs
+
+LEASE_PREFIX = ".lease/"
+
+RETRIES = Retries(tries_max=2)
+"""Of a write whose answer was lost: once more, to find out what became of it. The store itself repeats
+what certainly had no effect; a longer outage is told, and the files stay here until it is over."""
+
+
+class Prefix(BlobStore, Protocol):
+    """A store of which a part can be had."""
+
+    def walk(self, prefix: str = "") -> Iterator[Stat]:
+        """Every object, under a good name or not."""
+        ...
+
+    def below(self, part: str) -> Prefix: ...
+
+    def address(self) -> str:
+        """Where it really is: the same for all machines that reach it, another for another store."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Place:
+    """Threads may share it. Nothing is asked of the store before it is needed."""
+
+    def __init__(self, location: str, store: Prefix) -> None:
+        self.location = location
+        self._store = store
+        self._honesty: Honesty | None = None
+        self._lock = threading.Lock()
+
+    def files(self, namespace: Namespace) -> BlobStore:
+        """The objects of one workspace."""
+        return LeasedDeletion(
+            RetryingBlobs(self._store.below(namespace), RETRIES),
+            self._store,
+            LEASE_PREFIX + namespace,
+            is_needed=lambda: not self.honesty().conditional_delete,
+        )
+
+    def walk(self, namespace: Namespace) -> Iterator[Stat]:
+        return self._store.below(namespace).walk()
+
+    def address(self) -> str:
+        return self._store.address()
+
+    def check(self) -> None:
+        """Refused where two machines would overwrite each other."""
+        if not self.honesty().conditional_put:
+            raise Refused(
+                "s3",
+                self.location,
+                "accepts conditions on writes and does not keep them: machines would overwrite "
+                "each other's changes",
+                remedy="use a server that honours If-Match and If-None-Match, as S3 itself does",
+            )
+
+    def honesty(self) -> Honesty:
+        """Found out by trying, once in a process."""
+        with self._lock:
+            if self._honesty is None:
+                self._honesty = probe(self._store)
+            return self._honesty
+
+    def close(self) -> None:
+        self._store.close()

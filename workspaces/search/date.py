@@ -1,0 +1,44 @@
+"""Dates as people write them: "8 May 2023", "May 8th, 2023", "2023-05-08" are one day.
+
+A day in a text adds words to it: the name of the month, the number of the day, the year, and the day as
+a whole. So each way of writing finds the others. Only what cannot be misread counts: 5/8/2023 is two
+different days in two countries, and stays the three numbers that it is. (On a benchmark whose questions
+hardly name a day this gains nothing; it is here for those who ask for one.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_NUMBER = {name[:length]: n for n, name in enumerate(_MONTHS, 1) for length in (3, 4, len(name))}
+_MONTH = "(?P<month>" + "|".join(sorted(_NUMBER, key=len, reverse=True)) + r")\.?"
+_DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?"
+_YEAR = r"(?:,?\s+(?P<year>[12][0-9]{3}))?"
+_AS_WRITTEN = (
+    re.compile(r"\b(?P<year>[12][0-9]{3})[-/.](?P<month>[01]?[0-9])[-/.](?P<day>[0-3]?[0-9])\b"),
+    re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}{_YEAR}\b"),
+    re.compile(rf"\b{_MONTH}\s+{_DAY}{_YEAR}\b"),
+)
+_HINT = re.compile(r"[0-9]")
+
+
+def date_words(folded: str) -> Iterator[str]:
+    """What the days in a folded text add to its words: may 8 2023 2023-05-08."""
+    if not _HINT.search(folded):
+        return
+    for pattern in _AS_WRITTEN:
+        for found in pattern.finditer(folded):
+            stated = found["month"]
+            month, day = int(_NUMBER.get(stated, stated)), int(found["day"])
+            if not (1 <= month <= 12 and 1 <= day <= 31):
+                continue
+            yield _MONTHS[month - 1]
+            yield str(day)
+            if found["year"]:
+                yield found["year"]
+                yield f"{found['year']}-{month:02}-{day:02}"

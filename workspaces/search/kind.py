@@ -1,0 +1,20 @@
+"""Which kind of memory a file holds: its place tells."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Kind = Literal["memory", "tasks", "note", "fact", "block", "decision", "other"]
+
+_FILES: dict[str, Kind] = {"MEMORY.md": "memory", "TASKS.md": "tasks"}
+_DIRECTORIES: dict[str, Kind] = {
+    "notes": "note",
+    "facts": "fact",
+    "blocks": "block",
+    "decisions": "decision",
+}
+
+
+def kind_of(path: str) -> Kind:
+    directory, slash, _ = path.partition("/")
+    return _DIRECTORIES.get(directory, "other") if slash else _FILES.get(path, "other")

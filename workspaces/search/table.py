@@ -1,0 +1,235 @@
+"""The tables of a recall index in SQLite, and how lists of numbers lie in them. See docs/data.md."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import time
+from array import array
+from bisect import bisect_left
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+FORMAT = 1
+"""Another number, and the tables are made anew. It also stands for how words are made of a text."""
+
+WAIT_S = 30.0
+"""For another process that indexes; it lets others in after each transaction."""
+
+_OPENING_PAUSE_S = 0.005
+
+BLOCK_UNITS = 4096
+"""A term's postings lie in rows of so many neighbouring units: a changed file touches one or two."""
+
+_TABLES = {
+    "recall_state": "(format INTEGER NOT NULL, generation INTEGER NOT NULL)",
+    "recall_file": "(path TEXT PRIMARY KEY, state TEXT NOT NULL, digest BLOB NOT NULL,"
+    " base INTEGER NOT NULL, room INTEGER NOT NULL, traits BLOB NOT NULL, sections BLOB NOT NULL,"
+    " shared REAL NOT NULL, expected REAL NOT NULL, above TEXT NOT NULL) WITHOUT ROWID",
+    "recall_unit": "(id INTEGER PRIMARY KEY, line INTEGER NOT NULL, text TEXT NOT NULL)",
+    "recall_posting": "(term TEXT, block INTEGER, units BLOB NOT NULL, weights BLOB NOT NULL,"
+    " PRIMARY KEY (term, block)) WITHOUT ROWID",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One file. Its units are numbered from `base`; `room` numbers are its own."""
+
+    path: str
+    state: str
+    digest: bytes
+    base: int
+    room: int
+    traits: bytes
+    """One byte for each unit."""
+    sections: bytes
+    """Where each begins, counted from `base`: packed numbers, which `unpacked` reads."""
+    shared: float
+    expected: float
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """Where a term occurs: units ascending, and for each a byte that says how strongly."""
+
+    units: array[int]
+    weights: bytes
+
+
+NOWHERE = Posting(array("I"), b"")
+
+
+@dataclass(slots=True)
+class Edit:
+    """What changes in one row of postings: everything in these ranges goes, and this comes."""
+
+    gone: list[tuple[int, int]]
+    new: list[tuple[int, int]]
+
+
+Edits = dict[tuple[str, int], Edit]
+
+
+def connected(file: Path) -> sqlite3.Connection:
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
+    try:
+        _use_log(database)
+        database.execute("PRAGMA synchronous=NORMAL")
+        if _format(database) != FORMAT:
+            _reset(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Generator[None]:
+    database.execute(f"BEGIN {kind}")
+    try:
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
+
+
+def generation_of(database: sqlite3.Connection) -> int:
+    """Grows with every change."""
+    return int(database.execute("SELECT generation FROM recall_state").fetchone()[0])
+
+
+def next_generation(database: sqlite3.Connection) -> int:
+    database.execute("UPDATE recall_state SET generation = generation + 1")
+    return generation_of(database)
+
+
+def rows_of(database: sqlite3.Connection) -> dict[str, Row]:
+    """All files, by name."""
+    found = database.execute(
+        "SELECT path, state, digest, base, room, traits, sections, shared, expected"
+        " FROM recall_file ORDER BY path"
+    )
+    return {row[0]: Row(*row) for row in found}
+
+
+def above_of(database: sqlite3.Connection, path: str) -> list[str]:
+    """For each section of a file the terms of what it stands under, with spaces between them."""
+    query = "SELECT above FROM recall_file WHERE path = ?"
+    return list(json.loads(database.execute(query, (path,)).fetchone()[0]))
+
+
+def put_row(database: sqlite3.Connection, row: Row, above: list[str]) -> None:
+    database.execute(
+        "INSERT OR REPLACE INTO recall_file VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(row.path, row.state, row.digest, row.base, row.room, row.traits, row.sections),
+            *(row.shared, row.expected, json.dumps(above)),
+        ),
+    )
+
+
+def drop_row(database: sqlite3.Connection, path: str) -> None:
+    database.execute("DELETE FROM recall_file WHERE path = ?", (path,))
+
+
+def texts_of(database: sqlite3.Connection, first: int, end: int) -> list[tuple[int, str]]:
+    """Line and text of these units, ascending."""
+    return database.execute(
+        "SELECT line, text FROM recall_unit WHERE id >= ? AND id < ? ORDER BY id", (first, end)
+    ).fetchall()
+
+
+def replace_texts(
+    database: sqlite3.Connection, first: int, end: int, texts: Iterable[tuple[int, str]]
+) -> None:
+    database.execute("DELETE FROM recall_unit WHERE id >= ? AND id < ?", (first, end))
+    rows = ((first + n, line, text) for n, (line, text) in enumerate(texts))
+    database.executemany("INSERT INTO recall_unit VALUES (?, ?, ?)", rows)
+
+
+def postings_of(database: sqlite3.Connection, terms: Iterable[str]) -> dict[str, Posting]:
+    found: dict[str, tuple[array[int], list[bytes]]] = {}
+    query = (
+        "SELECT term, units, weights FROM recall_posting"
+        " WHERE term IN (SELECT value FROM json_each(?)) ORDER BY term, block"
+    )
+    for term, units, weights in database.execute(query, (json.dumps(list(terms)),)):
+        into, parts = found.setdefault(term, (array("I"), []))
+        into.extend(unpacked(units))
+        parts.append(weights)
+    return {term: Posting(units, b"".join(parts)) for term, (units, parts) in found.items()}
+
+
+def apply_edits(database: sqlite3.Connection, edits: Edits) -> None:
+    """In the order of the key: neighbouring rows share pages."""
+    read = "SELECT units, weights FROM recall_posting WHERE term = ? AND block = ?"
+    write = "INSERT OR REPLACE INTO recall_posting VALUES (?, ?, ?, ?)"
+    for key in sorted(edits):
+        edit = edits[key]
+        row = database.execute(read, key).fetchone()
+        units, weights = (unpacked(row[0]), bytearray(row[1])) if row else (array("I"), bytearray())
+        for first, end in edit.gone:
+            left, right = bisect_left(units, first), bisect_left(units, end)
+            del units[left:right], weights[left:right]
+        for unit, weight in edit.new:
+            at = len(units) if not units or unit > units[-1] else bisect_left(units, unit)
+            units.insert(at, unit)
+            weights.insert(at, weight)
+        if units:
+            database.execute(write, (*key, packed(units), bytes(weights)))
+        elif row:
+            database.execute("DELETE FROM recall_posting WHERE term = ? AND block = ?", key)
+
+
+def _use_log(database: sqlite3.Connection) -> None:
+    """This step alone fails at once when others take it too, whatever the timeout says."""
+    give_up_at = time.monotonic() + WAIT_S
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
+            if not is_busy or time.monotonic() > give_up_at:
+                raise
+        time.sleep(_OPENING_PAUSE_S)
+
+
+def _reset(database: sqlite3.Connection) -> None:
+    """Empty tables, unless another process has just made them."""
+    with transaction(database):
+        if _format(database) == FORMAT:
+            return
+        for table, columns in _TABLES.items():
+            database.execute(f"DROP TABLE IF EXISTS {table}")
+            database.execute(f"CREATE TABLE {table} {columns}")
+        database.execute("INSERT INTO recall_state VALUES (?, 0)", (FORMAT,))
+
+
+def _format(database: sqlite3.Connection) -> int | None:
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'recall_state'").fetchone():
+        return None
+    row = database.execute("SELECT format FROM recall_state").fetchone()
+    return int(row[0]) if row else None
+
+
+def packed(units: array[int]) -> bytes:
+    """32 bits each, least byte first."""
+    if sys.byteorder == "big":
+        units = array("I", units)
+        units.byteswap()
+    return units.tobytes()
+
+
+def unpacked(data: bytes) -> array[int]:
+    units = array("I")
+    units.frombytes(data)
+    if sys.byteorder == "big":
+        units.byteswap()
+    return units

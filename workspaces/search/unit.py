@@ -1,0 +1,93 @@
+"""Units: what recall finds. A line, or a list item with the lines that continue it.
+
+A unit is a function of the text alone: where the text comes from, a file, an entry of a transcript, is
+nobody's business here. Sections are runs of units under one heading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_ITEM = re.compile(r"(\s*)(?:[-*+•]|\d{1,9}[.)])(\s+|$)")
+_FENCE = re.compile(r"\s*(```+|~~~+)")
+_ONLY_MARKS = re.compile(r"[\s!-/:-@\[-`{-~]*")
+_LEAD = re.compile(r"\s*(?:(?:[-*+•>]|\d{1,9}[.)]|\[[ xX]\])\s+)*[*_]*")
+_LABEL = re.compile(r"([^\W_][^:：\n]{0,60}?)[*_]*\s*[:：](?:[*_]*\s|[^\s\d/])")
+_FIRST = re.compile(r"[^\W_][\w’'-]*")
+_ASKS = re.compile(r"[?？؟]\W*$")
+
+LABEL_WORDS_MAX = 6
+"""More words before a colon are a sentence, and no name of what it is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    line: int
+    """Of its first line, from 1."""
+    text: str
+    headings: tuple[str, ...]
+    """What it stands under, outermost first."""
+    is_heading: bool = False
+
+    @property
+    def subject(self) -> str:
+        """What starts the line: the label before a colon, else the first word."""
+        start = _LEAD.match(self.text)
+        rest = self.text[start.end() if start else 0 :]
+        label = _LABEL.match(rest)
+        if label and len(label[1].split()) <= LABEL_WORDS_MAX:
+            return label[1]
+        first = _FIRST.match(rest)
+        return first[0] if first else ""
+
+    @property
+    def asks(self) -> bool:
+        return _ASKS.search(self.text) is not None
+
+
+def units(text: str) -> Iterator[Unit]:
+    headings: list[tuple[int, str]] = []
+    fence = ""
+    item: list[str] = []
+    item_line = indent = 0
+
+    def path() -> tuple[str, ...]:
+        return tuple(title for _, title in headings)
+
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip()
+        if item and not _continues(line, indent):
+            yield Unit(item_line, "\n".join(item), path())
+            item = []
+        if item:
+            item.append(line)
+            continue
+        marks = _FENCE.match(line)
+        if marks and (not fence or marks[1].startswith(fence)):
+            fence = "" if fence else marks[1]
+            continue
+        if _ONLY_MARKS.fullmatch(line):
+            continue
+        heading = None if fence else _HEADING.match(line)
+        if heading:
+            level = len(heading[1])
+            headings = [(depth, title) for depth, title in headings if depth < level]
+            headings.append((level, heading[2]))
+            yield Unit(number, line, path(), is_heading=True)
+            continue
+        found = None if fence else _ITEM.match(line)
+        if found:
+            item, item_line, indent = [line], number, len(found[1])
+        else:
+            yield Unit(number, line, path())
+    if item:
+        yield Unit(item_line, "\n".join(item), path())
+
+
+def _continues(line: str, indent: int) -> bool:
+    """Deeper than the item's mark, and no item of its own."""
+    inner = len(line) - len(line.lstrip())
+    return bool(line.strip()) and inner > indent and not _ITEM.match(line)
