@@ -16,7 +16,7 @@ from benchmarks.ratio import compare, report
 from harness import Harness
 from harness.agent import Mount
 from harness.crossing import in_thread
-from harness.message import ToolCall, ToolResult
+from harness.message import ToolCall
 from harness.progress import silent
 from harness.sandboxes.port import Bind, Bounds, Order
 from harness.sandboxes.program import ripgrep
@@ -94,14 +94,13 @@ def _fill(workspace: Workspace) -> None:
 def _searches(harness: Harness, workspace: Workspace, runner: asyncio.Runner) -> None:
     record = harness.rooms.sandboxes.get("default")
     mount = Mount("w", workspace, is_writable=True, sandbox=record)
-    workshop = runner.run(harness.house.workshop())
+    workshop = harness.house.workshop()
     desk = Desk([mount], lambda _: Author("bench", "agent_1", "turn"), workshop=workshop)
     toolset = Toolset(TOOLS, desk)
 
     def tool(name: str, **arguments: str) -> Callable[[], str]:
         def call() -> str:
-            told = runner.run(toolset.run([ToolCall("c", name, arguments)], silent)).parts[0]
-            assert isinstance(told, ToolResult)
+            told = runner.run(toolset.run(ToolCall("c", name, arguments), silent))
             assert not told.is_error, told.text
             return told.text
 

@@ -202,16 +202,16 @@ class Agents:
         try:
             workspace = self._workspaces.get(mount.workspace_id)
             sandbox = self._sandbox(agent.config, mount)
+            return Mount(mount.name, workspace, _allows_writing(sandbox), sandbox=sandbox)
         except NotFound:
             return None
-        return Mount(mount.name, workspace, _allows_writing(sandbox), sandbox=sandbox)
 
     def _private(self, agent: AgentRecord) -> list[Mount]:
         """Private workspaces are made when they are mounted writable; nothing is shown of one that
         nobody ever wrote to."""
         if agent.config.private == "off":
             return []
-        sandbox = self._own_sandbox(agent.config)
+        sandbox = self._sandbox_if_any(agent.config.sandbox)
         is_writable = agent.config.private == "rw" and _allows_writing(sandbox)
         mounts: list[Mount] = []
         for name, workspace_id in (
@@ -224,10 +224,9 @@ class Agents:
                 mounts.append(Mount(name, workspace, is_writable, is_private=True, sandbox=sandbox))
         return mounts
 
-    def _own_sandbox(self, agent: AgentConfig) -> SandboxRecord | None:
-        """The agent's; none when it was deleted."""
+    def _sandbox_if_any(self, sandbox: SandboxId | None) -> SandboxRecord | None:
         try:
-            return self._found(agent.sandbox)
+            return self._found(sandbox)
         except NotFound:
             return None
 
@@ -236,7 +235,7 @@ class Agents:
         return self._found(mount.sandbox if stated else agent.sandbox)
 
     def _found(self, sandbox: SandboxId | None) -> SandboxRecord | None:
-        """NotFound when it was deleted."""
+        """NotFound when that sandbox was deleted."""
         return None if sandbox is None else self._sandboxes.get(sandbox)
 
     def _check(self, record: AgentRecord) -> None:

@@ -27,30 +27,6 @@ async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     return await asyncio.to_thread(call, *args, **kwargs)
 
 
-async def to_the_end(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """For what must not be left under way: a cancellation waits until it is known what became of it."""
-    running = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        running.exception()  # seen: the cancellation is what is told
-        raise
-
-
-async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
-    """For what must not stay taken by nobody: cancelled meanwhile, it is undone once it is done."""
-    running = asyncio.ensure_future(asyncio.to_thread(call))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        if running.exception() is None:
-            with suppress(Failure):  # it ends by itself, later
-                await asyncio.to_thread(undo, running.result())
-        raise
-
-
 async def completed(work: Awaitable[T]) -> T:
     """Wait for what must not be left half done: a cancellation meanwhile is raised afterwards."""
     task = asyncio.ensure_future(work)
@@ -86,6 +62,30 @@ async def entered(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
             raise
     else:
         await completed(in_thread(context.__exit__, None, None, None))
+
+
+async def to_the_end(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """For what must not be left under way: a cancellation waits until it is known what became of it."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        running.exception()  # seen: the cancellation is what is told
+        raise
+
+
+async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
+    """For what must not stay taken by nobody: cancelled meanwhile, it is undone once it is done."""
+    running = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if running.exception() is None:
+            with suppress(Failure):  # it ends by itself, later
+                await asyncio.to_thread(undo, running.result())
+        raise
 
 
 class LoopThread:

@@ -50,8 +50,8 @@ def examine(home: Path | None) -> list[Finding]:
     findings.append(_checked("home", lambda: _home(settings)))
     findings += _records_and_below(settings)
     findings.append(_checked("s3", lambda: _s3(settings)))
-    findings.append(_checked("sandbox", lambda: _sandbox(settings)))
-    return [*findings, _ripgrep(), _disk(settings), _model(settings)]
+    findings += [_checked("sandbox", lambda: _sandbox(settings)), _ripgrep()]
+    return [*findings, _disk(settings), _model(settings)]
 
 
 def _records_and_below(settings: Settings) -> list[Finding]:

@@ -64,7 +64,7 @@ class Harness:
         """A home, made when it is not there yet; without a name the one that the environment names.
 
         It acts as the owner of the home's default account, or of the one that is named. `embedder`: any
-        callable from texts to vectors; recall then finds by meaning too. `sandbox` runs every command.
+        callable from texts to vectors; recall then finds by meaning too.
         """
         settings = read_settings(None if home is None else Path(home))
         house = wire(settings, model=model, clock=clock, embedder=embedder, sandbox=sandbox)
@@ -132,13 +132,8 @@ class Harness:
     ) -> Question:
         """What the agent's next turn would send if `message` were said now: part by part, and the
         request. Without `conversation`, or with a key that is not used yet, of a first turn."""
-        workshop = self._loop.run(self.house.workshop())
         return preview(
-            self.rooms.ingress,
-            self._agent(agent),
-            workshop,
-            conversation=conversation,
-            message=message,
+            self.rooms.ingress, self._agent(agent), conversation=conversation, message=message
         )
 
     def explain(self, conversation: Conversation) -> Explanation:
@@ -149,6 +144,27 @@ class Harness:
             mounts = []
         workspaces = {mount.name: mount.workspace for mount in mounts}
         return Explanation(self.conversations.showing(conversation), workspaces)
+
+    def confinement(self) -> Confinement:
+        """Whether agents get bash here, and if not, why not."""
+        return self._loop.run(self.house.sandbox.check())
+
+    def shell(self, workspace: str, command: Sequence[str], *, sandbox: str = "default") -> int:
+        """Run a command, else a shell, on the caller's terminal in the sandbox that an agent gets. What
+        it changes becomes a revision by the principal. Returns the exit code."""
+        return self._loop.run(self._in_sandbox(workspace, command, sandbox))
+
+    async def _in_sandbox(self, reference: str, command: Sequence[str], sandbox: str) -> int:
+        record = self.rooms.sandboxes.get(sandbox)
+        workspace = self.workspaces.get(reference)
+        name, is_writable = mount_name(workspace.record.name), record.config.mode == "rw"
+        mount = Mount(name, workspace, is_writable, sandbox=record)
+        argv = tuple(command) or ("bash", "-i")
+        order = order_for(argv, [mount], name, record.config, seconds=None)
+        if not is_writable:
+            return await self.house.sandbox.attach(order)
+        async with entered(workspace.command(self.rooms.principal.author("api"))):
+            return await self.house.sandbox.attach(order)
 
     def usage(
         self,
@@ -204,27 +220,6 @@ class Harness:
     def run_jobs(self, told: Told = unheard) -> Drained:
         """Everything that is due, now; `told` hears of each."""
         return self._loop.run(self.house.runner.drain(told))
-
-    def confinement(self) -> Confinement:
-        """Whether agents get bash here, and if not, why not."""
-        return self._loop.run(self.house.sandbox.check())
-
-    def shell(self, workspace: str, command: Sequence[str], *, sandbox: str = "default") -> int:
-        """Run a command, else a shell, on the caller's terminal in the sandbox that an agent gets. What
-        it changes becomes a revision by the principal. Returns the exit code."""
-        return self._loop.run(self._in_sandbox(workspace, command, sandbox))
-
-    async def _in_sandbox(self, reference: str, command: Sequence[str], sandbox: str) -> int:
-        record = self.rooms.sandboxes.get(sandbox)
-        workspace = self.workspaces.get(reference)
-        name, is_writable = mount_name(workspace.record.name), record.config.mode == "rw"
-        mount = Mount(name, workspace, is_writable, sandbox=record)
-        argv = tuple(command) or ("bash", "-i")
-        order = order_for(argv, [mount], name, record.config, seconds=None)
-        if not is_writable:
-            return await self.house.sandbox.attach(order)
-        async with entered(workspace.command(self.rooms.principal.author("api"))):
-            return await self.house.sandbox.attach(order)
 
     def close(self) -> None:
         self._loop.close()

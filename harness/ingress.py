@@ -19,7 +19,7 @@ What ends a turn before its time:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -44,7 +44,6 @@ from harness.tools.port import Tool, Toolset
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.turn import Turn, run_turn
-from workspaces.blobs import BlobStore
 from workspaces.claim import Claim
 from workspaces.clock import Clock
 from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
@@ -94,8 +93,8 @@ class Ingress:
     tools: tuple[Tool[Any], ...]
     allowance: Allowance
     open_model: Callable[[AgentRecord, ConversationId | None], Model]
-    workshop: Callable[[], Awaitable[Workshop]]
-    large: BlobStore
+    workshop: Callable[[], Workshop]
+    results: Callable[[ConversationId], Results]
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
@@ -268,10 +267,7 @@ class _AtIt:
         account_id = self.conversation.account_id
         try:
             await stack.enter_async_context(self.ingress.allowance.admitted(account_id))
-            workshop = await self.ingress.workshop()
-            return await in_thread(
-                self._prepared, waiting.event, TurnId(new_id("turn")), None, workshop
-            )
+            return await in_thread(self._prepared, waiting.event, TurnId(new_id("turn")), None)
         except Exception as problem:  # whatever it is: the event must not stand in the way for ever
             why = problem if isinstance(problem, Failure) else Failure(_told(problem))
             give_back = (self.conversation, waiting, why, self.lease)
@@ -305,10 +301,7 @@ class _AtIt:
         inbox = self.ingress.inbox
         running = await in_thread(inbox.resume, self.conversation, running, self.lease)
         try:
-            workshop = await self.ingress.workshop()
-            begun = await in_thread(
-                self._prepared, running.event, running.turn_id, running.first, workshop
-            )
+            begun = await in_thread(self._prepared, running.event, running.turn_id, running.first)
         except Exception as problem:  # noqa: BLE001 - or the event would stand in the way for ever
             await self._fail(running, _told(problem))
             return
@@ -345,9 +338,7 @@ class _AtIt:
         ending = Ending("failed", running.turn_id, running.first, last, failure)
         await self._finish(running, ending)
 
-    def _prepared(
-        self, event: Event, turn_id: TurnId, first: int | None, workshop: Workshop
-    ) -> _Begun:
+    def _prepared(self, event: Event, turn_id: TurnId, first: int | None) -> _Begun:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
         agent = ingress.agents.get(conversation.agent_id)
@@ -375,8 +366,8 @@ class _AtIt:
             mounts,
             _authorship(agent, conversation, turn_id, event, model),
             seen=seen,
-            workshop=workshop,
-            results=Results(conversation.id, ingress.large),
+            workshop=ingress.workshop(),
+            results=ingress.results(conversation.id),
         )
         dangling = tuple(ingress.agents.dangling(agent))
         return _Begun(turn, model, Toolset(ingress.tools, desk), dangling)

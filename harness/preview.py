@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from harness.agent import AgentRecord
+from collections.abc import Sequence
+
+from harness.agent import AgentRecord, Mount
 from harness.briefing import Briefing, ViewOf, newest
 from harness.context.assemble import Numbered
 from harness.ingress import Ingress
@@ -11,7 +13,7 @@ from harness.question import Question, put
 from harness.session import new_session
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
-from harness.tools.workshop import Workshop
+from workspaces.ids import ConversationId
 from workspaces.revision import Author
 from workspaces.stamp import stamp_of
 
@@ -19,7 +21,6 @@ from workspaces.stamp import stamp_of
 def preview(
     ingress: Ingress,
     agent: AgentRecord,
-    workshop: Workshop,
     *,
     conversation: str | None = None,
     message: str | None = None,
@@ -38,7 +39,7 @@ def preview(
         policy=policy,
         view_of=view_of,
     )
-    tools = Toolset(ingress.tools, Desk(mounts, _nobody, workshop=workshop)).specs()
+    tools = Toolset(ingress.tools, _desk(ingress, mounts)).specs()
     now = ingress.clock.now()
     found = ingress.conversations.find(agent.id, conversation) if conversation else None
     if found is None:
@@ -51,6 +52,12 @@ def preview(
     if message is not None:
         messages.append((number, user(message)))
     return put(briefing, held, messages, tools, session=session, at=now)
+
+
+def _desk(ingress: Ingress, mounts: Sequence[Mount]) -> Desk:
+    """As a turn has it: what is offered depends on it."""
+    results = ingress.results(ConversationId("conv_of_a_preview"))
+    return Desk(mounts, _nobody, workshop=ingress.workshop(), results=results)
 
 
 def _nobody(call_id: str) -> Author:

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
 from harness.conversation import Conversations
-from harness.crossing import in_thread
+from harness.crossing import LoopThread
 from harness.deletion import Deletion
 from harness.duty import duties
 from harness.embedding import EmbeddingEndpoint
@@ -41,6 +41,7 @@ from harness.tools.grep import GREP
 from harness.tools.read import READ
 from harness.tools.read_result import READ_RESULT
 from harness.tools.recall import RECALL
+from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.tools.write import WRITE
 from harness.usage import AccountUsage, Ledger, Purpose, Spender
@@ -64,7 +65,6 @@ from workspaces.workspace import Workspace
 from workspaces.workspaces import Workspaces
 
 TOOLS = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
-
 
 PRINCIPALS_MAX = 256
 """How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
@@ -115,26 +115,32 @@ class House:
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.place = place
-        self.sandbox = sandbox
-        self._workshop: Workshop | None = None
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self._leases = Leases(records, clock)
         self._model = model
         self._embedder = embedder
+        self.sandbox = sandbox
+        self._workshop: Workshop | None = None
 
     def owner(self) -> Principal:
         """The owner of the home's default account."""
         return self.accounts.owner(self.accounts.default())
 
-    async def workshop(self) -> Workshop:
-        """With a sandbox, if there is one that confines here and now."""
+    def workshop(self) -> Workshop:
+        """With a sandbox, if there is one that confines here and now. Not to be called by an event loop:
+        it waits for the self-test."""
         if self._workshop is not None:
             return self._workshop
-        if not (await self.sandbox.check()).works:
-            return Workshop(None, await in_thread(ripgrep, None))
+        loop = LoopThread()
         try:
-            program = await in_thread(ripgrep, self.settings.home)
+            found = loop.run(self.sandbox.check())
+        finally:
+            loop.close()
+        if not found.works:
+            return Workshop(None, ripgrep(None))
+        try:
+            program = ripgrep(self.settings.home)
         except Failure:  # the disk is full, say: no reason for a turn to fail
             return Workshop(self.sandbox, None)
         self._workshop = Workshop(self.sandbox, program)
@@ -221,7 +227,7 @@ class House:
                 self.allowance,
                 partial(self.open_model, principal),
                 self.workshop,
-                self._large,
+                partial(Results, blobs=self._large),
             ),
         )
 
@@ -257,7 +263,8 @@ def wire(
     sandbox: Sandbox | None = None,
 ) -> House:
     """`model` answers for every agent, whatever model it names, and `sandbox` runs every command: for
-    tests and for trying out. `embedder` gives recall its vectors, instead of the settings' endpoint."""
+    tests and for trying out.
+    `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
     records = records_at(settings.records, base=settings.home.root, clock=clock)
     return House(

@@ -67,11 +67,6 @@ class Beneath:
         mine = os.fstat(self._fd)
         return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
 
-    def identity(self) -> str:
-        """Device and inode of this directory."""
-        mine = os.fstat(self._fd)
-        return f"{mine.st_dev}:{mine.st_ino}"
-
     @property
     def owner(self) -> tuple[int, int] | None:
         """Whom root gives what it makes in here: the directory's owner. None: nothing is to be given."""
@@ -79,6 +74,11 @@ class Beneath:
             return None
         status = os.fstat(self._fd)
         return (status.st_uid, status.st_gid) if status.st_uid else None
+
+    def identity(self) -> str:
+        """Device and inode of this directory."""
+        mine = os.fstat(self._fd)
+        return f"{mine.st_dev}:{mine.st_ino}"
 
     @contextmanager
     def directory(self, path: str, *, create: bool = False) -> Generator[int]:

@@ -18,6 +18,17 @@ from workspaces.stamp import Stamp
 _CLOSED = 0o700
 _PASSABLE_AS_ROOT = 0o711
 
+COMMAND_UID = 61_001
+"""Whoever runs commands in a home of root's: a number above those that distributions give to people
+and services, and below those that systemd takes for its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    uid: int
+    gid: int
+
+
 _CLOSED_DIRECTORIES = (
     "history",
     "locks",
@@ -28,16 +39,6 @@ _CLOSED_DIRECTORIES = (
     "tokens",
     "trash",
 )
-
-COMMAND_UID = 61_001
-"""Whoever runs commands in a home of root's: a number above those that distributions give to people
-and services, and below those that systemd takes for its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    uid: int
-    gid: int
 
 
 @dataclass(frozen=True, slots=True)

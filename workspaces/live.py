@@ -78,8 +78,11 @@ class LiveTree(BlobStore, Aside, Protocol):
         ...
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
-        """The files below a directory ("" is the root) under names that match, in no order. Only those
-        are looked at closer."""
+        """What a scan finds below a directory ("" is the root) under names that match, in no order."""
+        ...
+
+    def mend(self) -> None:
+        """Put right what a command may have left: modes, and as root owners."""
         ...
 
     def is_at(self, root: Path) -> bool:

@@ -48,7 +48,6 @@ from workspaces.room import Room
 from workspaces.search.recall import Recall
 from workspaces.swap import Swap, Swaps
 from workspaces.tree import Known, Tree, TreeScan
-from workspaces.upkeep import mend
 from workspaces.writer import WAIT_S, Held, Intent, WriterLock
 
 VERSIONS_SEARCHED_MAX = 200
@@ -197,8 +196,9 @@ class Workspace:
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> list[Stat]:
         """The files below a directory ("" is the root) whose path matches, as the store lists them, none
-        of them read."""
-        return [stat for stat in self._blobs.find(directory, matches) if not is_conflict(stat.name)]
+        of them read; without second files, like `files`."""
+        found = self._blobs.find(directory, matches)
+        return [stat for stat in found if not is_conflict(stat.name)]
 
     def scan(self) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
@@ -275,7 +275,7 @@ class Workspace:
         is the person's, what is dirty after is `by`'s, however it ends. Everyone else waits, this
         process too: inside, nothing is written through a workspace."""
         with self._writing(by) as held:
-            mend(self.root)
+            self._blobs.mend()
             self._record_dirty(Intent(self._person, None))
             anything = Intent(by, None)
             held.intend(by, None)
@@ -283,7 +283,7 @@ class Workspace:
             try:
                 yield command
             finally:
-                mend(self.root)
+                self._blobs.mend()
                 command.revision = self._record_dirty(anything)
                 command.after = self._found
                 held.fulfilled()
@@ -414,7 +414,7 @@ class Workspace:
         root put there can be read by the user that runs commands afterwards."""
         with self._writing(self._person, wait_s):
             if os.geteuid() == 0:
-                mend(self.root)
+                self._blobs.mend()
             self._record_dirty(Intent(self._person, None))
             return self.tip()
 
@@ -501,7 +501,7 @@ class Workspace:
                 if (
                     held.left_behind.paths is None
                 ):  # a command died here, and may have left anything
-                    mend(self.root)
+                    self._blobs.mend()
                 self._record_dirty(held.left_behind)
                 held.fulfilled()
             yield held

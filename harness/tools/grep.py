@@ -20,6 +20,7 @@ from harness.sandboxes.supervise import Process, Spawn, supervise
 from harness.tools.desk import Desk, place_of
 from harness.tools.plain import plain
 from harness.tools.port import Tool
+from workspaces.conflict import VERSION_HEX_DIGITS
 from workspaces.errors import NotFound, Refused, Unavailable
 from workspaces.parse import Shape
 
@@ -31,6 +32,9 @@ _MODES = {"content": ("--line-number",), "files": ("--files-with-matches",), "co
 _NO_MATCH, _ERROR = 1, 2  # ripgrep's exit codes
 _NOWHERE = "rg: No files were searched"
 """What ripgrep says, as an error, when there is nothing in the place it was told."""
+_LEFT_OUT = (".git*", ".harness*", f"*.conflict-{'[0-9a-f]' * VERSION_HEX_DIGITS}*")
+"""Names that are reserved, and second files, which wait for a person."""
+
 _SPECIAL = re.compile(r"[\[{}]")
 """What a valid path may contain of what means something in ripgrep's globs."""
 
@@ -74,7 +78,7 @@ def _options(mode: str, place: str) -> tuple[str, ...]:
         *(f"--max-columns={LINE_BYTES_MAX}", "--max-columns-preview"),
         *_MODES[mode],
         *where,
-        *("--glob=!.git*", "--glob=!.harness*"),
+        *(f"--glob=!{name}" for name in _LEFT_OUT),
     )
 
 

@@ -32,7 +32,7 @@ def harness() -> Iterator[Terminal]:
 def test_output_and_exit_code_are_the_commands(harness: Terminal) -> None:
     ended = harness("shell", "notes", "--", "bash", "-c", "pwd; id -u; ls; echo bad >&2; exit 7")
     assert ended.code == 7
-    assert ended.out == "/workspaces/notes\n1000\nMEMORY.md\nTASKS.md\n"
+    assert ended.out == "/workspaces/notes\n1000\nMEMORY.md\nTASKS.md\nnotes\n"
     assert ended.stderr == "bad\n"
 
 

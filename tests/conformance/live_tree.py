@@ -25,6 +25,20 @@ class LiveTreeConformance:
         assert tree.labels() == [label(1)]
         assert list(tree.scan()) == []
 
+    def test_what_is_below_a_directory_is_found_by_its_name(self, tree: LiveTree) -> None:
+        names = ("a.md", "n/a.md", "n/b.txt", "n/m/a.md", "nn/a.md")
+        for name in names:
+            tree.write(name, b"x", expect=ABSENT)
+        assert {stat.name for stat in tree.find("", lambda name: True)} == set(names)
+        found = {stat.name: stat.size for stat in tree.find("n", lambda n: n.endswith(".md"))}
+        assert found == {"n/a.md": 1, "n/m/a.md": 1}
+        assert list(tree.find("missing", lambda name: True)) == []
+
+    def test_mending_changes_no_byte(self, tree: LiveTree) -> None:
+        tree.write(A, b"x", expect=ABSENT)
+        tree.mend()
+        assert tree.read(A).data == b"x"
+
     def test_an_exchange_loses_neither(self, tree: LiveTree) -> None:
         tree.write(A, b"old", expect=ABSENT)
         tree.prepare({label(1): b"new"})

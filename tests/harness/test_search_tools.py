@@ -12,13 +12,16 @@ import pytest
 from harness import Harness
 from harness.agent import Mount
 from harness.crossing import LoopThread
-from harness.message import ToolCall, ToolResult
+from harness.message import ToolCall
 from harness.progress import silent
 from harness.sandboxes.none import NoSandbox
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
 from harness.wiring import TOOLS
 from tests.ordinary import reachable_directory
+from workspaces.conflict import conflict_path
+from workspaces.ids import version_of
+from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 from workspaces.workspace import Workspace
 
@@ -51,6 +54,7 @@ def workspace(harness: Harness) -> Workspace:
     made = harness.workspaces.create("search", template="default")
     for path, text in FILES.items():
         made.write(path, text, by=PERSON)
+    made.delete("notes/README.md", by=PERSON)
     for number, path in enumerate(FILES):
         os.utime(made.root / path, (1_700_000_000 + number,) * 2)
     os.utime(made.root / "TASKS.md", (1_600_000_000,) * 2)
@@ -63,9 +67,7 @@ def desk(harness: Harness, workspace: Workspace) -> Desk:
     record = harness.rooms.sandboxes.get("default")
     bare = harness.workspaces.create("bare")
     bare.write("tea.md", "tea\n", by=PERSON)
-    loop = LoopThread()
-    workshop = loop.run(harness.house.workshop())
-    loop.close()
+    workshop = harness.house.workshop()
     mounts = [
         Mount("search", workspace, is_writable=False, sandbox=record),
         Mount("bare", bare, is_writable=False),
@@ -78,9 +80,7 @@ def call(desk: Desk) -> Iterator[Call]:
     toolset, loop = Toolset(TOOLS, desk), LoopThread()
 
     def made(name: str, **arguments: Any) -> str:
-        message = loop.run(toolset.run([ToolCall("t1", name, arguments)], silent))
-        (result,) = message.parts
-        assert isinstance(result, ToolResult)
+        result = loop.run(toolset.run(ToolCall("t1", name, arguments), silent))
         return ("error: " if result.is_error else "") + result.text
 
     yield made
@@ -182,6 +182,14 @@ def test_nothing_is_reached_through_links(call: Call, workspace: Workspace, tmp_
     (workspace.root / "links").unlink()
 
 
+def test_second_files_are_in_no_list(call: Call, workspace: Workspace) -> None:
+    second = conflict_path(WorkspacePath("MEMORY.md"), version_of(b"x"))
+    workspace.write(second, "second tea\n", by=PERSON)
+    assert "second" not in call("grep", pattern="tea")
+    assert second not in call("glob", pattern="**")
+    workspace.delete(second, by=PERSON)
+
+
 def test_a_flood_of_matches_is_cut_and_said(call: Call, workspace: Workspace) -> None:
     workspace.write("flood.md", "flood of matches\n" * 20_000, by=PERSON)
     told = call("grep", pattern="flood")
@@ -201,4 +209,4 @@ def test_a_mount_without_a_sandbox_is_read_and_globbed_and_no_more(call: Call, d
     assert schemas["glob"]["workspace"]["enum"] == ["search", "bare"]
     assert {"write", "edit"} & set(schemas) == set()
     alone = Toolset(TOOLS, Desk(desk.mounts[1:], desk.author, workshop=desk.workshop)).specs()
-    assert [spec.name for spec in alone] == ["read", "glob"]
+    assert [spec.name for spec in alone] == ["read", "glob", "recall"]

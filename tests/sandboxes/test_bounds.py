@@ -24,6 +24,9 @@ from workspaces.upkeep import measure, mend
 NAP = f"sleep 6543{os.getpid()}"
 """To be found by, and no other test process's."""
 
+BEGIN_S = 5
+"""In which a sandbox begins and prints a line, on however busy a machine."""
+
 ORPHANS_S_MAX = 30
 RUNS = 200
 AT_ONCE = 16
@@ -84,7 +87,7 @@ def test_output_and_errors_come_in_the_order_they_were_written(run: Callable[...
 
 
 def test_time_ends_it_and_what_it_printed_is_there(run: Callable[..., Told]) -> None:
-    told = run("echo partial; sleep 600", seconds=0.5)
+    told = run("echo partial; sleep 600", seconds=BEGIN_S)
     assert (told.cause, told.text) == ("time", "partial\n")
 
 
@@ -114,7 +117,8 @@ def test_nothing_that_it_left_in_the_background_outlives_its_end(
 def test_who_writes_in_the_background_has_stopped_when_the_answer_is_given(
     found: World, run: Callable[..., Told]
 ) -> None:
-    run("for n in 1 2 3; do (while :; do echo x >> log; done) & done; sleep 0.2", seconds=10)
+    begun = "until [ -s log ]; do sleep 0.02; done"
+    run(f"for n in 1 2 3; do (while :; do echo x >> log; done) & done; {begun}", seconds=60)
     size = (found.own / "log").stat().st_size
     assert size > 0
     time.sleep(0.05)  # a writer that still lived would use it
@@ -213,8 +217,11 @@ def test_two_hundred_runs_sixteen_at_once_leave_nothing_behind(here: World) -> N
 
     before, files = children(), len(list(Path("/proc/self/fd").iterdir()))
     for n, ended in enumerate(asyncio.run(all_of_them())):
-        assert ended.output.head.startswith(f"{n}\n".encode())
-        assert ended.cause == kinds[n % len(kinds)][2]
+        _, _, cause = kinds[n % len(kinds)]
+        printed = ended.output.head.splitlines()[:1]
+        assert ended.cause == cause
+        # whose time is short may not have come to printing it
+        assert printed == [b"%d" % n] or (cause == "time" and not printed)
     assert alive(NAP) == []
     assert children() - before == set()
     assert len(list(Path("/proc/self/fd").iterdir())) == files

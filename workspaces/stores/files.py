@@ -63,6 +63,7 @@ from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.ids import version_of
 from workspaces.live import LABEL_PREFIX, Label
 from workspaces.paths import WorkspacePath, broken_rule
+from workspaces.upkeep import mend
 
 LOCK_NAME = ".lock"
 TEMPORARY_PREFIX = "new-"
@@ -92,6 +93,7 @@ class FileBlobs:
         open_tree: Callable[[Path], Beneath] = Beneath,
     ) -> None:
         self._bytes_max = bytes_max
+        self._root = root
         try:
             self._tree = open_tree(root)
             self._staging = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -142,11 +144,14 @@ class FileBlobs:
             if name.startswith(prefix) and _is_storable(name, status):
                 yield Stat(name, status.st_size, None, status.st_mtime)
 
-    def find(
-        self, directory: str, matches: Callable[[str], bool], depth: int = 0
-    ) -> Iterator[Stat]:
-        """What a scan of a directory finds under names that match, in no order. Only those are looked
-        at closer: of ten thousand files a fifth of the time goes into their names."""
+    def mend(self) -> None:
+        mend(self._root)
+
+    def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
+        """Only names that match are looked at closer: of ten thousand a listing takes a sixth of a scan."""
+        yield from self._found(directory, matches, 0)
+
+    def _found(self, directory: str, matches: Callable[[str], bool], depth: int) -> Iterator[Stat]:
         if depth > TREE_DEPTH_MAX:
             return
         found: list[tuple[str, os.stat_result]] = []
@@ -167,7 +172,7 @@ class FileBlobs:
             if _is_storable(name, status):
                 yield Stat(name, status.st_size, None, status.st_mtime)
         for name in below:
-            yield from self.find(name, matches, depth + 1)
+            yield from self._found(name, matches, depth + 1)
 
     def is_at(self, root: Path) -> bool:
         """Whether the directory that this store writes to is still the one found under `root`."""

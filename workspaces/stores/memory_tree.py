@@ -77,8 +77,11 @@ class MemoryTree:
                 yield name, _status(inode)
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
-        below = f"{directory}/" if directory else ""
-        return (stat for stat in self.scan(below) if matches(stat.name))
+        inside = f"{directory}/" if directory else ""
+        return (stat for stat in self.scan(inside) if matches(stat.name))
+
+    def mend(self) -> None:
+        """There is nothing to close or to own."""
 
     def is_at(self, root: Path) -> bool:
         del root
