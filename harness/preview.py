@@ -5,15 +5,21 @@ from __future__ import annotations
 from harness.agent import AgentRecord
 from harness.briefing import Briefing, ViewOf, newest
 from harness.context.assemble import Numbered
+from harness.freshness import pull
 from harness.ingress import Ingress
 from harness.message import user
 from harness.question import Question, put
 from harness.session import new_session
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
+from harness.tools.result import Results
 from harness.tools.workshop import Workshop
+from workspaces.ids import ConversationId
 from workspaces.revision import Author
 from workspaces.stamp import stamp_of
+
+_NEW = ConversationId("")
+"""Of a conversation that has not begun: nothing is kept for it, and no tool is called."""
 
 
 def preview(
@@ -28,9 +34,11 @@ def preview(
 ) -> Question:
     """As if `message` were said now in the conversation with this key: a first turn, when there is none.
 
-    Nothing is stored by it, but that a person's changes by hand become revisions, as before a turn.
+    Nothing is stored by it, but that workspaces are brought up to date and a person's changes by hand
+    become revisions, as before a turn.
     """
     mounts = ingress.agents.bindings(agent)
+    pull(mounts)
     briefing = Briefing(
         agent.config,
         mounts,
@@ -38,9 +46,11 @@ def preview(
         policy=policy,
         view_of=view_of,
     )
-    tools = Toolset(ingress.tools, Desk(mounts, _nobody, workshop=workshop)).specs()
-    now = ingress.clock.now()
     found = ingress.conversations.find(agent.id, conversation) if conversation else None
+    results = Results(found.id if found else _NEW, ingress.large)
+    desk = Desk(mounts, _nobody, workshop=workshop, results=results)
+    tools = Toolset(ingress.tools, desk).specs()
+    now = ingress.clock.now()
     if found is None:
         session, held, entries, number = new_session(1, stamp_of(now)), None, (), 1
     else:
