@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from harness.agent import AgentRecord, Mount
+from harness.agent import AgentRecord
 from harness.briefing import Briefing, ViewOf, newest
 from harness.context.assemble import Numbered
+from harness.freshness import pull
 from harness.ingress import Ingress
 from harness.message import user
 from harness.question import Question, put
@@ -16,6 +15,9 @@ from harness.tools.port import Toolset
 from workspaces.ids import ConversationId
 from workspaces.revision import Author
 from workspaces.stamp import stamp_of
+
+_NEW = ConversationId("")
+"""Of a conversation that has not begun: nothing is kept for it, and no tool is called."""
 
 
 def preview(
@@ -29,9 +31,11 @@ def preview(
 ) -> Question:
     """As if `message` were said now in the conversation with this key: a first turn, when there is none.
 
-    Nothing is stored by it, but that a person's changes by hand become revisions, as before a turn.
+    Nothing is stored by it, but that workspaces are brought up to date and a person's changes by hand
+    become revisions, as before a turn.
     """
     mounts = ingress.agents.bindings(agent)
+    pull(mounts)
     briefing = Briefing(
         agent.config,
         mounts,
@@ -39,9 +43,11 @@ def preview(
         policy=policy,
         view_of=view_of,
     )
-    tools = Toolset(ingress.tools, _desk(ingress, mounts)).specs()
-    now = ingress.clock.now()
     found = ingress.conversations.find(agent.id, conversation) if conversation else None
+    results = ingress.results(found.id if found else _NEW)
+    desk = Desk(mounts, _nobody, workshop=ingress.workshop(), results=results)
+    tools = Toolset(ingress.tools, desk).specs()
+    now = ingress.clock.now()
     if found is None:
         session, held, entries, number = new_session(1, stamp_of(now)), None, (), 1
     else:
@@ -52,12 +58,6 @@ def preview(
     if message is not None:
         messages.append((number, user(message)))
     return put(briefing, held, messages, tools, session=session, at=now)
-
-
-def _desk(ingress: Ingress, mounts: Sequence[Mount]) -> Desk:
-    """As a turn has it: what is offered depends on it."""
-    results = ingress.results(ConversationId("conv_of_a_preview"))
-    return Desk(mounts, _nobody, workshop=ingress.workshop(), results=results)
 
 
 def _nobody(call_id: str) -> Author:

@@ -66,7 +66,7 @@ def deliver(rooms: Rooms, text: str, event_id: str | None = None, **how: Any) ->
 
 
 def answered_by(rooms: Rooms, model: Any) -> Ingress:
-    return replace(rooms.ingress, open_model=lambda _: model)
+    return replace(rooms.ingress, open_model=lambda *_: model)
 
 
 class Gate:
@@ -245,7 +245,7 @@ def test_an_event_can_be_asked_after(rooms: Rooms) -> None:
 
 
 def test_what_fails_before_the_model_was_asked_is_given_back(rooms: Rooms) -> None:
-    def broken(_: object) -> Any:
+    def broken(*_: object) -> Any:
         raise Unavailable("model", "no such thing")
 
     ingress = replace(rooms.ingress, open_model=broken)
@@ -260,7 +260,7 @@ def test_what_fails_before_the_model_was_asked_is_given_back(rooms: Rooms) -> No
 
 
 def test_a_bug_before_the_model_was_asked_does_not_block_the_line(rooms: Rooms) -> None:
-    def broken(_: object) -> Any:
+    def broken(*_: object) -> Any:
         raise ZeroDivisionError
 
     ingress = replace(rooms.ingress, open_model=broken)
@@ -290,7 +290,7 @@ def conversation_of_new(rooms: Rooms) -> Any:
 
 
 def test_a_bug_in_a_turn_is_a_failed_turn_and_the_line_moves_on(rooms: Rooms) -> None:
-    def broken(_: object) -> Line:
+    def broken(*_: object) -> Line:
         raise ZeroDivisionError("by nothing")
 
     ingress = answered_by(rooms, ScriptedModel(broken))

@@ -193,7 +193,9 @@ def test_the_newest_request_is_byte_for_byte_what_it_was(
     talk: Talk, happens: Callable[[Talk], None]
 ) -> None:
     happens(talk)
-    sent = json.dumps(talk.server.requests[-1], ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    body = talk.server.requests[-1]
+    tools = [tool for tool in body.pop("tools", ()) if tool["name"] != "bash"]  # not everywhere
+    sent = json.dumps({**body, "tools": tools}, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     file = PLACE / f"{happens.__name__}.json"
     if os.environ.get("WRITE_SNAPSHOTS"):
         file.write_text(sent)
