@@ -287,7 +287,7 @@ def kill_everywhere(home: str) -> None:
             deadly = Deadly(rooms.records)
             deadly.die_at = number
             ingress = replace(
-                ingress_of(rooms, records=deadly), open_model=lambda _: Dying(deadly.point)
+                ingress_of(rooms, records=deadly), open_model=lambda *_: Dying(deadly.point)
             )
 
             def at_a_tool(progress: Progress) -> None:
