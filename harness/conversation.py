@@ -14,12 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from harness.event import full_key
 from harness.job import Job, Jobs
 from harness.session import Session, new_session
 from harness.showing import Showing
 from harness.transcript import Entry, Transcript
+from harness.usage import conversation_rows
 from workspaces.account import Principal
 from workspaces.blobs import BlobStore
 from workspaces.clock import Clock
@@ -28,7 +30,7 @@ from workspaces.expect import ABSENT
 from workspaces.ids import AccountId, AgentId, ConversationId, UserId, lease_key, new_id
 from workspaces.lease import Lease, Leases
 from workspaces.records import Check, Delete, Item, Key, Put, RecordStore, with_prefix
-from workspaces.stamp import Stamp, stamp_of
+from workspaces.stamp import Stamp, moment_of, stamp_of
 
 ERASE = "erase"
 """The kind of job that removes what a deleted conversation consists of."""
@@ -225,12 +227,19 @@ class Conversations:
         claims = (self._records.get(deleted.claim_key(event)) for event in events)
         doomed = [item.key for item in inbox]
         doomed += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
+        doomed += self._usage_rows(deleted)
         for start in range(0, len(doomed), DELETED_AT_ONCE):
             batch = doomed[start : start + DELETED_AT_ONCE]
             self._records.write(*(Delete(key) for key in batch))
         Showing(conversation_id, self._records, self._large).erase()
         transcript.erase()
         self._records.write(Delete(place.key), *self._jobs.unwanted(f"turn:{conversation_id}"))
+
+    def _usage_rows(self, conversation: Conversation) -> list[Key]:
+        """From the day before it began: clocks of machines differ."""
+        since = moment_of(conversation.created_at).date() - timedelta(days=1)
+        until = self._clock.now().date() + timedelta(days=1)
+        return conversation_rows(conversation.account_id, conversation.id, since, until)
 
     def _remove(self, conversation: Conversation, lease: Lease) -> None:
         job = Job(

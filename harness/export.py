@@ -63,6 +63,7 @@ class _Usage(Shape):
     output: _Count
     cache_read: _Count
     cache_write: _Count
+    cache_write_hour: _Count = 0
 
 
 class _Revision(Shape):

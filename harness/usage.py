@@ -141,6 +141,15 @@ class Report:
         }
 
 
+def conversation_rows(
+    account_id: AccountId, conversation_id: ConversationId, since: date, until: date
+) -> list[Key]:
+    """Where a conversation's sums of these days lie, if it has any: they go when it is deleted. What it
+    used up stays in the sums of its account, agent and user."""
+    days = (since + timedelta(days=number) for number in range((until - since).days + 1))
+    return [_key(account_id, _day(day, f"conversation:{conversation_id}")) for day in days]
+
+
 @dataclass(slots=True, eq=False)
 class _Note:
     spender: Spender
