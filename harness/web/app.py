@@ -31,7 +31,10 @@ from harness.web import (
     keys,
     openapi,
     pages,
+    prompts,
+    recall,
     sandboxes,
+    usage,
     users,
     workspaces,
 )
@@ -51,6 +54,9 @@ ROUTERS = (
     agents.router,
     files.router,
     history.router,
+    recall.router,
+    prompts.router,
+    usage.router,
     health.router,
     pages.router,
 )

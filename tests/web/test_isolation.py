@@ -59,6 +59,8 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("POST", "/v1/workspaces/{id}/revert"): Case("workspace", {"revision": "head"}),
     ("GET", "/v1/workspaces/{id}/problems"): Case("workspace"),
+    ("GET", "/v1/workspaces/{id}/recall"): Case("workspace", query="?query=canary"),
+    ("POST", "/v1/agents/{id}/prompt-preview"): Case("agent", {"message": "hello"}),
 }
 
 NOTHING_TO_NAME = {
@@ -72,6 +74,7 @@ NOTHING_TO_NAME = {
         for m in ("GET", "POST")
         for family in ("keys", "users", "workspaces", "sandboxes", "agents")
     ),
+    ("GET", "/v1/usage"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/"),

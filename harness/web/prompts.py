@@ -1,0 +1,68 @@
+"""Prompts over HTTP: what the next turn of an agent would send, before anything is said."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+
+from harness.event import CONTENT_CHARACTERS_MAX, check_key
+from harness.preview import preview
+from harness.web.body import Fields
+from harness.web.caller import Caller, documented_bearer
+from harness.web.describe import (
+    EVERYWHERE,
+    NUMBER,
+    READING_JSON,
+    TEXT,
+    answers,
+    list_of,
+    object_of,
+    refusals,
+    schema_of,
+    takes,
+)
+from harness.web.refusal import Json
+from workspaces.parse import Shape, parse
+
+router = APIRouter(
+    prefix="/v1/agents/{id}",
+    tags=["turns"],
+    dependencies=[documented_bearer],
+    responses=refusals(*EVERYWHERE),
+)
+
+
+class Previewing(Shape):
+    conversation_key: str | None = None
+    message: Annotated[str, Field(max_length=CONTENT_CHARACTERS_MAX)] | None = None
+
+
+PREVIEW = object_of(
+    {
+        "snapshot": object_of({"number": NUMBER, "at": TEXT, "reason": TEXT}),
+        "isNew": {"type": "boolean"},
+        "parts": list_of({"type": "object"}),
+        "request": {"type": "object"},
+    }
+)
+
+
+@router.post(
+    "/prompt-preview",
+    summary="Show what the next turn would send",
+    response_model=None,
+    responses={**answers(PREVIEW), **refusals(*READING_JSON)},
+    openapi_extra=takes(
+        schema_of(Previewing), {"conversationKey": "planning", "message": "What is next?"}
+    ),
+)
+def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fields: Fields) -> Json:
+    """Part by part, with sizes and revisions, and the request itself. A key that was not used yet is
+    previewed as a first turn. Nothing is said by it and nothing stored."""
+    stated = parse(Previewing, fields)
+    key = None if stated.conversation_key is None else check_key(stated.conversation_key)
+    record = caller.agents.get(agent)
+    question = preview(caller.ingress, record, conversation=key, message=stated.message)
+    return Json(question.as_json())

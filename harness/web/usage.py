@@ -1,0 +1,60 @@
+"""Usage over HTTP: what an account's models have used up, and what it cost."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi import Query as QueryOf
+
+from harness.usage import Dimension
+from harness.web.caller import Caller, documented_bearer
+from harness.web.describe import EVERYWHERE, TEXT, Query, answers, list_of, object_of, refusals
+from harness.web.refusal import Json
+from workspaces.errors import Refused
+
+router = APIRouter(
+    prefix="/v1",
+    tags=["usage"],
+    dependencies=[documented_bearer],
+    responses=refusals(*EVERYWHERE),
+)
+
+REPORT = object_of(
+    {
+        "since": TEXT,
+        "until": TEXT,
+        "by": TEXT,
+        "rows": list_of({"type": "object"}),
+        "total": {"type": "object"},
+        "prices": TEXT,
+    }
+)
+
+
+class Summing(Query):
+    by: Dimension = "day"
+    since: str | None = None
+    """The first day, as 2026-11-01; else the month's first."""
+    until: str | None = None
+    """The last day; else today. Days are UTC."""
+
+
+@router.get(
+    "/usage",
+    summary="Show tokens and dollars",
+    response_model=None,
+    responses=answers(REPORT),
+)
+def usage(caller: Caller, query: Annotated[Summing, QueryOf()]) -> Json:
+    """Of the account; with a user's key, of that user. What has no price is counted in tokens."""
+    since, until = _day("since", query.since), _day("until", query.until)
+    return Json(caller.usage.report(by=query.by, since=since, until=until).as_json())
+
+
+def _day(field: str, stated: str | None) -> date | None:
+    try:
+        return None if stated is None else date.fromisoformat(stated)
+    except ValueError as error:
+        raise Refused(field, stated, "must be a day, as 2026-11-01") from error
