@@ -123,7 +123,7 @@ def _workspaces(house: House) -> Finding:
     problems = [
         f"{name}: {problem.path!r} {problem.detail}"
         for name in names
-        for problem in workspaces.get(name).scan().problems
+        for problem in workspaces.get(name).problems()
     ]
     if problems:
         remedy = "rename or remove these files: they are in no history and no prompt"

@@ -87,7 +87,7 @@ def _workspace(workspace: Workspace) -> list[Line]:
         remedy = f"`harness log {name}` makes it one, `harness watch` makes each save one"
         told = f"{_named(pending)}: edited by hand, in no revision yet"
         lines.append(Line(name, "pending", told, remedy, {"paths": pending}))
-    for problem in tree.problems:
+    for problem in workspace.problems():
         state: State = "conflict" if problem.kind == "conflict" else "problem"
         told = f"{problem.path!r} {problem.detail}"
         facts = {"path": problem.path, "kind": problem.kind}
@@ -122,6 +122,20 @@ def _tasks(harness: Harness) -> Iterator[Line]:
             yield Line(record.name, "ok", f"{len(found)} open", facts={"open": len(found)})
 
 
+def _jobs(harness: Harness) -> Iterator[Line]:
+    """What is due and was not run, and what was tried too often."""
+    now = harness.rooms.clock.now()
+    for one in harness.jobs.list():
+        due = stamp_of(one.job.due)
+        facts = {"kind": one.job.kind, "due": due, "attempts": one.attempts}
+        if one.is_aside:
+            remedy = f"`harness jobs retry {one.job.id}` tries it again"
+            yield Line(one.job.id, "problem", f"set aside: {one.error}", remedy, facts)
+        elif one.job.due <= now and one.process is None:
+            told = f"since {due[:16].replace('T', ' ')}"
+            yield Line(one.job.id, "due", told, "`harness jobs run` runs it", facts)
+
+
 def _named(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - NAMES_MAX} more" if len(paths) > NAMES_MAX else ""
     return ", ".join(paths[:NAMES_MAX]) + more
@@ -130,4 +144,5 @@ def _named(paths: Sequence[str]) -> str:
 SECTIONS: dict[str, Look] = {
     "workspaces": _workspaces,
     "tasks": _tasks,
+    "jobs": _jobs,
 }

@@ -109,6 +109,10 @@ class Remote(Protocol):
         """Bring what is there."""
         ...
 
+    def problems(self) -> list[Problem]:
+        """What is there and could not be brought here, as far as it was looked at."""
+        ...
+
 
 @dataclass(slots=True)
 class Command:
@@ -199,6 +203,11 @@ class Workspace:
         of them read; without second files, like `files`."""
         found = self._blobs.find(directory, matches)
         return [stat for stat in found if not is_conflict(stat.name)]
+
+    def problems(self) -> list[Problem]:
+        """Whatever cannot be kept, here or from elsewhere: one list for every face."""
+        here = self.scan().problems
+        return [*here, *(self.remote.problems() if self.remote is not None else ())]
 
     def scan(self) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""

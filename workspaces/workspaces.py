@@ -25,6 +25,7 @@ from workspaces.home import Home
 from workspaces.ids import AgentId, UserId, WorkspaceId, namespace, new_id
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
+from workspaces.problem import Problem
 from workspaces.records import RecordStore
 from workspaces.search.meaning import Embedder
 from workspaces.search.recall import Recall
@@ -298,6 +299,9 @@ class _OutOfReach:
     def refresh(self, path: WorkspacePath) -> None:
         del path
         raise Unavailable("S3", "this home has no S3 location", remedy=_SET_PLACE)
+
+    def problems(self) -> list[Problem]:
+        return []
 
 
 def is_of_another_user(workspace_id: WorkspaceId, user_id: UserId) -> bool:

@@ -231,7 +231,7 @@ def revert(caller: Caller, place: Place, fields: Fields) -> Json:
 )
 def problems(place: Place) -> Json:
     """Files that stay where they are, out of the history and every prompt, and why."""
-    return Json([problem_document(problem) for problem in place.scan().problems])
+    return Json([problem_document(problem) for problem in place.problems()])
 
 
 def _settle(place: Workspace) -> dict[str, str]:

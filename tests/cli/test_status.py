@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from harness import Harness
+from harness.job import Job
 from harness.status import SECTIONS, Line, status
 from tests.cli.terminal import Terminal
 from workspaces.errors import Unavailable
@@ -72,3 +74,12 @@ def test_a_file_that_cannot_be_read_is_a_problem(harness: Terminal) -> None:
     file.chmod(0)
     lines = harness("status", "--json").done().json["workspaces"]
     assert "problem" in {line["state"] for line in lines}
+
+
+def test_jobs_that_nobody_ran_are_due(tmp_path: Path) -> None:
+    with Harness.open(tmp_path / "home") as harness:
+        now = harness.rooms.clock.now()
+        harness.jobs.enqueue(Job("tidy:ws_1", "tidy", now - timedelta(hours=1)))
+        harness.jobs.enqueue(Job("tidy:ws_2", "tidy", now + timedelta(hours=1)))
+        sections = {section.name: section.lines for section in status(harness)}
+    assert [(line.subject, line.state) for line in sections["jobs"]] == [("tidy:ws_1", "due")]
