@@ -681,7 +681,7 @@ def test_an_unreachable_provider_fails_with_a_remedy(begun: Begun) -> None:
 
 def test_an_address_that_is_none_fails_with_a_remedy(born: Terminal) -> None:
     failed = born("run", "Hi", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL="nowhere")
-    failed.refused("error (unreachable)", "ANTHROPIC_BASE_URL")
+    failed.refused("error (refused)", "'nowhere'", "ANTHROPIC_BASE_URL")
 
 
 def test_an_unknown_model_fails_with_a_remedy(asking: Terminal, server: MessagesServer) -> None:

@@ -49,7 +49,7 @@ def test_a_dry_run_prints_the_plan_and_a_mass_deletion_stops(shared: Terminal) -
     assert planned["plan"] == [{"action": "push", "path": "new.md"}]
     assert "push" in shared("sync", "--dry-run").done().out
     (root / "new.md").unlink()
-    for file in list(root.iterdir()):
+    for file in [path for path in root.rglob("*") if path.is_file()]:
         file.unlink()
     stopped = shared("sync", "notes")
     assert stopped.code == 1
