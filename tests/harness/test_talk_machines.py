@@ -10,7 +10,7 @@ import pytest
 
 from harness.ingress import Ingress
 from harness.wiring import Rooms
-from tests.dynamodb_server import dynamodb, dynamodb_url, make_table
+from tests.dynamodb_server import REGION, dynamodb, dynamodb_url, make_table
 from tests.harness.talk import (
     Rule,
     assert_in_order,
@@ -21,9 +21,10 @@ from tests.harness.talk import (
     opened,
 )
 from tests.harness.test_ingress import accept, begin, run, status
+from tests.servers import BUCKET, S3Server
 from workspaces.clock import ManualClock
 from workspaces.errors import Busy, LeaseLost
-from workspaces.ids import TurnId
+from workspaces.ids import TurnId, new_id
 from workspaces.lease import TERMS
 
 __all__ = ["dynamodb", "dynamodb_url"]
@@ -37,7 +38,17 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def rooms(home: Path, dynamodb: str, monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> Rooms:
+def rooms(
+    home: Path,
+    dynamodb: str,
+    seaweedfs: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: ManualClock,
+) -> Rooms:
+    """Shared records go with shared files."""
+    for name, value in seaweedfs.environment().items():
+        monkeypatch.setenv(name, REGION if name.endswith("REGION") else value)
+    monkeypatch.setenv("HARNESS_S3", f"s3://{BUCKET}/{new_id('test')}")
     table = f"talk-{home.parent.name}"[:60].replace("[", "-").replace("]", "-")
     make_table(dynamodb, table)
     monkeypatch.setenv("HARNESS_RECORDS", f"dynamodb:{table}")
