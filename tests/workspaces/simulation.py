@@ -213,7 +213,7 @@ class Lock:
         self.is_held = False
 
     @contextmanager
-    def hold(self, who: str) -> Generator[Lock]:
+    def hold(self, who: str, *, wait_s: float = 0.0) -> Generator[Lock]:
         while self.is_held:
             self._machine.wait()
         self.is_held = True
@@ -269,6 +269,7 @@ class Machine:
             person=PERSON,
             clock=self.world.clock,
             origins=None,
+            recall=None,
             nonce=lambda: f"{self.life}-{next(nonces)}",
         )
         self.sync = self.world.make_sync(

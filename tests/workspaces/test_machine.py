@@ -38,7 +38,7 @@ from workspaces.revision import Author
 from workspaces.stores.memory import MemoryRecords
 from workspaces.workspace import Workspace, Written
 from workspaces.workspaces import Workspaces
-from workspaces.writer import Held, Intent
+from workspaces.writer import WAIT_S, Held, Intent
 
 PATHS = ("a.md", "b.md", "notes/a.md", "notes/deep/b.md", "notes", "other")
 """`notes` and `other` are files or directories, by turns."""
@@ -319,8 +319,8 @@ class Forgetful(Workspace):
     """Takes a dead writer's work for the person's."""
 
     @contextmanager
-    def _writing(self, by: Author) -> Generator[Held]:
-        with self._lock.hold(by.name) as held:
+    def _writing(self, by: Author, wait_s: float = WAIT_S) -> Generator[Held]:
+        with self._lock.hold(by.name, wait_s=wait_s) as held:
             held.fulfilled()
             yield held
 
