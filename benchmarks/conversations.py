@@ -30,7 +30,7 @@ from harness.message import Message, Text, user
 from harness.outcome import Ending
 from harness.session import new_session
 from harness.transcript import Entry, Transcript
-from workspaces.account import Principal
+from workspaces.account import Person, Principal
 from workspaces.claim import Claims
 from workspaces.clock import SystemClock
 from workspaces.ids import AccountId, AgentId, TurnId, UserId, new_id
@@ -238,7 +238,8 @@ def place(directory: Path) -> Place:
         (directory / name).mkdir(exist_ok=True)
     records = SqliteRecords(directory / "state.db", clock=CLOCK)
     large = FileBlobs(directory / "entries", directory / "staging")
-    owner = Principal(AccountId("acct_1"), UserId("usr_1"), "owner")
+    person = Person(UserId("usr_1"), "owner")
+    owner = Principal(AccountId("acct_1"), person, person)
     leases, jobs = Leases(records, CLOCK), Jobs(records, CLOCK)
     conversations = Conversations(owner, records, large, CLOCK, leases=leases, jobs=jobs)
     claims = Claims(records, CLOCK)

@@ -24,6 +24,7 @@ from harness.web.describe import (
     takes,
 )
 from harness.web.refusal import Json
+from workspaces.errors import Forbidden
 from workspaces.parse import Shape, parse
 
 router = APIRouter(
@@ -60,7 +61,10 @@ PREVIEW = object_of(
 )
 def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fields: Fields) -> Json:
     """Part by part, with sizes and revisions, and the request itself. A key that was not used yet is
-    previewed as a first turn. Nothing is said by it and nothing stored."""
+    previewed as a first turn. Nothing is said by it and nothing stored. It shows whatever the agent
+    mounts, so a key of the account is needed."""
+    if not caller.principal.may_configure:
+        raise Forbidden("preview prompts")
     stated = parse(Previewing, fields)
     key = None if stated.conversation_key is None else check_key(stated.conversation_key)
     record = caller.agents.get(agent)

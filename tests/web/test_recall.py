@@ -43,6 +43,7 @@ def test_a_preview_shows_memory_and_the_message_and_stores_nothing(site: Site) -
         assert any("the door is blue" in part["text"] for part in shown["parts"])
         assert "Which door?" in str(shown["request"]["messages"][-1])
         assert shown["isNew"] is True
+    acme.user_key("alice").refused(403, "POST", path, json={})
     acme.refused(400, "POST", path, json={"conversationKey": "acct:x"})
     acme.refused(400, "POST", path, json={"massage": "x"})
 
