@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 from pydantic import Field
@@ -38,6 +39,8 @@ router = APIRouter(
 class Previewing(Shape):
     conversation_key: str | None = None
     message: Annotated[str, Field(max_length=CONTENT_CHARACTERS_MAX)] | None = None
+    memory_policy: Annotated[dict[str, Any] | None, Field(alias="memory_policy")] = None
+    """What is asked about memory for this turn: another one than before means a new snapshot."""
 
 
 PREVIEW = object_of(
@@ -68,5 +71,8 @@ def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fiel
     stated = parse(Previewing, fields)
     key = None if stated.conversation_key is None else check_key(stated.conversation_key)
     record = caller.agents.get(agent)
-    question = preview(caller.ingress, record, conversation=key, message=stated.message)
+    policy = json.dumps(stated.memory_policy, sort_keys=True) if stated.memory_policy else ""
+    question = preview(
+        caller.ingress, record, conversation=key, message=stated.message, policy=policy
+    )
     return Json(question.as_json())

@@ -43,6 +43,9 @@ def test_a_preview_shows_memory_and_the_message_and_stores_nothing(site: Site) -
         assert any("the door is blue" in part["text"] for part in shown["parts"])
         assert "Which door?" in str(shown["request"]["messages"][-1])
         assert shown["isNew"] is True
+    policy = {"memory_policy": {"user": "none"}, "message": "hi"}
+    assert acme("POST", path, json=policy).json()["isNew"] is True
+    acme.refused(400, "POST", path, json={"memory_policy": "none"})
     acme.user_key("alice").refused(403, "POST", path, json={})
     acme.refused(400, "POST", path, json={"conversationKey": "acct:x"})
     acme.refused(400, "POST", path, json={"massage": "x"})
