@@ -66,25 +66,18 @@ async def entered(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
 
 async def to_the_end(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """For what must not be left under way: a cancellation waits until it is known what became of it."""
-    running = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        running.exception()  # seen: the cancellation is what is told
-        raise
+    return await completed(in_thread(call, *args, **kwargs))
 
 
 async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
     """For what must not stay taken by nobody: cancelled meanwhile, it is undone once it is done."""
-    running = asyncio.ensure_future(asyncio.to_thread(call))
+    running = asyncio.ensure_future(in_thread(call))
     try:
-        return await asyncio.shield(running)
+        return await completed(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running])
-        if running.exception() is None:
+        if not running.cancelled() and running.exception() is None:
             with suppress(Failure):  # it ends by itself, later
-                await asyncio.to_thread(undo, running.result())
+                await in_thread(undo, running.result())
         raise
 
 
