@@ -188,11 +188,6 @@ class Agents:
         resolved = (self._resolved(agent, config) for config in agent.config.workspaces)
         return [mount for mount in resolved if mount is not None] + self._private(agent)
 
-    def dangling(self, agent: AgentRecord) -> list[str]:
-        """The names of the mounts that are left out."""
-        mounts = agent.config.workspaces
-        return [mount.name for mount in mounts if self._resolved(agent, mount) is None]
-
     def default_namespace(self, agent: AgentRecord) -> Namespace | None:
         """Of the first mount; None for an agent that mounts nothing."""
         bindings = self.bindings(agent)
@@ -274,6 +269,12 @@ class Agents:
             found = None
         if found != sandbox:
             raise Refused(field, sandbox, "is not the id of a sandbox of this account")
+
+
+def dangling(agent: AgentRecord, bindings: Sequence[Mount]) -> list[str]:
+    """The names of the mounts that are left out of what the agent's were resolved to."""
+    bound = {mount.name for mount in bindings}
+    return [mount.name for mount in agent.config.workspaces if mount.name not in bound]
 
 
 def _allows_writing(sandbox: SandboxRecord | None) -> bool:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
-from harness.agent import AgentRecord, Agents
+from harness.agent import AgentRecord, Agents, dangling
 from harness.allowance import Allowance
 from harness.briefing import Briefing
 from harness.conversation import Conversation, Conversations
@@ -369,8 +369,8 @@ class _AtIt:
             workshop=ingress.workshop(),
             results=ingress.results(conversation.id),
         )
-        dangling = tuple(ingress.agents.dangling(agent))
-        return _Begun(turn, model, Toolset(ingress.tools, desk), dangling)
+        left_out = tuple(dangling(agent, mounts))
+        return _Begun(turn, model, Toolset(ingress.tools, desk), left_out)
 
 
 @dataclass(frozen=True, slots=True)
