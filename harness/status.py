@@ -87,7 +87,7 @@ def _workspace(workspace: Workspace) -> list[Line]:
         remedy = f"`harness log {name}` makes it one, `harness watch` makes each save one"
         told = f"{_named(pending)}: edited by hand, in no revision yet"
         lines.append(Line(name, "pending", told, remedy, {"paths": pending}))
-    for problem in workspace.problems():
+    for problem in workspace.problems(tree):
         state: State = "conflict" if problem.kind == "conflict" else "problem"
         told = f"{problem.path!r} {problem.detail}"
         facts = {"path": problem.path, "kind": problem.kind}

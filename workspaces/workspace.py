@@ -204,9 +204,10 @@ class Workspace:
         found = self._blobs.find(directory, matches)
         return [stat for stat in found if not is_conflict(stat.name)]
 
-    def problems(self) -> list[Problem]:
-        """Whatever cannot be kept, here or from elsewhere: one list for every face."""
-        here = self.scan().problems
+    def problems(self, tree: Tree | None = None) -> list[Problem]:
+        """Whatever cannot be kept, here or from elsewhere: one list for every face. `tree`: the scan to
+        go by, where one was just made."""
+        here = (tree or self.scan()).problems
         return [*here, *(self.remote.problems() if self.remote is not None else ())]
 
     def scan(self) -> Tree:
