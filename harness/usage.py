@@ -141,6 +141,14 @@ class Report:
         }
 
 
+def day_of(field: str, stated: str | None) -> date | None:
+    """A day as every face states it. Refused, naming the field."""
+    try:
+        return None if stated is None else date.fromisoformat(stated)
+    except ValueError as error:
+        raise Refused(field, stated, "must be a day, as 2026-11-01") from error
+
+
 def conversation_rows(
     account_id: AccountId, conversation_id: ConversationId, since: date, until: date
 ) -> list[Key]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,11 +46,13 @@ def usage(
     Dollars are what the questions cost by the prices of the day they were asked; the setting `prices`
     names a file of your own. What has no price is counted in tokens and marked.
     """
+    from harness.usage import day_of
+
     with opened(home, as_json=as_json) as harness:
         report = harness.usage(
             by=_dimension(by),
-            since=_day("--since", since),
-            until=_day("--until", until),
+            since=day_of("--since", since),
+            until=day_of("--until", until),
             of=_of(harness, agent, user, conversation),
         )
         names = {} if as_json else _names(harness, report)
@@ -79,15 +80,6 @@ def _dimension(stated: str) -> Dimension:
     if stated not in DIMENSIONS:
         raise unknown_name("--by", stated, list(DIMENSIONS))
     return stated
-
-
-def _day(option: str, stated: str | None) -> date | None:
-    from workspaces.errors import Refused
-
-    try:
-        return None if stated is None else date.fromisoformat(stated)
-    except ValueError as error:
-        raise Refused(option, stated, "must be a day, as 2026-11-01") from error
 
 
 def _of(

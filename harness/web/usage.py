@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter
 from fastapi import Query as QueryOf
 
-from harness.usage import Dimension
+from harness.usage import Dimension, day_of
 from harness.web.caller import Caller, documented_bearer
 from harness.web.describe import EVERYWHERE, TEXT, Query, answers, list_of, object_of, refusals
 from harness.web.refusal import Json
-from workspaces.errors import Refused
 
 router = APIRouter(
     prefix="/v1",
@@ -49,12 +47,5 @@ class Summing(Query):
 )
 def usage(caller: Caller, query: Annotated[Summing, QueryOf()]) -> Json:
     """Of the account; with a user's key, of that user. What has no price is counted in tokens."""
-    since, until = _day("since", query.since), _day("until", query.until)
+    since, until = day_of("since", query.since), day_of("until", query.until)
     return Json(caller.usage.report(by=query.by, since=since, until=until).as_json())
-
-
-def _day(field: str, stated: str | None) -> date | None:
-    try:
-        return None if stated is None else date.fromisoformat(stated)
-    except ValueError as error:
-        raise Refused(field, stated, "must be a day, as 2026-11-01") from error
