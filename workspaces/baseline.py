@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workspaces.blobs import Token
+from workspaces.database import transaction, use_log
 from workspaces.errors import Refused, Unavailable
 from workspaces.history.objects import ObjectId
 from workspaces.ids import Version
@@ -159,13 +160,8 @@ class Baseline:
         """All of it or nothing."""
         with self._asked() as database:
             database.execute(f"pragma synchronous={'full' if wait else 'normal'}")
-            database.execute("begin immediate")
-            try:
+            with transaction(database):
                 yield database
-            except BaseException:
-                database.execute("rollback")
-                raise
-            database.execute("commit")
 
     @contextmanager
     def _asked(self) -> Generator[sqlite3.Connection]:
@@ -188,7 +184,7 @@ class Baseline:
         )
         try:
             if self._file is not None:
-                database.execute("pragma journal_mode=wal")
+                use_log(database, wait_s=WAIT_S)
                 database.execute("pragma synchronous=full")
             found = int(database.execute("pragma user_version").fetchone()[0])
             if found > FORMAT:

@@ -18,6 +18,7 @@ from workspaces.beneath import as_failure
 from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
+from workspaces.database import remove
 from workspaces.errors import AlreadyExists, Forbidden, NotFound, Refused, Unavailable
 from workspaces.history.history import History
 from workspaces.history.origins import Origins
@@ -164,8 +165,7 @@ class Workspaces:
                 workspace.origins.forget()
                 workspace.recall.forget()
                 self._close(record.id)
-                for file in self._home.sync(name).parent.glob(f"{name}.db*"):
-                    file.unlink(missing_ok=True)
+                remove(self._home.sync(name))
             except OSError as error:
                 raise as_failure(error, str(place)) from error
         self._close(record.id)

@@ -6,12 +6,12 @@ import json
 import sqlite3
 import sys
 from array import array
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from workspaces.database import transaction, use_log
 from workspaces.revision import RevisionId
 from workspaces.stamp import Stamp
 
@@ -43,7 +43,7 @@ def connected(file: Path) -> sqlite3.Connection:
     file.parent.mkdir(mode=0o700, exist_ok=True)
     database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
     try:
-        database.execute("PRAGMA journal_mode=WAL")
+        use_log(database, wait_s=WAIT_S)
         database.execute("PRAGMA synchronous=NORMAL")
         if _format(database) != FORMAT:
             reset(database, unless=FORMAT)
@@ -62,17 +62,6 @@ def reset(database: sqlite3.Connection, *, unless: int | None = None) -> None:
             database.execute(f"DROP TABLE IF EXISTS {table}")
             database.execute(f"CREATE TABLE {table} {columns}")
         database.execute("INSERT INTO origin_state VALUES (?, NULL)", (FORMAT,))
-
-
-@contextmanager
-def transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Generator[None]:
-    database.execute(f"BEGIN {kind}")
-    try:
-        yield
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
 
 
 def tip_of(database: sqlite3.Connection) -> RevisionId | None:

@@ -22,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
+from workspaces.database import remove, transaction
 from workspaces.errors import NotFound, Unavailable
 from workspaces.history.history import LOG_ENTRIES_MAX, History
 from workspaces.history.lines import shared, split_lines
@@ -39,7 +40,6 @@ from workspaces.history.origin_table import (
     row_of,
     stamps_of,
     tip_of,
-    transaction,
 )
 from workspaces.history.step import BlobChange, Step
 from workspaces.paths import WorkspacePath
@@ -204,8 +204,7 @@ class Origins:
 
     def _remove(self) -> None:
         self._disconnect()
-        for suffix in ("", "-wal", "-shm"):
-            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
+        remove(self._file)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

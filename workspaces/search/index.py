@@ -22,6 +22,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
+from workspaces.database import remove, transaction
 from workspaces.errors import Unavailable
 from workspaces.search import exact, ranking
 from workspaces.search.batch import Batch, digest
@@ -36,7 +37,6 @@ from workspaces.search.table import (
     postings_of,
     rows_of,
     texts_of,
-    transaction,
 )
 from workspaces.search.words import query_terms
 
@@ -263,8 +263,7 @@ class Index:
 
     def _remove(self) -> None:
         self._disconnect()
-        for suffix in ("", "-wal", "-shm"):
-            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
+        remove(self._file)
 
     def _disconnect(self) -> None:
         self._generation, self._corpus = -1, Corpus({})

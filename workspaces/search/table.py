@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from workspaces.database import transaction, use_log
 
 FORMAT = 1
 """Another number, and the tables are made anew. It also stands for how words are made of a text."""
 
 WAIT_S = 30.0
 """For another process that indexes; it lets others in after each transaction."""
-
-_OPENING_PAUSE_S = 0.005
 
 BLOCK_UNITS = 4096
 """A term's postings lie in rows of so many neighbouring units: a changed file touches one or two."""
@@ -78,7 +76,7 @@ def connected(file: Path) -> sqlite3.Connection:
     file.parent.mkdir(mode=0o700, exist_ok=True)
     database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
     try:
-        _use_log(database)
+        use_log(database, wait_s=WAIT_S)
         database.execute("PRAGMA synchronous=NORMAL")
         if _format(database) != FORMAT:
             _reset(database)
@@ -86,17 +84,6 @@ def connected(file: Path) -> sqlite3.Connection:
         database.close()
         raise
     return database
-
-
-@contextmanager
-def transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Generator[None]:
-    database.execute(f"BEGIN {kind}")
-    try:
-        yield
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
 
 
 def generation_of(database: sqlite3.Connection) -> int:
@@ -185,20 +172,6 @@ def apply_edits(database: sqlite3.Connection, edits: Edits) -> None:
             database.execute(write, (*key, packed(units), bytes(weights)))
         elif row:
             database.execute("DELETE FROM recall_posting WHERE term = ? AND block = ?", key)
-
-
-def _use_log(database: sqlite3.Connection) -> None:
-    """This step alone fails at once when others take it too, whatever the timeout says."""
-    give_up_at = time.monotonic() + WAIT_S
-    while True:
-        try:
-            database.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            is_busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
-            if not is_busy or time.monotonic() > give_up_at:
-                raise
-        time.sleep(_OPENING_PAUSE_S)
 
 
 def _reset(database: sqlite3.Connection) -> None:

@@ -18,12 +18,12 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from workspaces.clock import Clock, SystemClock
+from workspaces.database import is_busy, name_of, transaction, use_log
 from workspaces.errors import Conflict, Refused, Unavailable
 from workspaces.expect import ANY, is_met
 from workspaces.records import (
@@ -51,14 +51,11 @@ SWEEP_EVERY_S = 60.0
 SWEEP_ITEMS_MAX = 500
 """A batch that sweeps stays under a few milliseconds; the rest goes with the next ones."""
 
-_OPENING_PAUSE_S = 0.005
-
 WAL_PAGES = 256
 """A log that still grows costs a commit 250 µs instead of 115, because the file system allocates along;
 once this long it is written over. SQLite's own 1 000 pages made the first four hundred appends slow."""
 
 _PRAGMAS = (
-    "journal_mode=WAL",
     f"wal_autocheckpoint={WAL_PAGES}",
     "synchronous=FULL",
     "temp_store=MEMORY",
@@ -193,10 +190,10 @@ class SqliteRecords:
                 remedy="use the version of workspace-harness that wrote it, or a newer one",
             )
         if found < FORMAT:
-            with self._transaction() as transaction:
-                transaction.execute(_TABLE)
-                transaction.execute(_EXPIRY)
-                transaction.execute(f"pragma user_version = {FORMAT}")
+            with self._transaction() as connection:
+                connection.execute(_TABLE)
+                connection.execute(_EXPIRY)
+                connection.execute(f"pragma user_version = {FORMAT}")
 
     def _sweep_now_and_then(self, connection: sqlite3.Connection) -> None:
         now = self._now()
@@ -258,30 +255,14 @@ class SqliteRecords:
         return connection
 
     def _make_ready(self, connection: sqlite3.Connection) -> None:
-        """The step to WAL fails at once when others take it too, whatever the busy timeout says: 65 of 900
-        openings of new files did, six processes at a time."""
-        give_up_at = time.monotonic() + self._wait_s
-        while True:
-            try:
-                for pragma in _PRAGMAS:
-                    connection.execute(f"pragma {pragma}")
-                return
-            except sqlite3.OperationalError as error:
-                if not _is_busy(error) or time.monotonic() > give_up_at:
-                    raise
-            time.sleep(_OPENING_PAUSE_S)
+        use_log(connection, wait_s=self._wait_s)
+        for pragma in _PRAGMAS:
+            connection.execute(f"pragma {pragma}")
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
-        with self._lent() as connection:
-            connection.execute("begin immediate")
-            try:
-                yield connection
-                connection.execute("commit")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("rollback")
-                raise
+        with self._lent() as connection, transaction(connection):
+            yield connection
 
     @contextmanager
     def _translated(self) -> Generator[None]:
@@ -302,13 +283,9 @@ _DAMAGED = (
 )
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
-    return _name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-
-
 def _explained(error: sqlite3.Error) -> tuple[str, str]:
-    name = _name(error)
-    if _is_busy(error):
+    name = name_of(error)
+    if is_busy(error):
         return "it is locked by another process", "end the process that holds it, then try again"
     if name.startswith("SQLITE_FULL"):
         return "the disk is full", "free some space and try again; nothing was half-written"
@@ -320,7 +297,3 @@ def _explained(error: sqlite3.Error) -> tuple[str, str]:
         # also a disk too full for what WAL keeps beside the file
         return f"the disk fails ({name})", "check that the disk has space and works, then try again"
     return str(error), "try again; if it stays so, run `harness doctor`"
-
-
-def _name(error: sqlite3.Error) -> str:
-    return getattr(error, "sqlite_errorname", "")
