@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from harness.agent import Mount
 from workspaces.errors import Failure
-from workspaces.sync import Sync
+from workspaces.sync.sync import Sync
 
 _LOG = logging.getLogger("harness.freshness")
 

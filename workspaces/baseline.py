@@ -89,8 +89,11 @@ class Baseline:
 
         `wait` False: they become durable with the next that waits. A power cut may take them back until
         then, and the next sync will look at these paths once more than it had to."""
+        taken = list(steps)
+        if not taken:
+            return
         with self._changing(wait=wait) as database:
-            for step in steps:
+            for step in taken:
                 if _agreed(database, step.path) == step.before:
                     _put(database, step)
 

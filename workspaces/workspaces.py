@@ -32,7 +32,7 @@ from workspaces.search.meaning import Embedder
 from workspaces.search.recall import Recall
 from workspaces.stamp import stamp_of
 from workspaces.stores.files import FileBlobs
-from workspaces.sync import Sync
+from workspaces.sync.sync import Sync
 from workspaces.workspace import Workspace
 from workspaces.writer import WriterLock
 

@@ -22,7 +22,8 @@ from harness.cli.face import (
 
 if TYPE_CHECKING:
     from workspaces.reconcile import Action, Plan
-    from workspaces.sync import Report, Sync
+    from workspaces.sync.report import Report
+    from workspaces.sync.sync import Sync
 
 PROGRESS_AFTER_S = 1.0
 """What is done sooner needs no bar."""

@@ -13,7 +13,7 @@ from workspaces.home import Home
 from workspaces.place import Place
 from workspaces.records import RecordStore
 from workspaces.stores.memory import MemoryBlobs
-from workspaces.sync import Sync
+from workspaces.sync.sync import Sync
 from workspaces.workspace import Workspace
 from workspaces.workspaces import Workspaces
 

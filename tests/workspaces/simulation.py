@@ -34,7 +34,7 @@ from workspaces.revision import Author
 from workspaces.stamp import Stamp, next_stamp
 from workspaces.stores.memory import MemoryBlobs
 from workspaces.stores.memory_tree import Inode, MemoryTree
-from workspaces.sync import Sync
+from workspaces.sync.sync import Sync
 from workspaces.workspace import Workspace
 from workspaces.writer import Intent
 

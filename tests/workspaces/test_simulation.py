@@ -12,12 +12,14 @@ import pytest
 
 from tests.workspaces import simulation
 from tests.workspaces.simulation import Machine, simulate
-from workspaces import swap, sync, tree
-from workspaces.baseline import Agreed, Baseline
+from workspaces import swap, tree
+from workspaces.baseline import Agreed, Baseline, Step
 from workspaces.blobs import Token
 from workspaces.expect import ANY
-from workspaces.reconcile import Merged
+from workspaces.history.objects import blob_id
+from workspaces.reconcile import Merged, Plan, PullDeletion, Push
 from workspaces.swap import Swaps
+from workspaces.sync import incoming, sides
 from workspaces.workspace import Workspace
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -80,7 +82,7 @@ def local_wins(patch: pytest.MonkeyPatch) -> None:
     def met(path: Any, base: Any, here: bytes, there: bytes, *, later: Any) -> Merged:
         return Merged(here, 0, ())
 
-    patch.setattr(sync, "met", met)
+    patch.setattr(incoming, "met", met)
 
 
 def mtime_compare(patch: pytest.MonkeyPatch) -> None:
@@ -125,8 +127,8 @@ def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
                 blob = self.remote._there.read(arrival.path)
             except Exception:
                 continue
-            agreed = Agreed(blob.version, sync.blob_id(blob.data), blob.token)
-            Baseline.take(rows, [sync.Step(arrival.path, rows.find(arrival.path), agreed)])
+            agreed = Agreed(blob.version, blob_id(blob.data), blob.token)
+            Baseline.take(rows, [Step(arrival.path, rows.find(arrival.path), agreed)])
         return plain(self, arrivals, by=by)
 
     patch.setattr(Workspace, "bring", bring)
@@ -142,19 +144,19 @@ def first_look_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_deletion_wins(patch: pytest.MonkeyPatch) -> None:
-    plain = sync.reconcile
+    plain = sides.reconcile
 
     def reconcile(base: Any, here: Any, there: Any, *, held: Any = ()) -> Any:
         plan = plain(base, here, there, held=held)
         actions = tuple(
-            sync.PullDeletion(a.path, a.version)
-            if isinstance(a, sync.Push) and a.path in base and a.path not in there
+            PullDeletion(a.path, a.version)
+            if isinstance(a, Push) and a.path in base and a.path not in there
             else a
             for a in plan.actions
         )
-        return sync.Plan(actions, plan.refused, plan.alarm)
+        return Plan(actions, plan.refused, plan.alarm)
 
-    patch.setattr(sync, "reconcile", reconcile)
+    patch.setattr(sides, "reconcile", reconcile)
 
 
 MUTANTS: list[Patch] = [

@@ -1,0 +1,174 @@
+"""What comes in: fetched, met with what is here, put into the tree, and then into the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Literal, assert_never
+
+from workspaces.baseline import Agreed, Baseline, Step
+from workspaces.blobs import Blob
+from workspaces.errors import Failure, NotFound
+from workspaces.history.objects import blob_id
+from workspaces.ids import version_of
+from workspaces.paths import WorkspacePath
+from workspaces.problem import Problem
+from workspaces.reconcile import Apart, Meet, Merged, Pull, PullDeletion, Same, met
+from workspaces.revision import Author
+from workspaces.sync.crowd import Crowd
+from workspaces.sync.report import Report
+from workspaces.sync.store import CountedStore
+from workspaces.workspace import Arrival, Workspace
+
+SYNC = Author("sync", "sync", "sync")
+
+BATCH_FILES = 256
+"""What is fetched before it is put into the tree, and so how long the writer lock is held at once."""
+
+Coming = Pull | PullDeletion | Meet
+
+
+class Incoming:
+    def __init__(
+        self, workspace: Workspace, there: CountedStore, baseline: Baseline, crowd: Crowd
+    ) -> None:
+        self._workspace = workspace
+        self._there = there
+        self._baseline = baseline
+        self._crowd = crowd
+
+    def take(
+        self,
+        actions: Sequence[Coming],
+        base: Mapping[WorkspacePath, Agreed],
+        report: Report,
+        done: Callable[[int], None],
+    ) -> list[WorkspacePath]:
+        """A batch at a time, deletions first: what comes may need their place."""
+        again: list[WorkspacePath] = []
+        in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
+        for batch in _batches(in_order):
+            wanted = [one.path for one in batch if not isinstance(one, PullDeletion)]
+            fetched = dict(zip(wanted, self._crowd.all(self._fetch, wanted), strict=True))
+            again += self.put(batch, fetched, base, report)
+            done(len(batch))
+        return again
+
+    def put(
+        self,
+        actions: Sequence[Coming],
+        fetched: Mapping[WorkspacePath, Blob | None],
+        base: Mapping[WorkspacePath, Agreed],
+        report: Report,
+    ) -> list[WorkspacePath]:
+        """Into the tree, what was read there."""
+        arrivals: list[Arrival] = []
+        agreed: dict[WorkspacePath, Agreed | None] = {}
+        again: list[WorkspacePath] = []
+        told = Report()
+        for action in actions:
+            blob = fetched.get(action.path)
+            if isinstance(action, PullDeletion):
+                arrivals.append(Arrival(action.path, None, action.expect))
+                agreed[action.path] = None
+                told.pulled.append(action.path)
+            elif blob is None:
+                again.append(action.path)  # gone since it was listed
+            elif isinstance(action, Pull):
+                arrivals.append(Arrival(action.path, blob.data, action.expect))
+                agreed[action.path] = _agreed(blob)
+                told.pulled.append(action.path)
+            elif self._meet(action.path, blob, base.get(action.path), arrivals, told):
+                agreed[action.path] = _agreed(blob)
+            else:
+                again.append(action.path)
+        return again + self._brought(arrivals, agreed, base, told, report)
+
+    def _meet(
+        self,
+        path: WorkspacePath,
+        blob: Blob,
+        base: Agreed | None,
+        arrivals: list[Arrival],
+        told: Report,
+    ) -> bool:
+        """What becomes of a path that both sides changed; False when it is gone here meanwhile."""
+        try:
+            here = self._workspace.read(path).data
+        except NotFound:
+            return False
+        known = self._bytes_of(base) if base else None
+        result = met(path, known, here, blob.data, later=self._later(path, here, blob))
+        match result:
+            case Same():
+                pass
+            case Merged(data):
+                arrivals.append(Arrival(path, data, version_of(here), beside=blob.data))
+                told.merged.append(path)
+            case Apart(beside):
+                arrivals.append(Arrival(beside, here, None))
+                arrivals.append(Arrival(path, blob.data, version_of(here)))
+                told.conflicts.append(beside)
+            case _:
+                assert_never(result)
+        return True
+
+    def _brought(
+        self,
+        arrivals: Sequence[Arrival],
+        agreed: Mapping[WorkspacePath, Agreed | None],
+        base: Mapping[WorkspacePath, Agreed],
+        told: Report,
+        report: Report,
+    ) -> list[WorkspacePath]:
+        """Into the tree, and then into the baseline. What was merged here must still go out."""
+        if arrivals:
+            brought = self._workspace.bring(arrivals, by=SYNC)
+            report.refused += brought.refused
+            out = {*brought.left, *(problem.path for problem in brought.refused)}
+        else:
+            out = set[str]()
+        self._baseline.take(
+            Step(path, base.get(path), after) for path, after in agreed.items() if path not in out
+        )
+        report.pulled += [path for path in told.pulled if path not in out]
+        report.merged += [path for path in told.merged if path not in out]
+        report.conflicts += [path for path in told.conflicts if path not in out]
+        left = [path for path in agreed if path in out and path not in _paths(report.refused)]
+        unfinished = [WorkspacePath(path) for path in (*told.merged, *told.conflicts)]
+        return [*left, *(path for path in unfinished if path not in out)]
+
+    def _fetch(self, path: WorkspacePath) -> Blob | None:
+        try:
+            return self._there.read(path)
+        except NotFound:
+            return None
+
+    def _bytes_of(self, base: Agreed) -> bytes | None:
+        """Of the base of a merge; without them nothing is known to be old, and everything is kept."""
+        try:
+            return self._workspace.history.read(base.object_id)
+        except Failure:
+            return None
+
+    def _later(self, path: WorkspacePath, here: bytes, blob: Blob) -> Literal["here", "there"]:
+        """Whose change of one key of the front matter is the later one; equal on every machine."""
+        if not here.startswith(b"---"):
+            return "here"
+        newest = self._workspace.log(path, limit=1)
+        mine = (str(newest[0].at) if newest else "", here)
+        return "here" if mine > (blob.meta.get("stamp", ""), blob.data) else "there"
+
+
+def _agreed(blob: Blob) -> Agreed:
+    return Agreed(blob.version, blob_id(blob.data), blob.token)
+
+
+def _paths(problems: Iterable[Problem]) -> set[str]:
+    return {problem.path for problem in problems}
+
+
+def _batches(actions: Iterable[Coming]) -> Iterator[list[Coming]]:
+    rest = iter(actions)
+    while batch := list(islice(rest, BATCH_FILES)):
+        yield batch

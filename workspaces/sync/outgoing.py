@@ -1,0 +1,139 @@
+"""What goes out: first into the history, then under a condition to the store, then into the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from workspaces.baseline import Agreed, Baseline, Step
+from workspaces.blobs import Expect, Meta
+from workspaces.errors import Conflict, Failure, NotFound, OverLimit, Refused
+from workspaces.history.objects import ObjectId, blob_id
+from workspaces.ids import version_of
+from workspaces.paths import WorkspacePath
+from workspaces.problem import Problem
+from workspaces.reconcile import Push, PushDeletion
+from workspaces.sync.crowd import Crowd
+from workspaces.sync.report import Report
+from workspaces.sync.store import CountedStore
+from workspaces.tree import FileState
+from workspaces.workspace import Workspace
+
+ROWS_AT_ONCE = 100
+"""Each commit of the baseline waits for the disk once."""
+
+Going = Push | PushDeletion
+
+Sent = tuple[WorkspacePath, Step | Failure | None]
+"""None: somebody was faster, on either side."""
+
+
+class Outgoing:
+    def __init__(
+        self, workspace: Workspace, there: CountedStore, baseline: Baseline, crowd: Crowd
+    ) -> None:
+        self._workspace = workspace
+        self._there = there
+        self._baseline = baseline
+        self._crowd = crowd
+
+    def send(
+        self,
+        actions: Sequence[Going],
+        base: Mapping[WorkspacePath, Agreed],
+        here: Mapping[WorkspacePath, FileState],
+        report: Report,
+        done: Callable[[int], None] | None = None,
+    ) -> list[WorkspacePath]:
+        """`done` None: a push of a few files, whose caller waits for them and not for the rows."""
+        if not actions:
+            return []
+        found: dict[WorkspacePath, ObjectId | None] = {
+            one.path: here[one.path].object_id if isinstance(one, Push) else None for one in actions
+        }
+        settled = self._workspace.settled(found)
+        again = [action.path for action in actions if action.path not in settled]
+        ready = [action for action in actions if action.path in settled]
+        # MEMORY.md is the last one; the others need not wait for each other.
+        last = [action for action in ready if action.path == "MEMORY.md"]
+        first = [action for action in ready if action.path != "MEMORY.md"]
+        for group in (first, last):
+            again += self._send_together(group, base, report, done)
+        return again
+
+    def put(
+        self, path: WorkspacePath, data: bytes | None, base: Agreed | None, *, expect: Expect
+    ) -> Step:
+        """One file, or its deletion (None). Conflict, Unavailable. The step is to be taken once the file
+        here is the same."""
+        return self._put(path, data, base, expect, self._meta())
+
+    def _meta(self) -> Meta:
+        """What a person who looks into the bucket is told of where a file came from."""
+        tip = self._workspace.tip()
+        if tip is None:
+            return {}
+        return {"revision": tip, "stamp": self._workspace.history.commit(tip).at}
+
+    def _send_together(
+        self,
+        actions: Sequence[Going],
+        base: Mapping[WorkspacePath, Agreed],
+        report: Report,
+        done: Callable[[int], None] | None,
+    ) -> list[WorkspacePath]:
+        """All at the same time. Whatever fails, what has been done stands in the baseline."""
+        if not actions:
+            return []
+        meta = self._meta()
+        again: list[WorkspacePath] = []
+        steps: list[Step] = []
+        failure: Failure | None = None
+        outcomes = self._crowd.all(lambda one: self._sent(one, base.get(one.path), meta), actions)
+        for path, outcome in outcomes:
+            if isinstance(outcome, Step):
+                steps.append(outcome)
+                report.pushed.append(path)
+            elif isinstance(outcome, Refused | OverLimit):
+                report.refused.append(Problem(path, "unreadable", str(outcome)))
+            elif outcome is None:
+                again.append(path)
+            else:
+                failure = failure or outcome
+            if len(steps) == ROWS_AT_ONCE:
+                self._baseline.take(steps)
+                steps.clear()
+            if done is not None:
+                done(1)
+        self._baseline.take(steps, wait=done is not None)
+        if failure is not None:
+            raise failure
+        return again
+
+    def _sent(self, action: Going, base: Agreed | None, meta: Meta) -> Sent:
+        path = action.path
+        try:
+            if isinstance(action, PushDeletion):
+                return path, self._put(path, None, base, action.expect, meta)
+            data = self._workspace.read(path).data
+            if version_of(data) != action.version:
+                return path, None
+            return path, self._put(path, data, base, action.expect, meta)
+        except (Conflict, NotFound):
+            return path, None
+        except Failure as failure:
+            return path, failure
+
+    def _put(
+        self,
+        path: WorkspacePath,
+        data: bytes | None,
+        base: Agreed | None,
+        expect: Expect,
+        meta: Meta,
+    ) -> Step:
+        if data is None:
+            self._there.delete(path, expect=expect)
+            return Step(path, base, None)
+        version = version_of(data)
+        token = self._there.write(path, data, expect=expect, meta={**meta, "version": version})
+        return Step(path, base, Agreed(version, blob_id(data), token))

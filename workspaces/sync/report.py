@@ -1,0 +1,43 @@
+"""What a sync tells: of what it is doing, and of what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from workspaces.problem import Problem
+
+Tell = Callable[[int, int], None]
+"""How many of how many are done."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a sync did."""
+
+    pushed: list[str] = field(default_factory=list[str])
+    pulled: list[str] = field(default_factory=list[str])
+    """Deletions are among both."""
+    merged: list[str] = field(default_factory=list[str])
+    conflicts: list[str] = field(default_factory=list[str])
+    """The second files that were made."""
+    refused: list[Problem] = field(default_factory=list[Problem])
+    pending: list[str] = field(default_factory=list[str])
+    """What others changed faster than it could be carried out: the next sync goes on."""
+    requests: int = 0
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that is here is there."""
+        return not self.pending
+
+
+class Progress:
+    def __init__(self, tell: Tell, total: int) -> None:
+        self._tell = tell
+        self._total = total
+        self._done = 0
+
+    def done(self, count: int) -> None:
+        self._done += count
+        self._tell(self._done, self._total)

@@ -1,0 +1,131 @@
+"""Looking at both sides at once: the tree here, the listing there, what was agreed on; and the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from workspaces.baseline import Agreed, Baseline
+from workspaces.blobs import Stat, Token
+from workspaces.errors import NotFound, OverLimit, Refused
+from workspaces.history.objects import blob_id
+from workspaces.ids import version_of
+from workspaces.paths import WorkspacePath, broken_rule
+from workspaces.problem import Problem
+from workspaces.reconcile import Plan, reconcile
+from workspaces.sync.store import CountedStore
+from workspaces.tree import FileState, Known, Tree
+from workspaces.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Both sides, as they were found."""
+
+    base: Mapping[WorkspacePath, Agreed]
+    here: Mapping[WorkspacePath, FileState]
+    there: Mapping[WorkspacePath, Token]
+    plan: Plan
+
+
+class Sides:
+    """Reading only, but for the stat cache, which is kept from one process to the next."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        there: CountedStore,
+        baseline: Baseline,
+        *,
+        place: Callable[[], str],
+        at_once: bool,
+    ) -> None:
+        """`at_once`: the tree is scanned while the store is listing."""
+        self._workspace = workspace
+        self._there = there
+        self._baseline = baseline
+        self._place = place
+        self._at_once = at_once
+        self._saved: Known = {}
+
+    def remember(self) -> None:
+        """What a scan need not repeat, from the last process."""
+        if not self._workspace.stat_cache:
+            self._saved = self._workspace.stat_cache = self._baseline.known()
+
+    def survey(self) -> Survey:
+        tree, stats = self._both()
+        base = self._baseline.tree()
+        there, refused = self._listed(stats, tree)
+        held = _held(tree) | {problem.path for problem in refused}
+        here = {path: state.version for path, state in tree.files.items()}
+        plan = reconcile(base, here, there, held=held)
+        plan = Plan(plan.actions, (*refused, *plan.refused), plan.alarm)
+        return Survey(base, tree.files, there, plan)
+
+    def dirty(self) -> list[WorkspacePath]:
+        """What differs here from what was last agreed."""
+        base = self._baseline.tree()
+        tree = self._scan()
+        held = _held(tree)
+        changed = [path for path, state in tree.files.items() if _differs(base.get(path), state)]
+        gone = [path for path in base if path not in tree.files and path not in held]
+        return [*changed, *gone]
+
+    def state(self, path: WorkspacePath) -> FileState | None:
+        """Of one file here. None too for what cannot be kept: whoever asks looks at the whole tree then."""
+        try:
+            data = self._workspace.read(path).data
+        except (NotFound, Refused, OverLimit):
+            return None
+        return FileState(version_of(data), blob_id(data), len(data))
+
+    def _both(self) -> tuple[Tree, Sequence[Stat]]:
+        if not self._at_once:
+            return self._scan(), self._there.list()
+        with ThreadPoolExecutor(1) as pool:
+            listing = pool.submit(self._there.list)
+            return self._scan(), listing.result()
+
+    def _scan(self) -> Tree:
+        tree = self._workspace.scan()
+        known = self._workspace.stat_cache
+        if known != self._saved:
+            self._baseline.keep_known(self._saved, known)
+            self._saved = known
+        return tree
+
+    def _listed(
+        self, stats: Sequence[Stat], tree: Tree
+    ) -> tuple[dict[WorkspacePath, Token], list[Problem]]:
+        """Good names and their tokens; what can be no file here, and why."""
+        quota = self._workspace.record.config.quota
+        there: dict[WorkspacePath, Token] = {}
+        refused: list[Problem] = []
+        files, size = len(tree.files), tree.bytes
+        for stat in stats:
+            rule = broken_rule(stat.name)
+            if rule is not None:
+                refused.append(Problem(stat.name, "bad_name", f"in the store: {rule}"))
+                continue
+            path = WorkspacePath(stat.name)
+            if path not in tree.files:
+                files, size = files + 1, size + stat.size
+            if stat.size > quota.file_bytes or (
+                path not in tree.files and (files > quota.files or size > quota.bytes)
+            ):
+                refused.append(Problem(path, "over_quota", "in the store: is beyond the quota"))
+            if stat.token is None:
+                raise Refused("store", self._place(), "lists no tokens, which sync needs")
+            there[path] = stat.token
+        return there, refused
+
+
+def _differs(agreed: Agreed | None, state: FileState) -> bool:
+    return agreed is None or agreed.version != state.version
+
+
+def _held(tree: Tree) -> set[str]:
+    """What is there and cannot be kept: not to be taken for deleted."""
+    return {problem.path for problem in tree.problems if problem.kind != "conflict"}

@@ -1,0 +1,257 @@
+"""Sync: the files here and the objects there become one, and nothing that anyone wrote is lost.
+
+**The theory.** Two sides change without asking each other, and neither can be stopped: here an editor
+saves at any moment, there other machines write. What both last agreed on stands in the `baseline`. From
+it, from a scan of the tree and a listing of the store, `reconcile` decides for each path what is to be
+done, and this file does it. Nothing is done to what was not looked at:
+
+    there   a write or delete carries the token of the state it was decided on, and the store refuses it
+            when that is not its state any more (`If-Match`, `If-None-Match: *`)
+    here    a file is replaced by the verified swap (`swap`), which looks at what came out, twice
+
+and what is looked at is first made a revision, so that every version that is replaced, here or there,
+stays in the history. A refusal of either kind is no error. It means: plan again.
+
+**What makes it safe to die anywhere.** The baseline is written after the effect. Whoever dies in between
+leaves both sides equal and a baseline that is behind; the next plan meets the path, reads both, finds
+them the same and writes the row. There is no journal to replay, and none that could be wrong. A swap that
+was interrupted leaves what came out aside under a label that says what it should be: it is looked at
+before anything else. The same holds for an answer that was lost: whether the write happened is found out
+by the next plan, as for anybody else's write.
+
+**What makes it converge.** Both sides changed: the two are merged (`met`), what is there first, and the
+merge is taken for a change made here on top of what is there: the swap puts it here, the row says that
+*theirs* was agreed on, and it is pushed like every other change, under theirs' token. Another machine that
+was faster makes that push fail; then its version is met in turn. Merges of the same two versions are the
+same bytes whoever makes them, and conflict files have the same name.
+
+**Order.** Revisions before pushes; notes before MEMORY.md; the row last.
+
+Deliberately absent: clocks (no time of any kind decides anything; mtimes save hashing in `tree`, and a
+stamp breaks the tie when both sides set one key of a front matter), locks on the store (conditions are
+enough; but see `deletion`), and deletion on a suspicion: see `Alarm`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import assert_never
+
+from workspaces.baseline import Baseline, Step
+from workspaces.blobs import BlobStore, Stat
+from workspaces.errors import MassDeletion, NotFound
+from workspaces.expect import ABSENT
+from workspaces.paths import WorkspacePath
+from workspaces.problem import Problem
+from workspaces.reconcile import (
+    Forget,
+    Meet,
+    Plan,
+    Pull,
+    PullDeletion,
+    Push,
+    PushDeletion,
+    action_for,
+)
+from workspaces.swap import SECOND_LOOK_S
+from workspaces.sync.crowd import THREADS, Crowd
+from workspaces.sync.incoming import Coming, Incoming
+from workspaces.sync.outgoing import Going, Outgoing
+from workspaces.sync.report import Progress, Report, Tell
+from workspaces.sync.sides import Sides, Survey
+from workspaces.sync.store import CountedStore
+from workspaces.workspace import Workspace
+
+ROUNDS_MAX = 10
+"""How often a path that others keep changing is planned again before it is left to the next sync."""
+
+
+class Sync:
+    """One workspace and one store. Threads may share it; processes have each their own."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        there: BlobStore,
+        baseline: Baseline,
+        *,
+        place: Callable[[], str],
+        check: Callable[[], None] = lambda: None,
+        listing: Callable[[], Iterator[Stat]] | None = None,
+        alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+        pause: Callable[[float], None] = time.sleep,
+        threads: int = THREADS,
+    ) -> None:
+        """`place` names the store, once it can be asked: a baseline made with another one is not this
+        one's. `check` refuses a store that cannot be relied on. `listing`: every object, under a good
+        name or not. `alone` keeps others from syncing this tree at the same time."""
+        self._workspace = workspace
+        self._there = CountedStore(there, listing or there.scan)
+        self._baseline = baseline
+        self._place = place
+        self._check = check
+        self._alone = alone
+        self._pause = pause
+        crowd = Crowd(threads)
+        self._sides = Sides(workspace, self._there, baseline, place=place, at_once=threads > 1)
+        self._incoming = Incoming(workspace, self._there, baseline, crowd)
+        self._outgoing = Outgoing(workspace, self._there, baseline, crowd)
+        self._is_ready = False
+
+    def run(
+        self, *, accept_deletions: bool = False, tell: Tell = lambda _done, _of: None
+    ) -> Report:
+        """Make both sides one. MassDeletion, before anything was done; Unavailable in the middle, and
+        then what was done is done."""
+        before = self._there.requests
+        report = Report()
+        with self._alone():
+            self._get_ready()
+            self._second_look()  # what somebody who died left aside
+            for _ in range(ROUNDS_MAX):
+                survey = self._survey(accept_deletions=accept_deletions)
+                report.refused = list(survey.plan.refused)
+                again = {*self._carry_out(survey, report, tell), *self._second_look()}
+                report.pending = sorted(again)
+                if not again:
+                    break
+            self._baseline.keep_problems(report.refused)
+        report.requests = self._there.requests - before
+        return report
+
+    def plan(self) -> Plan:
+        """What `run` would do now. What it would ask first is in the plan."""
+        with self._alone():
+            self._get_ready()
+            return self._sides.survey().plan
+
+    def push(self, paths: Iterable[WorkspacePath]) -> Report:
+        """What is known to be dirty goes out: one conditional write each, and no listing.
+
+        Deletions take the long way, past the guards, and so does a directory that is not the one of the
+        last sync."""
+        before = self._there.requests
+        report = Report()
+        self._get_ready()
+        if self._baseline.fact("root") != self._workspace.identity():
+            return self.run()
+        waiting = sorted(set(paths))
+        for _ in range(ROUNDS_MAX):
+            found = {path: self._sides.state(path) for path in waiting}
+            base = {path: self._baseline.find(path) for path in waiting}
+            if any(base[path] and state is None for path, state in found.items()):
+                return self.run()
+            actions = [
+                Push(path, state.version, agreed.token if agreed else ABSENT)
+                for path, state in found.items()
+                if state is not None
+                and ((agreed := base[path]) is None or agreed.version != state.version)
+            ]
+            here = {path: state for path, state in found.items() if state is not None}
+            known = {path: agreed for path, agreed in base.items() if agreed is not None}
+            waiting = self._outgoing.send(actions, known, here, report)
+            if not waiting:
+                break
+            for path in waiting:
+                self.refresh(path)
+        report.pending = list(waiting)
+        report.requests = self._there.requests - before
+        return report
+
+    def push_dirty(self) -> Report:
+        """What differs here from what was last agreed goes out; no listing."""
+        return self.push(self._sides.dirty())
+
+    def refresh(self, path: WorkspacePath) -> None:
+        """Bring what is there at one path."""
+        with self._alone():
+            self._get_ready()
+            try:
+                blob = self._there.read(path)
+            except NotFound:
+                blob = None
+            base = self._baseline.find(path)
+            state = self._sides.state(path)
+            token = blob.token if blob else None
+            action = action_for(path, base, state.version if state else None, token)
+            if isinstance(action, Pull | PullDeletion | Meet):
+                known = {} if base is None else {path: base}
+                self._incoming.put([action], {path: blob}, known, Report())
+
+    def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
+        """Part of `Remote`: the condition is the store's."""
+        self._get_ready()
+        base = self._baseline.find(path)
+        step = self._outgoing.put(path, data, base, expect=base.token if base else ABSENT)
+        return lambda: self._baseline.take([step], wait=False)
+
+    def problems(self) -> list[Problem]:
+        """What is there and could not be brought here."""
+        return self._baseline.problems()
+
+    def close(self) -> None:
+        self._baseline.close()
+
+    def _get_ready(self) -> None:
+        if self._is_ready:
+            return
+        self._check()
+        place = self._place()
+        if self._baseline.fact("place") != place:
+            self._baseline.begin_anew()
+            self._baseline.note("place", place)
+        self._sides.remember()
+        self._is_ready = True
+
+    def _survey(self, *, accept_deletions: bool) -> Survey:
+        survey = self._sides.survey()
+        if not accept_deletions and survey.plan.alarm is not None:
+            raise MassDeletion(survey.plan.alarm.reason)
+        identity = self._workspace.identity()
+        if identity is None:
+            raise MassDeletion(f"the directory {self._workspace.root} is missing or was replaced")
+        if self._baseline.fact("root") != identity:
+            self._ask_about_the_root(survey, accept_deletions=accept_deletions)
+            self._baseline.note("root", identity)
+        return survey
+
+    def _ask_about_the_root(self, survey: Survey, *, accept_deletions: bool) -> None:
+        """Another directory than the one that was agreed about. One that holds exactly what was agreed
+        on (a restored disk, a moved home) can stand for it; with any other a person must say so."""
+        if not survey.base or accept_deletions:
+            return
+        here = {path: state.version for path, state in survey.here.items()}
+        if here != {path: agreed.version for path, agreed in survey.base.items()}:
+            raise MassDeletion(
+                f"{self._workspace.root} is not the directory of the last sync, and holds other files"
+            )
+
+    def _carry_out(self, survey: Survey, report: Report, tell: Tell) -> list[WorkspacePath]:
+        """What comes in, then what goes out. Returns what must be planned again."""
+        coming: list[Coming] = []
+        going: list[Going] = []
+        forgotten: list[Step] = []
+        for action in survey.plan.actions:
+            match action:
+                case Pull() | PullDeletion() | Meet():
+                    coming.append(action)
+                case Push() | PushDeletion():
+                    going.append(action)
+                case Forget(path):
+                    forgotten.append(Step(path, survey.base[path], None))
+                case _:
+                    assert_never(action)
+        progress = Progress(tell, len(coming) + len(going))
+        self._baseline.take(forgotten)
+        again = self._incoming.take(coming, survey.base, report, progress.done)
+        again += self._outgoing.send(going, survey.base, survey.here, report, progress.done)
+        return again
+
+    def _second_look(self) -> list[WorkspacePath]:
+        """At what swaps have displaced, once those who had it open had the time to write."""
+        if not self._workspace.has_displaced:
+            return []
+        self._pause(SECOND_LOOK_S)
+        return self._workspace.look_again()
