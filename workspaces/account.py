@@ -125,6 +125,12 @@ class Accounts:
     def patch(self, reference: str, patch: Mapping[str, Any]) -> AccountRecord:
         return self._catalog.patch(reference, patch)
 
+    def adopt(
+        self, stated: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
+    ) -> AccountRecord:
+        """See `Catalog.adopt`."""
+        return self._catalog.adopt(stated, instead_of=instead_of)
+
     def default(self) -> AccountRecord:
         """The account the home was born with, made on first use by whoever is first."""
         for _ in range(2):
