@@ -14,6 +14,7 @@ from workspaces.ids import Namespace
 from workspaces.stores.retrying import Retries, RetryingBlobs
 
 LEASE_PREFIX = ".lease/"
+ENTRIES = ".entries"
 
 RETRIES = Retries(tries_max=2)
 """Of a write whose answer was lost: once more, to find out what became of it. The store itself repeats
@@ -53,6 +54,10 @@ class Place:
             LEASE_PREFIX + namespace,
             is_needed=lambda: not self.honesty().conditional_delete,
         )
+
+    def entries(self) -> BlobStore:
+        """What is too large for a record, where the records are shared too."""
+        return RetryingBlobs(self._store.below(ENTRIES), RETRIES)
 
     def walk(self, namespace: Namespace) -> Iterator[Stat]:
         return self._store.below(namespace).walk()

@@ -277,15 +277,15 @@ class Workspaces:
             rule = (
                 "cannot be used: the records are shared with other machines, and its files were not"
             )
-            raise Refused("config.storage.provider", provider, rule, remedy=_SET_PLACE)
+            raise Refused("config.storage.provider", provider, rule, remedy=SET_PLACE)
 
 
-_SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
+SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
 
 
 def _no_place() -> Refused:
     rule = "cannot be used: this home has no S3 location"
-    return Refused("config.storage.provider", "s3", rule, remedy=_SET_PLACE)
+    return Refused("config.storage.provider", "s3", rule, remedy=SET_PLACE)
 
 
 class _OutOfReach:
@@ -294,11 +294,11 @@ class _OutOfReach:
 
     def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
         del path, data
-        raise Unavailable("S3", "this home has no S3 location", remedy=_SET_PLACE)
+        raise Unavailable("S3", "this home has no S3 location", remedy=SET_PLACE)
 
     def refresh(self, path: WorkspacePath) -> None:
         del path
-        raise Unavailable("S3", "this home has no S3 location", remedy=_SET_PLACE)
+        raise Unavailable("S3", "this home has no S3 location", remedy=SET_PLACE)
 
     def problems(self) -> list[Problem]:
         return []
