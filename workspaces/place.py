@@ -15,6 +15,7 @@ from workspaces.ids import Namespace
 from workspaces.stores.retrying import Retries, RetryingBlobs
 
 LEASE_PREFIX = ".lease/"
+ENTRIES = ".entries"
 
 RETRIES = Retries(tries_max=2)
 """Of a write whose answer was lost: once more, to find out what became of it. The store itself repeats
@@ -62,6 +63,10 @@ class Place:
     def shelf(self, namespace: Namespace, *, bytes_max: int, names_max: int) -> Shelf:
         """The objects of one workspace, to be read where they are."""
         return self._store.below(namespace, bytes_max=bytes_max, names_max=names_max)
+
+    def entries(self) -> BlobStore:
+        """What is too large for a record, where the records are shared too."""
+        return RetryingBlobs(self._store.below(ENTRIES), RETRIES)
 
     def walk(self, namespace: Namespace) -> Iterator[Stat]:
         return self._store.below(namespace).walk()

@@ -300,15 +300,15 @@ class Workspaces:
             rule = (
                 "cannot be used: the records are shared with other machines, and its files were not"
             )
-            raise Refused("config.storage.provider", provider, rule, remedy=_SET_PLACE)
+            raise Refused("config.storage.provider", provider, rule, remedy=SET_PLACE)
 
 
-_SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
+SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
 
 
 def _no_place() -> Refused:
     rule = "cannot be used: this home has no S3 location"
-    return Refused("config.storage.provider", "s3", rule, remedy=_SET_PLACE)
+    return Refused("config.storage.provider", "s3", rule, remedy=SET_PLACE)
 
 
 class _OutOfReach:
@@ -336,7 +336,7 @@ class _OutOfReach:
 
 
 def _unreachable() -> Unavailable:
-    return Unavailable("S3", "this home has no S3 location", remedy=_SET_PLACE)
+    return Unavailable("S3", "this home has no S3 location", remedy=SET_PLACE)
 
 
 def is_of_another_user(workspace_id: WorkspaceId, user_id: UserId) -> bool:
