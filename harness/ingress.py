@@ -356,7 +356,7 @@ class _AtIt:
             Briefing(agent.config, mounts, model=model.name),
             ingress.conversations.showing(conversation),
             agent.config.limits,
-            tuple(entry.message for entry in window.entries if entry.number < first),
+            tuple(entry for entry in window.entries if entry.number < first),
             first,
             tuple(entry for entry in window.entries if entry.number >= first),
         )
