@@ -10,15 +10,17 @@ from typing import Protocol
 
 from workspaces.blobs import BlobStore, Stat
 from workspaces.deletion import LeasedDeletion
+from workspaces.distant import Shelf
 from workspaces.errors import Refused
 from workspaces.expect import ANY
 from workspaces.honesty import Honesty, probe
 from workspaces.ids import AccountId, Namespace
+from workspaces.roster import ENTRY_BYTES_MAX, Doubt, Roster, accounts_in
 from workspaces.roster import PREFIX as RECORDS_PREFIX
-from workspaces.roster import Doubt, Roster, accounts_in
 from workspaces.stores.retrying import Retries, RetryingBlobs
 
 LEASE_PREFIX = ".lease/"
+ENTRIES = ".entries"
 HISTORY_PREFIX = ".history"
 
 SWEEP_THREADS = 32
@@ -36,7 +38,11 @@ class Prefix(BlobStore, Protocol):
         """Every object, under a good name or not."""
         ...
 
-    def below(self, part: str) -> Prefix: ...
+    def below(
+        self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
+    ) -> Prefix:
+        """`bytes_max`: of one object that is read. `names_max`: of one listing. OverLimit beyond."""
+        ...
 
     def address(self) -> str:
         """Where it really is: the same for all machines that reach it, another for another store."""
@@ -63,6 +69,14 @@ class Place:
             is_needed=lambda: not self.honesty().conditional_delete,
         )
 
+    def shelf(self, namespace: Namespace, *, bytes_max: int, names_max: int) -> Shelf:
+        """The objects of one workspace, to be read where they are."""
+        return self._store.below(namespace, bytes_max=bytes_max, names_max=names_max)
+
+    def entries(self) -> BlobStore:
+        """What is too large for a record, where the records are shared too."""
+        return RetryingBlobs(self._store.below(ENTRIES), RETRIES)
+
     def walk(self, namespace: Namespace) -> Iterator[Stat]:
         return self._store.below(namespace).walk()
 
@@ -76,7 +90,7 @@ class Place:
 
     def roster(self, account_id: AccountId) -> Roster:
         """What the machines of an account tell each other of its records."""
-        below = self._store.below(f"{RECORDS_PREFIX}/{account_id}")
+        below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
         return Roster(account_id, RetryingBlobs(below, RETRIES), below.walk)
 
     def accounts(self) -> tuple[list[AccountId], list[Doubt]]:
