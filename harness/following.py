@@ -27,7 +27,15 @@ from typing import Any, Protocol, assert_never
 from workspaces.accord import Action, Agree, Bury, Forget, Take, Tell, TellDeletion, Told, accord
 from workspaces.blobs import Token
 from workspaces.clock import Clock
-from workspaces.errors import AlreadyExists, Busy, Conflict, Failure, OverLimit, Refused
+from workspaces.errors import (
+    AlreadyExists,
+    Busy,
+    Conflict,
+    Failure,
+    NotFound,
+    OverLimit,
+    Refused,
+)
 from workspaces.home import Home
 from workspaces.ids import WorkspaceId
 from workspaces.records import Delete, Item, Key, Put, RecordStore, with_prefix
@@ -58,6 +66,9 @@ PLACE_HEX_DIGITS = 16
 LATELY_S = 5.0
 """A turn that begins so soon after a pass of this process does without another one."""
 
+AGAIN_AFTER_S = 60.0
+"""Each attempt to reach a place that does not answer takes seconds, and somebody waits for them."""
+
 TROUBLES_KEPT_MAX = 100
 """Of one pass, for `harness status`."""
 
@@ -81,8 +92,8 @@ class Members(Protocol):
         """Conflict when `instead_of` is not what is here; AlreadyExists, Refused, OverLimit."""
         ...
 
-    def bury(self, entry_id: str, *, is_over: bool) -> Buried | None:
-        """It was deleted, or (`is_over`) something else begins under its id. Busy."""
+    def bury(self, there: Entry) -> Buried | None:
+        """It was deleted, or where `there` is living, something else begins under its id. Busy."""
         ...
 
 
@@ -111,6 +122,18 @@ class Followed:
     buried: list[Buried] = field(default_factory=list[Buried])
     """Workspaces among them."""
     troubles: list[Trouble] = field(default_factory=list[Trouble])
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A shared workspace that the roster tells of."""
+
+    id: str
+    name: str
+    record: Told = field(default_factory=dict[str, Any], hash=False)
+    is_here: bool = False
+    doubt: str | None = None
+    """Why it cannot be believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,20 +178,32 @@ class Following:
         lock = WriterLock(self._home.records_lock(self._roster.account_id))
         with lock.hold("another sync of the records"):
             followed = self._follow()
+        if self._records.get(self._waits_key) is not None:
+            self._records.write(Delete(self._waits_key))
         self._last_at = self._clock.monotonic()
         return followed
 
     def follow_if_possible(self) -> Followed:
         """For whoever has something else to do: what stands in the way is for the next pass."""
         try:
-            return self.follow()
+            followed = self.follow()
         except Failure as failure:
             _LOG.warning("records are not up to date: %s", failure)
             return Followed()
+        for buried in followed.buried:
+            _LOG.warning("workspace %s is deleted; it lies in %s", buried.id, buried.place)
+        return followed
 
     def follow_lately(self) -> None:
         """For whoever begins something: unless it was done a moment ago."""
         if self._last_at is None or self._clock.monotonic() - self._last_at > LATELY_S:
+            self.follow_if_possible()
+
+    def tell_in_passing(self) -> None:
+        """At the end of something else: what nobody was told yet, unless that failed a moment ago."""
+        if self._records.get(self._waits_key) is None and self.pending():
+            soon = self._clock.now().timestamp() + AGAIN_AFTER_S
+            self._records.write(Put(self._waits_key, {}, expires_at=soon))
             self.follow_if_possible()
 
     def pending(self) -> list[str]:
@@ -191,6 +226,42 @@ class Following:
         """Of the last pass."""
         item = self._records.get(self._troubles_key)
         return [Trouble(**one) for one in item.value["troubles"]] if item else []
+
+    def offered(self) -> list[Offer]:
+        """The shared workspaces of the account, whether they are here or not."""
+        listing = self._roster.look()
+        wanted = [one for one in listing.tokens if _is_shared_workspace(one)]
+        here = self._members["workspace"].here()
+        offers: list[Offer] = []
+        for (_, entry_id), seen in self._roster.read_all(wanted).items():
+            match seen:
+                case Doubt(_, reason):
+                    offers.append(Offer(entry_id, "", doubt=reason))
+                case Seen(entry=Living(record=record)):
+                    is_here = here.get(entry_id) is not None
+                    offers.append(Offer(entry_id, str(record.get("name")), record, is_here))
+                case _:
+                    pass  # it was deleted
+        return sorted(offers, key=lambda one: (one.name, one.id))
+
+    def attach(self, reference: str) -> tuple[str, Followed]:
+        """Bring a shared workspace here, by its id or name, with the agents that mount it and what is private
+        to them. Its files come with its sync. NotFound, AlreadyExists, Refused."""
+        matching = [one for one in self.offered() if reference in (one.id, one.name)]
+        if not matching:
+            remedy = "`harness workspace attach` lists those that are there"
+            raise NotFound("workspace in S3", reference, remedy=remedy)
+        if len(matching) > 1:
+            ids = ", ".join(one.id for one in matching)
+            raise Refused("workspace", reference, "names several", remedy=f"name one by id: {ids}")
+        (offer,) = matching
+        if offer.doubt is not None:
+            raise Refused(
+                "workspace", reference, f"cannot be believed: {offer.doubt}", remedy=_LOOK
+            )
+        if not offer.is_here:
+            self._members["workspace"].take(offer.record, None)
+        return offer.id, self.follow()
 
     def forget(self) -> None:
         """The account is going away."""
@@ -319,10 +390,9 @@ class Following:
                 followed.clashes += [f"{name}: {clash}" for clash in clashes]
                 return True
             case Bury(there):
-                is_over = isinstance(there.entry, Living)
-                buried = members.bury(entry_id, is_over=is_over)
+                buried = members.bury(there.entry)
                 followed.buried += [buried] if buried else []
-                if not is_over:
+                if isinstance(there.entry, Tombstone):
                     self._agree(kind, there)
                     followed.deleted.append(_called(kind, entry_id, told))
                 return True
@@ -342,7 +412,7 @@ class Following:
         for (kind, entry_id), row in self._rows().items():
             if kind == "workspace" and isinstance(row.entry, Tombstone):
                 if entry_id not in here:
-                    buried = workspaces.bury(entry_id, is_over=False)
+                    buried = workspaces.bury(row.entry)
                     followed.buried += [buried] if buried else []
                 if not row.entry.is_swept:
                     self._sweep(Seen(row.entry, row.token))
@@ -372,6 +442,10 @@ class Following:
         return Key(self._partition, f"entry:{kind}:{entry_id}")
 
     @property
+    def _waits_key(self) -> Key:
+        return Key(self._partition, "waits")
+
+    @property
     def _troubles_key(self) -> Key:
         return Key(self._partition, "troubles")
 
@@ -389,6 +463,10 @@ def _may_matter(named: Named, here: Mapping[Kind, Mapping[str, Told | None]]) ->
     """A shared workspace that nobody attached here does not."""
     kind, entry_id = named
     return kind != "workspace" or is_private(WorkspaceId(entry_id)) or entry_id in here[kind]
+
+
+def _is_shared_workspace(named: Named) -> bool:
+    return named[0] == "workspace" and not is_private(WorkspaceId(named[1]))
 
 
 def _called(kind: Kind, entry_id: str, told: Told | None) -> str:

@@ -94,6 +94,8 @@ class Ingress:
     open_model: Callable[[AgentRecord, ConversationId | None], Model]
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
+    follow: Callable[[], None]
+    """Brings what other machines have made of the account's records."""
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
@@ -340,6 +342,7 @@ class _AtIt:
     def _prepared(self, event: Event, turn_id: TurnId, first: int | None) -> _Begun:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
+        ingress.follow()
         agent = ingress.agents.get(conversation.agent_id)
         model = ingress.open_model(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)

@@ -25,7 +25,7 @@ from workspaces.catalog import Catalog
 from workspaces.errors import AlreadyExists, NotFound, Refused
 from workspaces.ids import WorkspaceId, looks_like_id
 from workspaces.parse import parse
-from workspaces.roster import Kind
+from workspaces.roster import Entry, Kind, Tombstone
 from workspaces.trash import Buried
 from workspaces.user import Users
 from workspaces.workspaces import Workspaces, is_private, told
@@ -67,9 +67,8 @@ class OwnAccount:
     def take(self, told: Told, instead_of: Told | None) -> None:
         self.accounts.adopt(told, instead_of=instead_of)
 
-    def bury(self, entry_id: str, *, is_over: bool) -> Buried | None:
-        del is_over
-        name = self.accounts.get(entry_id).name
+    def bury(self, there: Entry) -> Buried | None:
+        name = self.accounts.get(there.id).name
         remedy = (
             f"nothing of it is shared any more; `harness account rm {name} --force` removes it here"
         )
@@ -91,9 +90,8 @@ class AllUsers:
     def take(self, told: Told, instead_of: Told | None) -> None:
         self.users.adopt(told, instead_of=instead_of)
 
-    def bury(self, entry_id: str, *, is_over: bool) -> Buried | None:
-        del is_over
-        self.deletion.user(entry_id)
+    def bury(self, there: Entry) -> Buried | None:
+        self.deletion.user(there.id)
         return None
 
 
@@ -119,9 +117,11 @@ class SharedWorkspaces:
     def take(self, told: Told, instead_of: Told | None) -> None:
         self.workspaces.adopt(told, instead_of=instead_of)
 
-    def bury(self, entry_id: str, *, is_over: bool) -> Buried | None:
-        why = "over" if is_over else "elsewhere"
-        return self.workspaces.bury(WorkspaceId(entry_id), why=why)
+    def bury(self, there: Entry) -> Buried | None:
+        workspace_id = WorkspaceId(there.id)
+        if isinstance(there, Tombstone):
+            return self.workspaces.bury(workspace_id, why="elsewhere", name=there.name)
+        return self.workspaces.bury(workspace_id, why="over")
 
     def _is_here(self, kind: str, owner_id: str) -> bool:
         get: Callable[[str], object] = self.agents.get if kind == "agent" else self.users.get
@@ -160,9 +160,8 @@ class AllAgents:
         before = None if instead_of is None else self._own(instead_of)
         self.agents.adopt(self._own(told), instead_of=before)
 
-    def bury(self, entry_id: str, *, is_over: bool) -> Buried | None:
-        del is_over
-        self.deletion.agent(entry_id)
+    def bury(self, there: Entry) -> Buried | None:
+        self.deletion.agent(there.id)
         return None
 
     def _own(self, told: Told) -> dict[str, Any]:
