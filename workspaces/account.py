@@ -29,6 +29,9 @@ PARTITION = "accounts"
 DEFAULT_ACCOUNT = Key(PARTITION, "default")
 """Points at the account that a home was born with."""
 
+JOINING = Key(PARTITION, "joining")
+"""Stands while the home becomes another machine of an account that is there already."""
+
 
 class UsersConfig(Shape):
     autocreate: bool = True
@@ -137,12 +140,25 @@ class Accounts:
             item = self._records.get(DEFAULT_ACCOUNT)
             if item is not None:
                 return self.get(item.value["id"])
+            joining = self._records.get(JOINING)
+            if joining is not None:
+                place = str(joining.value["location"])
+                rule = "was being joined, and that was interrupted"
+                raise Refused("home", place, rule, remedy=f"run `harness join {place}` again")
             try:
                 account = self._named_default()
                 self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}, expect=ABSENT))
             except Conflict:
                 continue
         raise Unavailable("home", "its default account cannot be read back")
+
+    def has_default(self) -> bool:
+        """Whether the home has an account that commands act in unless another is named."""
+        return self._records.get(DEFAULT_ACCOUNT) is not None
+
+    def make_default(self, account: AccountRecord) -> None:
+        """The account that commands act in from now on."""
+        self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}))
 
     def owner(self, account: AccountRecord) -> Principal:
         """The principal that may do everything in the account."""
