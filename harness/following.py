@@ -289,6 +289,7 @@ class Following:
         rows = self._rows()
         here: dict[Kind, Mapping[str, Told | None]] = {k: self._members[k].here() for k in KINDS}
         there = self._there(rows, here, followed)
+        self._sweep_all(there)
         plan: list[tuple[Kind, str, Action, Told | None]] = []
         for kind in KINDS:
             of_kind = [one for known in (rows, there) for of, one in known if of == kind]
@@ -348,6 +349,15 @@ class Following:
                 there[named] = self._read[named] = found
         return there
 
+    def _sweep_all(self, there: Mapping[Named, Seen | Doubt]) -> None:
+        """What deletions that were interrupted have left in the place: before anything new begins there."""
+        for (kind, _), seen in there.items():
+            match seen:
+                case Seen(entry=Tombstone(is_swept=False)) if kind == "workspace":
+                    self._sweep(seen)
+                case _:
+                    pass
+
     # Doing.
 
     def _carried_out(
@@ -406,16 +416,13 @@ class Following:
                 assert_never(action)
 
     def _clear_up(self, followed: Followed) -> None:
-        """What deletions that were interrupted have left, here and there."""
+        """What burials that were interrupted have left here."""
         workspaces = self._members["workspace"]
         here = workspaces.here()
         for (kind, entry_id), row in self._rows().items():
-            if kind == "workspace" and isinstance(row.entry, Tombstone):
-                if entry_id not in here:
-                    buried = workspaces.bury(row.entry)
-                    followed.buried += [buried] if buried else []
-                if not row.entry.is_swept:
-                    self._sweep(Seen(row.entry, row.token))
+            if kind == "workspace" and isinstance(row.entry, Tombstone) and entry_id not in here:
+                buried = workspaces.bury(row.entry)
+                followed.buried += [buried] if buried else []
 
     # What is remembered.
 

@@ -59,14 +59,17 @@ class _Found:
         return ", ".join(f"{one.name} ({one.id})" for one in self.accounts) or "none"
 
 
-def join(home: Path | None, location: str, *, account: str | None = None) -> Joined:
+def join(
+    home: Path | None, location: str, *, account: str | None = None, place: Place | None = None
+) -> Joined:
     """`location` as in s3://bucket/prefix; `account` is its name or id, where the place has several.
+    `place`: what lies there, for tests.
 
     Refused, with what to do about it, when the home holds other data; NotFound when nobody is there.
     """
     settings = read_settings(home)
     _check_settings(settings, location)
-    place = place_at(location)
+    place = place or place_at(location)
     house = wire(replace(settings, s3=location), place=place)
     try:
         place.check()
@@ -180,7 +183,9 @@ def _adopted(house: House, place: Place, chosen: AccountRecord) -> AccountRecord
             case Living(record=record):
                 users.adopt(record, instead_of=None)
             case None:  # whoever told of the account was interrupted
-                users.create({"name": "owner"}, record_id=chosen.owner_id)
+                at = chosen.created_at
+                made = {"id": chosen.owner_id, "name": "owner", "createdAt": at, "updatedAt": at}
+                users.adopt(made, instead_of=None)
             case Tombstone():
                 raise Refused("account", chosen.name, "has an owner who was deleted") from None
     try:

@@ -40,6 +40,7 @@ def preview(
     become revisions, as before a turn.
     """
     ingress.follow()
+    agent = ingress.agents.get(agent.id)
     mounts = ingress.agents.bindings(agent)
     pull(mounts)
     briefing = Briefing(

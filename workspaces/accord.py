@@ -88,6 +88,8 @@ def accord(
 ) -> Action | None:
     """`is_wanted`: whether a record that is not here is to come here. `comes_again`: ids of this kind are
     given again. `here_decides`: the records here are those of all machines."""
+    if not _is_same_life(base, here):
+        base = None
     if there is None:
         if here is not None:
             return Tell(Living(entry_id, here, _own_epoch(base)), ABSENT)
@@ -148,6 +150,13 @@ def _of_the_living(
     return Take(record, there, clashes)
 
 
+def _is_same_life(base: Entry | None, here: Told | None) -> bool:
+    """What was made anew here since, under an id that comes again, is not what was agreed on."""
+    if here is None or not isinstance(base, Living):
+        return True
+    return here.get("createdAt") == base.record.get("createdAt")
+
+
 def _own_epoch(base: Entry | None) -> int:
     """Of a record that is here."""
     match base:
@@ -167,7 +176,8 @@ def put_together(
     mine, theirs = _weight(here), _weight(there)
     clashes: list[str] = []
     record = _joined(base, here, there, mine > theirs, "", clashes)
-    record["updatedAt"] = max(str(here.get("updatedAt")), str(there.get("updatedAt")))
+    for key, choose in (("createdAt", min), ("updatedAt", max)):
+        record[key] = choose(str(here.get(key)), str(there.get(key)))
     return record, tuple(clashes)
 
 
@@ -187,7 +197,7 @@ def _joined(
         elif isinstance(mine, Mapping) and isinstance(theirs, Mapping):
             parts = (cast(Told, mine), cast(Told, theirs))
             value = _joined(was, *parts, here_is_later, f"{within}{key}.", clashes)
-        elif key != "updatedAt":
+        elif key not in ("createdAt", "updatedAt"):
             value = cast(object, mine if here_is_later else theirs)
             clashes.append(f"{within}{key}")
         if value is not _MISSING:

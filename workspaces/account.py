@@ -178,12 +178,17 @@ class Accounts:
     def forget(self, account: AccountRecord) -> None:
         """The record and everything that still lies in the account's partition; the caller has
         deleted what the records stand for."""
-        for item in with_prefix(self._records, partition_of(account.id), ""):
-            self._records.write(Delete(item.key))
+        users = f"{partition_of(account.id)} / user"
+        items = with_prefix(self._records, partition_of(account.id), "")
+        for item in items:
+            if not str(item.key).startswith(users):
+                self._records.write(Delete(item.key))
         pointer = self._records.get(DEFAULT_ACCOUNT)
         if pointer is not None and pointer.value["id"] == account.id:
             self._records.write(Delete(DEFAULT_ACCOUNT, expect=pointer.counter))
         self._catalog.delete(account.id)
+        for item in items:  # an account that can be found has its owner: this can be repeated
+            self._records.write(Delete(item.key))
 
     def _named_default(self) -> AccountRecord:
         """A birth that was interrupted has an account already, only nothing that points at it."""

@@ -156,7 +156,7 @@ class Catalog(Generic[R]):
         if (old.as_json() if old else None) != instead_of:
             expected = "what was seen" if instead_of else None
             raise Conflict(self._family.name, _id(record), expected=expected, actual="another")
-        for key in ("createdAt", *self._family.fixed):
+        for key in self._family.fixed:
             if instead_of is not None and instead_of.get(key) != stated.get(key):
                 raise Refused(key, stated.get(key), "is not what it is here, and never changes")
         handle = self._handle(record)

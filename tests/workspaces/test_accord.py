@@ -32,7 +32,7 @@ def at(minute: int) -> Stamp:
 
 
 def told(name: str = "notes", minute: int = 0, **more: Any) -> dict[str, Any]:
-    return {"id": ID, "name": name, "updatedAt": at(minute), **more}
+    return {"id": ID, "name": name, "createdAt": at(0), "updatedAt": at(minute), **more}
 
 
 def living(name: str = "notes", minute: int = 0, epoch: int = 0, **more: Any) -> Living:
@@ -111,6 +111,8 @@ def test_under_an_id_that_comes_again_a_new_life_has_the_next_epoch() -> None:
     assert decided(dead(), told("notes"), dead(), **again) == Tell(living(epoch=1), T)
     assert decided(None, told("notes"), dead(4), **again) == Tell(living(epoch=5), T)
     assert decided(OLD, told("notes"), dead(), **again) == Bury(Seen(dead(), T))
+    made_anew = told("notes", createdAt=at(40))
+    assert decided(OLD, made_anew, dead(), **again) == Tell(Living(ID, made_anew, 1), T)
     assert decided(dead(), told("notes"), None, **again) == Tell(living(epoch=1), ABSENT)
 
 

@@ -169,7 +169,6 @@ def test_an_adopted_record_takes_nobodys_name_and_passes_what_every_record_does(
         stated("usr_" + 24 * "b"),
         stated("two\nlines"),
         stated("x", colour="red"),
-        stated("Eve", createdAt=LATER),
     ):
         with pytest.raises(Refused):
             users.adopt(wrong, instead_of=stated("Eve"))
