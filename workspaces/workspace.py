@@ -45,6 +45,8 @@ from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.revision import Author, Revision, RevisionId
 from workspaces.room import Room
+from workspaces.seam import TRAILER as SEAMS
+from workspaces.seam import trailer_of
 from workspaces.search.recall import Recall
 from workspaces.swap import Swap, Swaps
 from workspaces.tree import Known, Tree, TreeScan
@@ -83,6 +85,8 @@ class Arrival:
     """What this was planned on; a file that is something else by now is left alone."""
     beside: bytes | None = None
     """What they had, where `data` is a merge of it with what is here."""
+    seam: str = ""
+    """What there is to be said of the merge."""
 
 
 @dataclass(slots=True)
@@ -368,6 +372,8 @@ class Workspace:
             told = {a.path: a for a in arrivals if a.path in done or _is_met_halfway(a, brought)}
             if told:
                 beside = {p: a.beside for p, a in told.items() if a.beside is not None}
+                seams = {path: a.seam for path, a in told.items() if a.seam}
+                by = by.saying(SEAMS, trailer_of(seams)) if seams else by
                 self._history.record({p: a.data for p, a in told.items()}, by, beside=beside)
             held.fulfilled()
             self._record_dirty(Intent(self._person, paths))  # what was saved in the middle of it
