@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from harness.context.budget import MEMORY_CHARACTERS_MAX
+from harness.context.budget import CONTEXT_CHARACTERS_MAX, MEMORY_CHARACTERS_MAX, budget
+from harness.context.prune import TURNS, Pruning
 from harness.event import OnBusy
 from harness.sandbox import SandboxRecord
 from workspaces.account import Principal
@@ -36,6 +37,7 @@ from workspaces.workspaces import (
 SYSTEM_CHARACTERS_MAX = 50_000
 MEMORY_CHARACTERS_HIGHEST = 200_000
 """What memory may ever take of the largest context that can be configured."""
+CONTEXT_CHARACTERS_HIGHEST = 500_000
 MOUNTS_MAX = 20
 
 
@@ -57,8 +59,35 @@ class SessionMemory(Shape):
     """How much memory a prompt shows, in code points, of all mounts together."""
 
 
+class SessionPruning(Shape):
+    enabled: bool = True
+    turns: Annotated[int, Field(ge=0, le=1000)] = TURNS
+    """How many further turns the tool traffic of one stays in the context for."""
+
+
+class SessionCompaction(Shape):
+    enabled: bool = False
+    max_context_length: Annotated[int, Field(ge=1, le=CONTEXT_CHARACTERS_HIGHEST)] = (
+        CONTEXT_CHARACTERS_MAX
+    )
+    """In code points of the request's JSON, system and messages: one more, and it is compacted."""
+    flush: bool = True
+    """Whether the model may write down what must last before the conversation is summarised."""
+
+
 class SessionConfig(Shape):
     memory: SessionMemory = SessionMemory()
+    pruning: SessionPruning = SessionPruning()
+    compaction: SessionCompaction = SessionCompaction()
+
+    @property
+    def memory_characters_max(self) -> int:
+        return budget(self.memory.max_length, self.compaction.max_context_length)
+
+    @property
+    def as_pruned(self) -> Pruning | None:
+        """None: everything is shown."""
+        return Pruning(self.pruning.turns) if self.pruning.enabled else None
 
 
 class AgentConfig(Shape):

@@ -16,11 +16,11 @@ from datetime import date, datetime
 from hashlib import sha256
 
 from harness.agent import AgentConfig, Mount
-from harness.context.budget import budget
 from harness.context.entry import first_heading
 from harness.context.memory import MEMORY, NOTES, NOTES_MAX, Memory, Note, needs_ages
 from harness.context.part import DATE, Part, memory_of
 from harness.context.prompt import MountView, Sources, prompt_parts
+from harness.context.prune import Pruning
 from harness.context.snapshot import Moment, Terms
 from harness.distant_memory import distant_memory
 from harness.request import ToolSpec
@@ -90,7 +90,8 @@ class Briefing:
         self._mounts = tuple(mounts)
         self._policy = policy
         self._views = {mount.name: view_of(mount) for mount in mounts}
-        self._memory_max = budget(config.session.memory.max_length)
+        self._memory_max = config.session.memory_characters_max
+        self._pruning = config.session.as_pruned
         self._found: dict[str, _Found] = {}
         self._day: date | None = None
         self._parts: tuple[Part, ...] = ()
@@ -102,6 +103,12 @@ class Briefing:
             self._parts = prompt_parts(self._sources(day), render)
             self._day = day
         return self._parts
+
+    def pruning_for(self, *, is_hard: bool) -> Pruning | None:
+        """None: everything is shown."""
+        if is_hard:
+            return replace(self._pruning or Pruning(), is_hard=True)
+        return self._pruning
 
     def moment(
         self,

@@ -44,6 +44,7 @@ from harness.tools.recall import RECALL
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.tools.write import WRITE
+from harness.transcript import Transcript
 from harness.usage import AccountUsage, Ledger, Purpose, Spender
 from harness.watching import Watching, all_of, log_news
 from workspaces.account import Accounts, OwnAccount, Principal
@@ -229,9 +230,13 @@ class House:
                 self.allowance,
                 partial(self.open_model, principal),
                 self.workshop,
-                partial(Results, blobs=self._large),
+                self._results,
             ),
         )
+
+    def _results(self, conversation_id: ConversationId) -> Results:
+        transcript = Transcript(conversation_id, self.records, self._large)
+        return Results(conversation_id, self._large, transcript.result)
 
     def open_model(
         self,

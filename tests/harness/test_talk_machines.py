@@ -110,9 +110,9 @@ def test_what_is_too_large_for_a_record_is_had_by_every_machine(
     elsewhere = opened(tmp_path / "elsewhere", Rule())
     text = f"{'very long ' * 20_000}indeed"
     agent = rooms.agents.get("assistant")
-    accepted = run(rooms.ingress.accept(agent, Event("e1", "c1", text)))
+    accepted = run(rooms.ingress.accept(agent, Event.said("e1", "c1", text)))
     rooms.ingress.leases.release(accepted.lease)
-    outcome = run(elsewhere.ingress.deliver(agent, Event("e1", "c1", text)))
+    outcome = run(elsewhere.ingress.deliver(agent, Event.said("e1", "c1", text)))
     assert outcome.reply == f"answer to {text}"
     assert [entry.message.text for entry in entries_of(rooms, "c1")] == [text, outcome.reply]
     rooms.conversations.delete(conversation_of(rooms, "c1"))
