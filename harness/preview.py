@@ -57,7 +57,8 @@ def preview(
     messages: list[Numbered] = [(entry.number, entry.message) for entry in entries]
     if message is not None:
         messages.append((number, user(message)))
-    return put(briefing, held, messages, tools, session=session, at=now)
+    kept = [text for entry in entries for text in entry.system]
+    return put(briefing, held, messages, tools, session=session, at=now, kept=kept)
 
 
 def _nobody(call_id: str) -> Author:

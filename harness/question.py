@@ -73,8 +73,11 @@ def put(
     *,
     session: Session,
     at: datetime,
+    kept: Sequence[str] = (),
+    turn: str | None = None,
 ) -> Question:
-    """`held`: what the conversation has been shown until now."""
+    """`held`: what the conversation has been shown until now; `kept` and `turn`: what the platform says
+    beside it, for good and for this turn."""
     now = briefing.moment(
         at,
         messages[-1][0] if messages else session.window_from,
@@ -84,5 +87,5 @@ def put(
     )
     news = decide(held, now, render)
     held = after(held, news, at)
-    request = assemble(held.snapshot, held.deltas, messages)
+    request = assemble(held.snapshot, held.deltas, messages, kept=kept, turn=turn)
     return Question(request, tuple(messages), held, news)
