@@ -62,8 +62,6 @@ def chat(
         while not talk.is_over and (text := _ask()) is not None:
             try:
                 talk.hear(text)
-            except KeyboardInterrupt:
-                notes().print("\n[dim](stopped)[/]")
             except Failure as failure:  # this was not said; what comes next may be
                 show_failure(failure)
     return 0
@@ -179,7 +177,7 @@ class _Chat:
 
     def _mounted(self) -> dict[str, Workspace]:
         mounts = self.harness.agents.bindings(self.agent)
-        return {mount.name: mount.workspace for mount in mounts}
+        return {mount.name: mount.here for mount in mounts if not mount.is_distant}
 
 
 _COMMANDS: dict[str, Callable[[_Chat], None]] = {
