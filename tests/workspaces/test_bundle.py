@@ -52,7 +52,7 @@ def received(to: History, source: History, known: list[RevisionId], **differing:
         for _, data in source.bundles(tip, known):
             quarantine.take(data)
         quarantine.check()
-        quarantine.admit()
+        to.receive(quarantine, tip)
     to.follow(tip, {WorkspacePath(path): data for path, data in differing.items()}, SYNC)  # type: ignore[misc]
 
 
@@ -218,6 +218,13 @@ def test_what_is_not_made_here_is_no_bundle(head: bytes) -> None:
 
 def test_a_history_follows_nothing_that_is_not_whole(ours: History, theirs: History) -> None:
     tip = theirs.record({MEMORY: b"1\n"}, AGENT)
-    with pytest.raises(Failure):
-        ours.follow(tip, {}, SYNC)
-    assert ours.tip() is None
+    blob = theirs.tree(tip)[MEMORY]
+    (theirs._directory / "objects" / blob[:2] / blob[2:]).unlink()
+    objects = theirs._directory / "objects"
+    for file in objects.glob("[0-9a-f][0-9a-f]/*"):
+        there = ours._directory / file.relative_to(theirs._directory)
+        there.parent.mkdir(exist_ok=True)
+        there.write_bytes(file.read_bytes())
+    assert ours.has(tip)
+    with ours.quarantine() as quarantine, pytest.raises(Failure):
+        ours.receive(quarantine, tip)

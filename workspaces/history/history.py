@@ -213,7 +213,6 @@ class History:
         Ours is in theirs and nothing differs: it is theirs, as it was made. Ours is in theirs: what
         differs is a revision on top of it. Else it is a merge, which is a function of its parents and
         the files alone (parents sorted, the later of their stamps), and so the same on every machine."""
-        self._check_is_whole(theirs)
         ours = self.tip()
         batch = self._objects.batch()
         onto = self.commit(theirs)
@@ -236,6 +235,14 @@ class History:
     def quarantine(self) -> Quarantine:
         """For what comes from elsewhere."""
         return Quarantine(self._directory)
+
+    def receive(self, quarantine: Quarantine, revision: RevisionId) -> None:
+        """Take over what was looked at, and make sure that everything `revision` leads to is here then.
+        Under the writer lock: nothing is pruned in between. Unavailable."""
+        quarantine.admit()
+        tip = self.tip()
+        wanted = [revision, *([f"^{tip}"] if tip else []), "--"]
+        self._git("rev-list", "--objects", "--quiet", "--end-of-options", *wanted)
 
     def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Revision]:
         """Newest first; with a path only the revisions that touched it."""
@@ -355,12 +362,6 @@ class History:
         tree = graft(changes, base.tree, self._objects, batch) if changes else base.tree
         data = commit_bytes(tree, ids, author, at, merge_message(ids, author, at))
         return Commit(RevisionId(batch.commit(data)), tree, ids, at, author.name, {})
-
-    def _check_is_whole(self, revision: RevisionId) -> None:
-        """Everything that it leads to is here, beyond what the newest revision leads to."""
-        tip = self.tip()
-        wanted = [revision, *([f"^{tip}"] if tip else []), "--"]
-        self._git("rev-list", "--objects", "--quiet", "--end-of-options", *wanted)
 
     def _differing(
         self, older: ObjectId | None, newer: ObjectId | None, prefix: str

@@ -115,6 +115,9 @@ class Quarantine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def take(self, data: bytes) -> RevisionId:
