@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from harness.context.assemble import Numbered
 from harness.context.delta import Delta, PartChange
 from harness.context.part import Part
+from harness.context.prune import Pruning, pruning_of
+from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot
 from harness.request import Request
 from workspaces.ids import TurnId
@@ -59,6 +60,8 @@ class Receipt:
     first: int
     last: int
     """The entries that were shown."""
+    pruning: Pruning | None
+    """How these were shortened; None: not at all."""
     parts: tuple[ShownPart, ...]
     """Those of the snapshot, then their changes in the order in which they were told."""
     digest: str
@@ -77,6 +80,7 @@ class Receipt:
             "snapshot": self.snapshot,
             "deltas": self.deltas,
             "entries": [self.first, self.last],
+            **({"pruning": self.pruning.as_json()} if self.pruning else {}),
             "parts": [part.as_json() for part in self.parts],
             "digest": self.digest,
         }
@@ -99,7 +103,8 @@ def receipt(
     turn_id: TurnId,
     model: str,
     held: Held,
-    messages: Sequence[Numbered],
+    said: Sequence[Said],
+    pruning: Pruning | None,
     request: Request,
 ) -> Receipt:
     return Receipt(
@@ -109,8 +114,9 @@ def receipt(
         model,
         held.snapshot.number,
         len(held.deltas),
-        messages[0][0],
-        messages[-1][0],
+        said[0].number,
+        said[-1].number,
+        pruning,
         shown_parts(held.snapshot, held.deltas),
         digest(request),
     )
@@ -154,6 +160,7 @@ def receipt_of(number: int, data: JsonObject) -> Receipt:
         data["deltas"],
         first,
         last,
+        pruning_of(data["pruning"]) if "pruning" in data else None,
         tuple(_part_of(part) for part in data["parts"]),
         data["digest"],
     )
