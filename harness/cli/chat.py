@@ -98,9 +98,17 @@ class _Chat:
         if command is not None:
             self._obey(command[1])
         elif text.strip():
-            close(
-                self.harness.run(text, agent=self.agent, conversation=self.key, emit=show_progress)
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        try:
+            outcome = self.harness.run(
+                text, agent=self.agent, conversation=self.key, emit=show_progress
             )
+        except KeyboardInterrupt:
+            notes().print("\n[dim](stopped)[/]")
+        else:
+            close(outcome)
 
     def _obey(self, name: str) -> None:
         """The beginning of a name is enough."""
