@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from workspaces.errors import Failure, NotFound
 from workspaces.seam import REVISIONS_MAX, Seam, open_seams
-from workspaces.seam import TRAILER as SEAMS
 from workspaces.stamp import stamp_of
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _workspace(workspace: Workspace) -> list[Line]:
         remedy = f"`harness log {name}` makes it one, `harness watch` makes each save one"
         told = f"{_named(pending)}: edited by hand, in no revision yet"
         lines.append(Line(name, "pending", told, remedy, {"paths": pending}))
-    merges = [(one.id, one.trailers) for one in revisions if SEAMS in one.trailers]
+    merges = [(one.id, one.trailers) for one in revisions if len(one.parents) > 1]
     lines += [_merged(name, seam) for seam in open_seams(workspace.history, merges)]
     for problem in workspace.problems(tree):
         state: State = "conflict" if problem.kind == "conflict" else "problem"

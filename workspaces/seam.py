@@ -1,10 +1,13 @@
 """Seams: where sync put side by side what two sides had made of one place, for somebody to look at.
 
 A merge keeps the lines of both sides, and of one key of a front matter the later value. Nothing is lost by
-it, but two lines may now contradict each other. So the revision that merged says in a trailer which files
-have such places, and what stood on each side is read from its two parents:
+it, but two lines may now contradict each other. So a revision that merged files says in a trailer which have
+such places, and what stood on each side is read from its two parents:
 
     Merged: MEMORY.md: 2 places | facts/tea.md: keys value, tags
+
+One that merged two lines of history is the same on every machine and says nothing of its own: there the files
+that are as in neither parent are looked at.
 
 A seam is open until somebody changes the file again. Where more files were merged at once than the trailer
 has room for, it ends with how many more there are; `harness sync` names them all.
@@ -103,9 +106,11 @@ def open_seams(
 
 def seams_of(history: History, revision: RevisionId, trailers: Mapping[str, str]) -> list[Seam]:
     """None of the revision beside a merge, which is by the same author: it has merged nothing."""
+    if len(history.commit(revision).parents) < 2:
+        return []
+    if TRAILER not in trailers:
+        return _seams_between(history, revision)
     found: list[Seam] = []
-    if TRAILER not in trailers or len(history.commit(revision).parents) < 2:
-        return found
     for entry in trailers[TRAILER].split(_BETWEEN):
         path, colon, told = entry.partition(_OF)
         if colon:
@@ -135,6 +140,17 @@ def pairs(one: str, other: str, merged: str) -> tuple[Pair, ...]:
             found.append(Pair(tuple(ours), tuple(theirs)))
         ours, theirs = [], []
     return tuple(found)
+
+
+def _seams_between(history: History, revision: RevisionId) -> list[Seam]:
+    one, other = (
+        history.differences(parent, revision) for parent in history.commit(revision).parents
+    )
+    return [
+        Seam(path, revision, told_of(len(met), ()), met)
+        for path in sorted(one.keys() & other.keys())
+        if one[path][0] != other[path][0] and (met := _pairs_of(history, revision, path))
+    ]
 
 
 def _pairs_of(history: History, revision: RevisionId, path: WorkspacePath) -> tuple[Pair, ...]:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.workspaces.conftest import CALLER
 from tests.workspaces.replicas import MemoryPrefix, Replica
+from workspaces.history.objects import ObjectId
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.revision import FIELD_CHARACTERS_MAX
@@ -15,11 +16,13 @@ from workspaces.seam import (
     Seam,
     open_seams,
     pairs,
+    seams_of,
     seams_since,
     told_of,
     trailer_of,
 )
 from workspaces.stores.memory import MemoryRecords
+from workspaces.sync.incoming import SYNC
 
 MEMORY = WorkspacePath("MEMORY.md")
 
@@ -99,6 +102,23 @@ def test_a_merge_names_its_places_with_the_lines_of_both(two: tuple[Replica, Rep
         Pair(("- black tea",), ("- green tea",)),
     )
     assert (fact.path, fact.told, fact.pairs) == ("notes/fact.md", "keys value", ())
+
+
+def test_a_merge_of_two_lines_of_history_is_looked_at(two: tuple[Replica, Replica]) -> None:
+    """Its message is the same on every machine, and tells of no file."""
+    a, _ = two
+    ours = a.workspace.history
+    a.workspace.write("MEMORY.md", "- top\n- green tea\n- end\n", by=CALLER)
+    fork = ours.record({MEMORY: b"- top\n- black tea\n- end\n"}, CALLER)
+    (green,) = ours.commit(fork).parents
+    told = ours.record(
+        {MEMORY: b"- top\n- black tea\n- green tea\n- end\n"},
+        SYNC,
+        beside={MEMORY: ours.read(ours.find(green, MEMORY) or ObjectId(""))},
+    )
+    (seam,) = seams_of(ours, told, {})
+    assert (seam.path, seam.told) == (MEMORY, "1 place")
+    assert seam.pairs == (Pair(("- black tea",), ("- green tea",)),)
 
 
 def test_changes_that_do_not_meet_are_no_seam(two: tuple[Replica, Replica]) -> None:
