@@ -178,7 +178,7 @@ class Harness:
             mounts = self.agents.bindings(self.agents.get(conversation.agent_id))
         except NotFound:  # the agent is gone, and with it the names of its mounts
             mounts = []
-        workspaces = {mount.name: mount.workspace for mount in mounts}
+        workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
         return Explanation(self.conversations.showing(conversation), workspaces)
 
     def confinement(self) -> Confinement:

@@ -17,7 +17,8 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from harness.message import Message, message_of
+from harness.context.said import Said
+from harness.message import Message, ToolResult, message_of
 from harness.pending import Asked, asked_of
 from harness.request import NO_USAGE, Usage, usage_of
 from harness.session import Session, new_session, session_of
@@ -99,6 +100,21 @@ class Window:
     def next_number(self) -> int:
         return self.entries[-1].number + 1 if self.entries else self.session.window_from
 
+    @property
+    def newest_number(self) -> int:
+        """Of its entries; of the one that comes first when there is none."""
+        return self.entries[-1].number if self.entries else self.session.window_from
+
+    @property
+    def said(self) -> tuple[Said, ...]:
+        """What the context is made of."""
+        return tuple(Said(one.number, one.turn_id, one.message) for one in self.entries)
+
+    @property
+    def system(self) -> tuple[str, ...]:
+        """What the platform said beside them for good."""
+        return tuple(text for entry in self.entries for text in entry.system)
+
 
 class Transcript:
     """One conversation's entries. Only the holder of its lease may append."""
@@ -139,6 +155,16 @@ class Transcript:
     def newest(self) -> Entry | None:
         found = self._records.scan(self._partition, backwards=True, limit=1)
         return self._entry(found[0]) if found else None
+
+    def result(self, call_id: str) -> str | None:
+        """What a tool answered this call, whole, if it stands in the newest session; of several calls
+        with one id the newest."""
+        found: str | None = None
+        for entry in self.entries(self.session().first):
+            for part in entry.message.parts:
+                if isinstance(part, ToolResult) and part.call_id == call_id:
+                    found = part.text
+        return found
 
     def append(self, entry: Entry, lease: Lease, *also: RecordChange) -> None:
         """The next entry, and whatever must change in the same instant. LeaseLost when the

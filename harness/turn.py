@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from harness.agent import Limits
 from harness.approval import open_calls, pending
 from harness.briefing import Briefing
-from harness.context.assemble import Numbered
 from harness.context.repair import INTERRUPTED
 from harness.crossing import in_thread
 from harness.message import Message, ToolCall, ToolResult
@@ -29,7 +28,7 @@ from harness.session import Session
 from harness.showing import Showing
 from harness.tools.desk import News
 from harness.tools.port import Toolset
-from harness.transcript import Entry, Transcript
+from harness.transcript import Entry, Transcript, Window
 from workspaces.clock import Clock
 from workspaces.ids import TurnId
 from workspaces.lease import Lease
@@ -95,21 +94,19 @@ class Turn:
         return await self.append(replace(entry, seen=news.seen, changes=news.changes))
 
     @property
-    def messages(self) -> tuple[Numbered, ...]:
-        """All that the window holds, under the numbers of their entries."""
-        return tuple((entry.number, entry.message) for entry in (*self.before, *self.entries))
+    def window(self) -> Window:
+        return Window(self.session, (*self.before, *self.entries))
 
     def ask(self, toolset: Toolset) -> Request:
         """What the model is asked next; what it is shown with it is kept before it is."""
         question = put(
             self.briefing,
             self.showing.held(),
-            self.messages,
+            self.window,
             toolset.specs(),
-            session=self.session,
             at=self.clock.now(),
-            kept=[text for entry in (*self.before, *self.entries) for text in entry.system],
-            turn=self.instructions,
+            running=self.id,
+            instructions=self.instructions,
         )
         self.showing.keep(question, self.id, self.briefing.model, self.lease)
         return question.request

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from harness.context.assemble import Numbered
 from harness.context.delta import Delta, PartChange
 from harness.context.part import Part
+from harness.context.prune import Pruning, pruning_of
+from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot
 from harness.request import Request
 from workspaces.ids import TurnId
@@ -62,6 +63,8 @@ class Receipt:
     first: int
     last: int
     """The entries that were shown."""
+    pruning: Pruning | None
+    """How these were shortened; None: not at all."""
     parts: tuple[ShownPart, ...]
     """Those of the snapshot, then their changes in the order in which they were told."""
     digest: str
@@ -80,6 +83,7 @@ class Receipt:
             "snapshot": self.snapshot,
             "deltas": self.deltas,
             "entries": [self.first, self.last],
+            **({"pruning": self.pruning.as_json()} if self.pruning else {}),
             "parts": [part.as_json() for part in self.parts],
             "digest": self.digest,
         }
@@ -102,7 +106,8 @@ def receipt(
     turn_id: TurnId,
     model: str,
     held: Held,
-    messages: Sequence[Numbered],
+    said: Sequence[Said],
+    pruning: Pruning | None,
     request: Request,
 ) -> Receipt:
     return Receipt(
@@ -112,8 +117,9 @@ def receipt(
         model,
         held.snapshot.number,
         len(held.deltas),
-        messages[0][0],
-        messages[-1][0],
+        said[0].number,
+        said[-1].number,
+        pruning,
         (*shown_parts(held.snapshot, held.deltas), *_of_platform(request)),
         digest(request),
     )
@@ -157,6 +163,7 @@ def receipt_of(number: int, data: JsonObject) -> Receipt:
         data["deltas"],
         first,
         last,
+        pruning_of(data["pruning"]) if "pruning" in data else None,
         tuple(_part_of(part) for part in data["parts"]),
         data["digest"],
     )
