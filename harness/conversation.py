@@ -12,7 +12,7 @@ consists of; whoever deleted it runs that job at once, and anyone if they could 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -154,8 +154,10 @@ class Conversations:
         loaded = (self._look(one) for one in ids)
         return [one for one in loaded if one is not None and agent_id in (None, one.agent_id)]
 
-    def transcript(self, conversation: Conversation) -> Transcript:
-        return Transcript(conversation.id, self._records, self._large)
+    def transcript(
+        self, conversation: Conversation, *, told: Callable[[int], None] | None = None
+    ) -> Transcript:
+        return Transcript(conversation.id, self._records, self._large, told=told)
 
     def showing(self, conversation: Conversation) -> Showing:
         return Showing(conversation.id, self._records, self._large)

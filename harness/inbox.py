@@ -103,6 +103,18 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """Of an event that is not done."""
+
+    is_begun: bool
+    ahead: int
+    """So many events come before it."""
+    turn_id: TurnId | None = None
+    first: int | None = None
+    """The number of its turn's first entry."""
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """An event that is being answered, by us or by someone who stopped in the middle."""
 
@@ -169,8 +181,15 @@ class Inbox:
 
     def ahead(self, accepted: Accepted) -> int:
         """How many events come before this one."""
-        head = self._head(accepted.conversation)
-        return max(0, accepted.number - head.next + (head.running is not None))
+        return self.standing(accepted.conversation, accepted.number).ahead
+
+    def standing(self, conversation: Conversation, number: int) -> Standing:
+        head = self._head(conversation)
+        running = head.running
+        if running is not None and running["number"] == number:
+            return Standing(True, 0, TurnId(running["turn"]), running["first"])
+        ahead = max(0, number - head.next + (running is not None))
+        return Standing(head.next > number, ahead)
 
     def next(self, conversation: Conversation, lease: Lease) -> Running | Waiting | None:
         """What the holder of the lease has to do: go on with what runs, begin what waits, or nothing."""

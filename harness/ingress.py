@@ -27,6 +27,7 @@ from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
 from harness.allowance import Allowance
+from harness.audience import Audience, Stage, both
 from harness.briefing import Briefing
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
@@ -44,7 +45,6 @@ from harness.tools.port import Tool, Toolset
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.turn import Turn, run_turn
-from workspaces.claim import Claim
 from workspaces.clock import Clock
 from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
@@ -68,9 +68,21 @@ class EventStatus:
     event_id: str
     state: State
     conversation_id: ConversationId
+    number: int
+    """Its place in the conversation's line."""
+    ahead: int = 0
+    """So many events come before it, while it waits there."""
+    turn_id: TurnId | None = None
+    first: int | None = None
+    """The number of its turn's first entry."""
     outcome: Outcome | None = None
     refusal: JsonObject | None = None
     """Why it was given back before anything happened; it may be sent again."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing more will come of it by itself."""
+        return self.state not in {"queued", "running"}
 
 
 class GivenBack(Failure):
@@ -95,6 +107,7 @@ class Ingress:
     open_model: Callable[[AgentRecord, ConversationId | None], Model]
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
+    audience: Audience = field(default_factory=Audience)
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
@@ -145,17 +158,19 @@ class Ingress:
         if claim is None:
             raise NotFound("event", event_id)
         conversation = self.conversations.get(claim.about["conversation"])
-        outcome = self._outcome(conversation, claim)
-        state: State
+        event = EventStatus(event_id, "queued", conversation.id, claim.about["number"])
         if claim.refusal is not None:
-            state = "refused"
-        elif outcome is not None:
-            state = "failed" if outcome.status == "failed" else "done"
-        elif self.inbox.is_running(conversation, claim.about["number"]):
-            state = "running"
-        else:
-            state = "queued"
-        return EventStatus(event_id, state, conversation.id, outcome, claim.refusal)
+            return replace(event, state="refused", refusal=claim.refusal)
+        if claim.outcome is not None:
+            ending = ending_of(claim.outcome)
+            outcome = self._outcome(conversation, ending)
+            state: State = "failed" if outcome.status == "failed" else "done"
+            turn_id, first = ending.turn_id, ending.first
+            return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
+        found = self.inbox.standing(conversation, event.number)
+        state = "running" if found.is_begun else "queued"
+        turn_id, first = found.turn_id, found.first
+        return replace(event, state=state, ahead=found.ahead, turn_id=turn_id, first=first)
 
     async def _awaited(self, accepted: Accepted, emit: Emit) -> Outcome:
         """Work whenever the conversation is free, until the event is done."""
@@ -196,11 +211,13 @@ class Ingress:
                 return
             is_mine = accepted is not None and found.number == accepted.number
             may_end = is_mine and accepted is not None and accepted.is_new
-            at_it = _AtIt(self, conversation, lease, is_mine, may_end, emit if is_mine else silent)
-            if isinstance(found, Waiting):
-                await at_it.begin(found)
-            else:
-                await at_it.go_on(found)
+            with self.audience.stage((conversation.id, found.number)) as stage:
+                told = both(emit, stage.emit) if is_mine else stage.emit
+                at_it = _AtIt(self, conversation, lease, is_mine, may_end, told, stage)
+                if isinstance(found, Waiting):
+                    await at_it.begin(found)
+                else:
+                    await at_it.go_on(found)
 
     @asynccontextmanager
     async def _leased(self, lease: Lease) -> AsyncGenerator[None]:
@@ -231,12 +248,11 @@ class Ingress:
             raise GivenBack({"code": "conflict", "message": told, "remedy": None})
         if claim.refusal is not None:
             raise GivenBack(claim.refusal)
-        return self._outcome(accepted.conversation, claim)
-
-    def _outcome(self, conversation: Conversation, claim: Claim) -> Outcome | None:
         if claim.outcome is None:
             return None
-        ending = ending_of(claim.outcome)
+        return self._outcome(accepted.conversation, ending_of(claim.outcome))
+
+    def _outcome(self, conversation: Conversation, ending: Ending) -> Outcome:
         transcript = self.conversations.transcript(conversation)
         own = list(transcript.entries(ending.first, ending.last))
         return outcome_of(ending, conversation.id, own)
@@ -253,6 +269,7 @@ class _AtIt:
     is_mine: bool
     may_end: bool
     emit: Emit
+    stage: Stage
 
     async def begin(self, waiting: Waiting) -> None:
         """Everything up to the first question to the model gives the event back when it fails. A turn
@@ -345,8 +362,9 @@ class _AtIt:
         model = ingress.open_model(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
         pull(mounts)
-        transcript = ingress.conversations.transcript(conversation)
+        transcript = ingress.conversations.transcript(conversation, told=self.stage.stored)
         window = transcript.window()
+        self.stage.begin(window.next_number - 1)
         first = window.next_number if first is None else first
         turn = Turn(
             turn_id,

@@ -14,7 +14,7 @@ the window and nothing before it, however long the conversation is.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from harness.message import Message, message_of
@@ -94,8 +94,15 @@ class Transcript:
     """One conversation's entries. Only the holder of its lease may append."""
 
     def __init__(
-        self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
+        self,
+        conversation_id: ConversationId,
+        records: RecordStore,
+        large: BlobStore,
+        *,
+        told: Callable[[int], None] | None = None,
     ) -> None:
+        """`told` hears the number of each entry that was appended."""
+        self._told = told
         self._conversation_id = conversation_id
         self._partition = f"transcript:{conversation_id}"
         self._sessions = f"sessions:{conversation_id}"
@@ -140,6 +147,8 @@ class Transcript:
             if lease.is_lost_by(conflict) or conflict.name == str(put.key):
                 raise LeaseLost(lease.key) from conflict
             raise
+        if self._told is not None:
+            self._told(entry.number)
 
     def reset(self, lease: Lease, now: Stamp) -> Session:
         """A new session from here on; the newest one when nothing was said in it yet."""

@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
+from harness.audience import Audience
 from harness.conversation import Conversations
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
@@ -115,6 +116,7 @@ class House:
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.place = place
+        self.audience = Audience()
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
         self._leases = Leases(records, clock)
@@ -228,6 +230,7 @@ class House:
                 partial(self.open_model, principal),
                 self.workshop,
                 partial(Results, blobs=self._large),
+                self.audience,
             ),
         )
 
