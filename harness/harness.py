@@ -116,7 +116,7 @@ class Harness:
 
         Without `agent` the home's default one; without `conversation` a new one.
         """
-        event = Event(
+        event = Event.said(
             new_id("evt") if event_id is None else event_id,
             new_id("c") if conversation is None else conversation,
             text,
