@@ -1,7 +1,7 @@
 """Audiences: who listens to the turns that run in this process.
 
-A turn tells on a *stage*, whether anyone listens or not; a listener hears what is told on the stage of one
-event, from whichever task or thread. What is told is a hint, and may be lost: the truth is the transcript.
+A turn tells on the *stage* of its conversation, whether anyone listens or not; a listener hears what is told
+there, from whichever task or thread. What is told is a hint, and may be lost: the truth is the transcript.
 So everything carries the number of the newest entry that was stored when it was told, and who has read
 further already knows that it is old.
 
@@ -25,9 +25,6 @@ HEARD_MAX = 256
 
 TEXT_CHARACTERS_MAX = 256 * 1024
 """Of the texts among it; and of the answer under way, which who comes late hears from its beginning."""
-
-Place = tuple[ConversationId, int]
-"""An event: its conversation, and its number there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +115,7 @@ class Listener:
 
 
 class Stage:
-    """Where the turn of one event tells. It may come and go: a turn that is gone on with tells again."""
+    """Where the turns of one conversation tell, one after the other."""
 
     def __init__(self) -> None:
         self.is_live = False
@@ -184,24 +181,24 @@ class Audience:
     """All stages of a process."""
 
     def __init__(self) -> None:
-        self._stages: dict[Place, Stage] = {}
-        self._uses: dict[Place, int] = {}
+        self._stages: dict[ConversationId, Stage] = {}
+        self._uses: dict[ConversationId, int] = {}
         self._lock = threading.Lock()
 
     @contextmanager
-    def stage(self, place: Place) -> Generator[Stage]:
-        """For whoever runs the turn of this event."""
-        with self._used(place) as stage:
+    def stage(self, conversation_id: ConversationId) -> Generator[Stage]:
+        """For whoever runs a turn of this conversation."""
+        with self._used(conversation_id) as stage:
             try:
                 yield stage
             finally:
                 stage.end()
 
     @contextmanager
-    def listening(self, place: Place) -> Generator[Listener]:
-        """To the turn of this event, whenever it runs here."""
+    def listening(self, conversation_id: ConversationId) -> Generator[Listener]:
+        """To the turns of this conversation, whenever one runs here."""
         listener = Listener()
-        with self._used(place) as stage:
+        with self._used(conversation_id) as stage:
             stage.enter(listener)
             try:
                 yield listener
@@ -209,17 +206,17 @@ class Audience:
                 stage.leave(listener)
 
     @contextmanager
-    def _used(self, place: Place) -> Generator[Stage]:
+    def _used(self, conversation_id: ConversationId) -> Generator[Stage]:
         with self._lock:
-            stage = self._stages.setdefault(place, Stage())
-            self._uses[place] = self._uses.get(place, 0) + 1
+            stage = self._stages.setdefault(conversation_id, Stage())
+            self._uses[conversation_id] = self._uses.get(conversation_id, 0) + 1
         try:
             yield stage
         finally:
             with self._lock:
-                self._uses[place] -= 1
-                if not self._uses[place]:
-                    del self._uses[place], self._stages[place]
+                self._uses[conversation_id] -= 1
+                if not self._uses[conversation_id]:
+                    del self._uses[conversation_id], self._stages[conversation_id]
 
 
 def both(one: Emit, other: Emit) -> Emit:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from harness.crossing import in_thread
@@ -24,18 +25,17 @@ AT_ONCE_MAX = 256
 WAITING_MAX = 2_000
 """Events that have a task here; each takes a few kilobytes."""
 
-DRAIN_S = 10.0
-"""How long turns may go on when the server ends. What is not done by then is gone on with later."""
-
 _log = logging.getLogger("harness.crew")
 
 
 class Crew:
     """Of one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, drain_s: float) -> None:
+        """`drain_s`: how long turns may go on at the end."""
+        self._drain_s = drain_s
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[Key, int], asyncio.Task[None]] = {}
         self._is_closed = False
 
     async def take(self, ingress: Ingress, accepted: Accepted) -> None:
@@ -45,20 +45,26 @@ class Crew:
             with suppress(Failure):  # it ends by itself
                 await in_thread(ingress.leases.release, accepted.lease)
             accepted = replace(accepted, lease=None)
-        if is_full or accepted.claim in self._tasks:
+        key = (accepted.claim, accepted.number)
+        if is_full or key in self._tasks:
             return
         task = asyncio.create_task(self._answer(ingress, accepted))
-        self._tasks[accepted.claim] = task
-        task.add_done_callback(lambda _: self._tasks.pop(accepted.claim, None))
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
-    async def close(self) -> None:
-        """Take nothing more, and wait for what runs, within a bound."""
-        self._is_closed = True
-        if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=DRAIN_S)
-        for task in list(self._tasks.values()):
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+    @asynccontextmanager
+    async def working(self) -> AsyncGenerator[None]:
+        """At the end it takes nothing more, and what runs is waited for, within a bound."""
+        try:
+            yield
+        finally:
+            self._is_closed = True
+            if self._tasks:
+                await asyncio.wait(self._tasks.values(), timeout=self._drain_s)
+            left = list(self._tasks.values())
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def _answer(self, ingress: Ingress, accepted: Accepted) -> None:
         """Nobody cancels it by leaving: to be cancelled is the end of the process, not of the event."""

@@ -62,8 +62,8 @@ async def follow(
     nothing was yielded, and when it is deleted meanwhile."""
     status = await in_thread(ingress.status, agent_id, event_id)
     reader = _Reader(ingress, agent_id, status, after)
-    place = (status.conversation_id, status.number)
-    with ingress.audience.listening(place) as listener, _dismissed_at(ending, listener):
+    listening = ingress.audience.listening(status.conversation_id)
+    with listening as listener, _dismissed_at(ending, listener):
         pause, sign = LOOK_S_MIN, _Sign()
         heard: Sequence[Heard] = ()
         while True:
@@ -125,14 +125,19 @@ class _Reader:
 
     async def heard(self, one: Heard) -> Sequence[Step]:
         match one.told:
-            case Stored() if self.status.first is None:
+            case Stored() if not self._is_begun:
                 return await in_thread(self.look)
             case Stored() if one.entry > self._after:
                 return await in_thread(self._entries, one.entry)
             case Stored() | Ended():
                 return ()
             case progress:
-                return (progress,) if one.entry >= self._after else ()
+                return (progress,) if one.entry >= self._after and self._is_begun else ()
+
+    @property
+    def _is_begun(self) -> bool:
+        """What is told before that is told of others."""
+        return self.status.first is not None
 
     def _entries(self, last: int | None) -> list[Entry]:
         """Of the event's own turn."""

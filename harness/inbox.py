@@ -115,6 +115,16 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """Of a conversation, as people see it."""
+
+    waiting: int
+    """Events; some of them may have been withdrawn."""
+    turn_id: TurnId | None
+    """The turn that runs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """An event that is being answered, by us or by someone who stopped in the middle."""
 
@@ -182,6 +192,11 @@ class Inbox:
     def ahead(self, accepted: Accepted) -> int:
         """How many events come before this one."""
         return self.standing(accepted.conversation, accepted.number).ahead
+
+    def line(self, conversation: Conversation) -> Line:
+        head, tail = self._ends(conversation)
+        waiting = tail.value["next"] - head.next if tail else 0
+        return Line(waiting, TurnId(head.running["turn"]) if head.running else None)
 
     def standing(self, conversation: Conversation, number: int) -> Standing:
         head = self._head(conversation)
@@ -279,7 +294,8 @@ class Inbox:
         before: int = tail.value["bytes"] if tail else 0
         size = event.size_bytes
         self._check_room(conversation, head, tail, size)
-        bid = self._bid(conversation, rejects=rejects)
+        is_idle = head.running is None and (tail is None or tail.value["next"] == head.next)
+        bid = self._bid(conversation, rejects=rejects and not is_idle)
         about = {"conversation": conversation.id, "number": number}
         claimed = self._claims.made(claim, event.body_hash, about, expect)
         item = Put(
@@ -325,6 +341,7 @@ class Inbox:
             raise full
 
     def _bid(self, conversation: Conversation, *, rejects: bool) -> Bid | None:
+        """A lease that is held over an idle line is about to be let go of: nobody is rejected for it."""
         try:
             return self._leases.bid(conversation.lease_key)
         except Busy:

@@ -83,6 +83,20 @@ class EventStatus:
         """Nothing more will come of it by itself."""
         return self.state not in {"queued", "running"}
 
+    def as_json(self) -> JsonObject:
+        """Only what there is to say."""
+        outcome = self.outcome.as_json() if self.outcome else {}
+        known = {"conversation", "turn"}
+        return {
+            "eventId": self.event_id,
+            "status": self.state,
+            "conversationId": self.conversation_id,
+            **({"turnId": self.turn_id} if self.turn_id else {}),
+            **({"ahead": self.ahead} if self.ahead else {}),
+            **{name: value for name, value in outcome.items() if name not in known},
+            **({"error": self.refusal} if self.refusal else {}),
+        }
+
 
 class GivenBack(Failure):
     """The event failed before anything happened, in another process; it may be sent again."""
@@ -210,7 +224,7 @@ class Ingress:
                 return
             is_mine = accepted is not None and found.number == accepted.number
             may_end = is_mine and accepted is not None and accepted.is_new
-            with self.audience.stage((conversation.id, found.number)) as stage:
+            with self.audience.stage(conversation.id) as stage:
                 told = both(emit, stage.emit) if is_mine else stage.emit
                 at_it = _AtIt(self, conversation, lease, is_mine, may_end, told, stage)
                 if isinstance(found, Waiting):

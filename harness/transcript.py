@@ -133,6 +133,16 @@ class Transcript:
                 return
             start = page[-1].key.sort + "\0"
 
+    def page(self, limit: int, *, after: int | None, backwards: bool = False) -> list[Entry]:
+        """At most so many: those behind the entry `after`, or before it where the newest come first."""
+        scan = self._records.scan
+        if backwards:
+            end = None if after is None else _sort(after)
+            found = scan(self._partition, end=end, backwards=True, limit=limit)
+        else:
+            found = scan(self._partition, start=_sort((after or 0) + 1), limit=limit)
+        return [self._entry(item) for item in found]
+
     def newest(self) -> Entry | None:
         found = self._records.scan(self._partition, backwards=True, limit=1)
         return self._entry(found[0]) if found else None
