@@ -22,9 +22,11 @@ from harness.question import put
 from harness.request import Request
 from harness.session import new_session
 from harness.template import render
+from harness.transcript import Entry, Window
 from workspaces.account import default_owner
 from workspaces.clock import SystemClock
 from workspaces.home import Home
+from workspaces.ids import TurnId
 from workspaces.revision import Author, RevisionId
 from workspaces.stamp import stamp_of
 from workspaces.stores.memory import MemoryRecords
@@ -39,7 +41,8 @@ STEPS_PER_LINE = 10
 WRITE, READ = 1.25, 0.1
 SEEDS = range(5)
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
-SESSION = new_session(1, stamp_of(NOW))
+TURN = TurnId("turn_1")
+WINDOW = Window(new_session(1, stamp_of(NOW)), (Entry(1, stamp_of(NOW), TURN, user("hello")),))
 VIEW = MountView("notes", True, "What this project has decided.", True, True)
 
 
@@ -173,13 +176,12 @@ def unchanged(place: Path) -> None:
     workspace = workspaces.create("notes")
     workspace.write("MEMORY.md", "- a fact\n" * 4_000, by=Author("me", "usr_1", "api"))
     briefing = Briefing(AgentConfig(), [Mount("notes", workspace, True)], model="m")
-    messages = [(1, user("hello"))]
-    first = put(briefing, None, messages, (), session=SESSION, at=NOW)
+    first = put(briefing, None, WINDOW, (), at=NOW, running=None)
     copy = place / "copy"
     copy.write_text("\n\n".join(first.request.system))
 
     def ours() -> object:
-        return put(briefing, first.held, messages, (), session=SESSION, at=NOW)
+        return put(briefing, first.held, WINDOW, (), at=NOW, running=None)
 
     def peer() -> object:
         return copy.read_text()

@@ -5,19 +5,22 @@ Every part of the harness that an agent can configure adds its key to `AgentConf
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from harness.context.budget import MEMORY_CHARACTERS_MAX
+from harness.client_tool import ClientTool, check_names
+from harness.context.budget import CONTEXT_CHARACTERS_MAX, MEMORY_CHARACTERS_MAX, budget
+from harness.context.prune import TURNS, Pruning
 from harness.event import OnBusy
 from harness.sandbox import SandboxRecord
 from workspaces.account import Principal
 from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
-from workspaces.configuration import Name
+from workspaces.configuration import Name, WorkspaceRecord
+from workspaces.distant import DistantWorkspace
 from workspaces.errors import NotFound, Refused
 from workspaces.ids import AgentId, Namespace, SandboxId, WorkspaceId
 from workspaces.parse import Shape
@@ -35,6 +38,7 @@ from workspaces.workspaces import (
 SYSTEM_CHARACTERS_MAX = 50_000
 MEMORY_CHARACTERS_HIGHEST = 200_000
 """What memory may ever take of the largest context that can be configured."""
+CONTEXT_CHARACTERS_HIGHEST = 500_000
 MOUNTS_MAX = 20
 
 
@@ -42,7 +46,8 @@ class MountConfig(Shape):
     name: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
     workspace_id: Annotated[WorkspaceId, Field(min_length=1)]
     sandbox: SandboxId | None = None
-    """Absent: the agent's. Null: no sandbox, so the mount is read-only."""
+    """Absent: the agent's. Null: no sandbox, so the mount is read-only; and a workspace that is kept in S3
+    is read there, without a copy on the machine that runs the turn."""
 
 
 class Limits(Shape):
@@ -55,8 +60,35 @@ class SessionMemory(Shape):
     """How much memory a prompt shows, in code points, of all mounts together."""
 
 
+class SessionPruning(Shape):
+    enabled: bool = True
+    turns: Annotated[int, Field(ge=0, le=1000)] = TURNS
+    """How many further turns the tool traffic of one stays in the context for."""
+
+
+class SessionCompaction(Shape):
+    enabled: bool = False
+    max_context_length: Annotated[int, Field(ge=1, le=CONTEXT_CHARACTERS_HIGHEST)] = (
+        CONTEXT_CHARACTERS_MAX
+    )
+    """In code points of the request's JSON, system and messages: one more, and it is compacted."""
+    flush: bool = True
+    """Whether the model may write down what must last before the conversation is summarised."""
+
+
 class SessionConfig(Shape):
     memory: SessionMemory = SessionMemory()
+    pruning: SessionPruning = SessionPruning()
+    compaction: SessionCompaction = SessionCompaction()
+
+    @property
+    def memory_characters_max(self) -> int:
+        return budget(self.memory.max_length, self.compaction.max_context_length)
+
+    @property
+    def as_pruned(self) -> Pruning | None:
+        """None: everything is shown."""
+        return Pruning(self.pruning.turns) if self.pruning.enabled else None
 
 
 class AgentConfig(Shape):
@@ -69,6 +101,8 @@ class AgentConfig(Shape):
     """How the private workspaces of the agent and of the user it talks to are mounted."""
     on_busy: OnBusy = "queue"
     """What becomes of an event while the conversation is in use, unless the event says so itself."""
+    tools: list[ClientTool] = Field(default=[])
+    """Those that the client runs: a turn waits for what comes of them."""
     session: SessionConfig = SessionConfig()
     limits: Limits = Limits()
 
@@ -89,7 +123,7 @@ class Mount:
     """A workspace under the name by which an agent sees it."""
 
     name: str
-    workspace: Workspace
+    workspace: Workspace | DistantWorkspace
     is_writable: bool
     is_private: bool = False
     """Then it is never the default."""
@@ -97,8 +131,26 @@ class Mount:
     """Where commands see it. None: it is seen by no command, and only read."""
 
     @property
+    def is_asked_for(self) -> bool:
+        """Whether somebody must allow each command and each write here."""
+        return self.sandbox is not None and self.sandbox.config.permission == "ask"
+
+    @property
     def namespace(self) -> Namespace:
         return self.workspace.namespace
+
+    @property
+    def here(self) -> Workspace:
+        """The files on this machine. Refused where there are none."""
+        if isinstance(self.workspace, DistantWorkspace):
+            rule = "is read in S3, and has no copy on this machine"
+            remedy = "use read and glob there, or name another workspace"
+            raise Refused("workspace", self.name, rule, remedy=remedy)
+        return self.workspace
+
+    @property
+    def is_distant(self) -> bool:
+        return isinstance(self.workspace, DistantWorkspace)
 
 
 class Agents:
@@ -110,7 +162,10 @@ class Agents:
         *,
         workspaces: Workspaces,
         sandboxes: Catalog[SandboxRecord],
+        tool_names: Iterable[str] = (),
     ) -> None:
+        """`tool_names` are taken: those of the tools that every agent has."""
+        self._tool_names = frozenset(tool_names)
         self._user_id = principal.user_id
         self._workspaces = workspaces
         self._sandboxes = sandboxes
@@ -176,11 +231,11 @@ class Agents:
 
     def mounts(self, workspaces: Sequence[Workspace | str]) -> list[dict[str, str]]:
         """The configuration that mounts these workspaces under their own names."""
-        opened = [self._workspaces.get(w) if isinstance(w, str) else w for w in workspaces]
-        return [
-            {"name": mount_name(workspace.record.name), "workspaceId": workspace.record.id}
-            for workspace in opened
+        records = [
+            self._workspaces.record(one) if isinstance(one, str) else one.record
+            for one in workspaces
         ]
+        return [{"name": mount_name(record.name), "workspaceId": record.id} for record in records]
 
     def bindings(self, agent: AgentRecord) -> list[Mount]:
         """What the agent's mounts are right now; the first is its default workspace, private ones
@@ -195,8 +250,11 @@ class Agents:
 
     def _resolved(self, agent: AgentRecord, mount: MountConfig) -> Mount | None:
         try:
-            workspace = self._workspaces.get(mount.workspace_id)
+            record = self._workspaces.record(mount.workspace_id)
+            if _is_read_in_place(mount, record):
+                return Mount(mount.name, self._workspaces.distant(record), is_writable=False)
             sandbox = self._sandbox(agent.config, mount)
+            workspace = self._workspaces.open(record)
             return Mount(mount.name, workspace, _allows_writing(sandbox), sandbox=sandbox)
         except NotFound:
             return None
@@ -235,6 +293,7 @@ class Agents:
 
     def _check(self, record: AgentRecord) -> None:
         config = record.config
+        check_names(config.tools, self._tool_names, within="config.tools")
         self._check_sandbox("config.sandbox", config.sandbox)
         names: set[str] = set()
         ids: set[str] = set()
@@ -251,7 +310,7 @@ class Agents:
 
     def _check_workspace(self, field: str, workspace_id: WorkspaceId) -> None:
         try:
-            found = self._workspaces.get(workspace_id).record.id
+            found = self._workspaces.record(workspace_id).id
         except NotFound:
             found = None
         if found != workspace_id:  # a name is no id: it may be another workspace's tomorrow
@@ -275,6 +334,11 @@ def dangling(agent: AgentRecord, bindings: Sequence[Mount]) -> list[str]:
     """The names of the mounts that are left out of what the agent's were resolved to."""
     bound = {mount.name for mount in bindings}
     return [mount.name for mount in agent.config.workspaces if mount.name not in bound]
+
+
+def _is_read_in_place(mount: MountConfig, record: WorkspaceRecord) -> bool:
+    """Only where the mount itself says that it has no sandbox: an agent without one reads copies."""
+    return record.is_shared and mount.sandbox is None and "sandbox" in mount.model_fields_set
 
 
 def _allows_writing(sandbox: SandboxRecord | None) -> bool:

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import groupby
 
 from harness.agent import Agents
-from harness.briefing import MEMORY, NOTES
+from harness.context.memory import MEMORY, NOTES
 from harness.context.part import memory_of
 from harness.context.receipt import Entrance, Receipt, entrances
 from harness.context.snapshot import Held
@@ -171,7 +171,7 @@ def explained(
         mounts = agents.bindings(agents.get(conversation.agent_id))
     except NotFound:  # the agent is gone, and with it the names of its mounts
         mounts = []
-    workspaces = {mount.name: mount.workspace for mount in mounts}
+    workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
     return Explanation(conversations.showing(conversation), workspaces)
 
 

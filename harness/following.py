@@ -148,9 +148,17 @@ class _Reader:
         transcript = conversations.transcript(conversations.get(self.status.conversation_id))
         found = transcript.entries(max(self._after + 1, first), last)
         entries = list(takewhile(lambda entry: entry.turn_id == turn_id, found))
+        if not self._after:
+            entries = self._own(entries)
         if entries:
             self._after = entries[-1].number
         return entries
+
+    def _own(self, entries: list[Entry]) -> list[Entry]:
+        """An answer begins in the middle of a turn."""
+        event_id = self.status.event_id
+        mine = (at for at, entry in enumerate(entries) if entry.event_id == event_id)
+        return entries[next(mine, 0) :]
 
 
 class _Sign:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.agent import AgentRecord
 from harness.briefing import Briefing, ViewOf, newest
-from harness.context.assemble import Numbered
 from harness.freshness import pull
 from harness.ingress import Ingress
 from harness.message import user
@@ -12,12 +13,16 @@ from harness.question import Question, put
 from harness.session import new_session
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
-from workspaces.ids import ConversationId
+from harness.transcript import Entry, Window
+from workspaces.ids import ConversationId, TurnId
 from workspaces.revision import Author
 from workspaces.stamp import stamp_of
 
 _NEW = ConversationId("")
 """Of a conversation that has not begun: nothing is kept for it, and no tool is called."""
+
+_NEXT = TurnId("")
+"""The turn that would begin."""
 
 
 def preview(
@@ -49,15 +54,14 @@ def preview(
     tools = Toolset(ingress.tools, desk).specs()
     now = ingress.clock.now()
     if found is None:
-        session, held, entries, number = new_session(1, stamp_of(now)), None, (), 1
+        window, held = Window(new_session(1, stamp_of(now)), ()), None
     else:
         window = ingress.conversations.transcript(found).window()
-        session, entries, number = window.session, window.entries, window.next_number
         held = ingress.conversations.showing(found).held()
-    messages: list[Numbered] = [(entry.number, entry.message) for entry in entries]
     if message is not None:
-        messages.append((number, user(message)))
-    return put(briefing, held, messages, tools, session=session, at=now)
+        said = Entry(window.next_number, stamp_of(now), _NEXT, user(message))
+        window = replace(window, entries=(*window.entries, said))
+    return put(briefing, held, window, tools, at=now, running=_NEXT)
 
 
 def _nobody(call_id: str) -> Author:

@@ -12,20 +12,26 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from harness.briefing import Briefing
-from harness.context.assemble import Numbered, assemble
+from harness.context.assemble import assemble
 from harness.context.delta import Delta
+from harness.context.prune import Pruning, prune
+from harness.context.receipt import Receipt
+from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot, after, decide
 from harness.request import Request, ToolSpec
-from harness.session import Session
 from harness.template import render
+from harness.transcript import Window
+from workspaces.ids import TurnId
 from workspaces.records import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     request: Request
-    messages: tuple[Numbered, ...]
-    """Those of the transcript that it shows."""
+    said: tuple[Said, ...]
+    """What of the transcript it shows, whole."""
+    pruning: Pruning | None
+    """How that was shortened."""
     held: Held
     """What the conversation has been shown with it."""
     news: Snapshot | Delta | None
@@ -65,24 +71,36 @@ class Question:
         }
 
 
+def as_asked(receipt: Receipt, held: Held, said: Sequence[Said]) -> Request:
+    """The request of a receipt, put together again from what it had been `held` and from what was said."""
+    messages = prune(said, receipt.pruning, render, running=receipt.turn_id)
+    return assemble(held.snapshot, held.deltas, messages)
+
+
 def put(
     briefing: Briefing,
     held: Held | None,
-    messages: Sequence[Numbered],
+    window: Window,
     tools: tuple[ToolSpec, ...],
     *,
-    session: Session,
     at: datetime,
+    running: TurnId | None,
+    instructions: str | None = None,
+    is_hard: bool = False,
 ) -> Question:
-    """`held`: what the conversation has been shown until now."""
+    """`held`: what the conversation has been shown until now; `running`: the turn that asks, if one does;
+    `instructions`: what the platform says for this turn alone; `is_hard`: with as little as may be,
+    whatever the agent's setting."""
     now = briefing.moment(
         at,
-        messages[-1][0] if messages else session.window_from,
+        window.newest_number,
         tools=tools,
-        session=session,
+        session=window.session,
         shown=held.revisions() if held else {},
     )
     news = decide(held, now, render)
     held = after(held, news, at)
-    request = assemble(held.snapshot, held.deltas, messages)
-    return Question(request, tuple(messages), held, news)
+    said, pruning = window.said, briefing.pruning_for(is_hard=is_hard)
+    messages = prune(said, pruning, render, running=running)
+    request = assemble(held.snapshot, held.deltas, messages, kept=window.system, turn=instructions)
+    return Question(request, said, pruning, held, news)

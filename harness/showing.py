@@ -77,7 +77,8 @@ class Showing:
             turn_id,
             model,
             question.held,
-            question.messages,
+            question.said,
+            question.pruning,
             question.request,
         )
         writer = str(lease.generation)

@@ -8,19 +8,23 @@ is put together from there later is what was sent.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from harness.context.assemble import Numbered
 from harness.context.delta import Delta, PartChange
 from harness.context.part import Part
+from harness.context.prune import Pruning, pruning_of
+from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot
 from harness.request import Request
 from workspaces.ids import TurnId
 from workspaces.records import JsonObject
 from workspaces.revision import RevisionId
 from workspaces.stamp import Stamp
+
+PLATFORM = "platform"
+"""The source of what the platform says beside the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class Receipt:
     first: int
     last: int
     """The entries that were shown."""
+    pruning: Pruning | None
+    """How these were shortened; None: not at all."""
     parts: tuple[ShownPart, ...]
     """Those of the snapshot, then their changes in the order in which they were told."""
     digest: str
@@ -77,6 +83,7 @@ class Receipt:
             "snapshot": self.snapshot,
             "deltas": self.deltas,
             "entries": [self.first, self.last],
+            **({"pruning": self.pruning.as_json()} if self.pruning else {}),
             "parts": [part.as_json() for part in self.parts],
             "digest": self.digest,
         }
@@ -99,7 +106,8 @@ def receipt(
     turn_id: TurnId,
     model: str,
     held: Held,
-    messages: Sequence[Numbered],
+    said: Sequence[Said],
+    pruning: Pruning | None,
     request: Request,
 ) -> Receipt:
     return Receipt(
@@ -109,9 +117,10 @@ def receipt(
         model,
         held.snapshot.number,
         len(held.deltas),
-        messages[0][0],
-        messages[-1][0],
-        shown_parts(held.snapshot, held.deltas),
+        said[0].number,
+        said[-1].number,
+        pruning,
+        (*shown_parts(held.snapshot, held.deltas), *_of_platform(request)),
         digest(request),
     )
 
@@ -154,6 +163,7 @@ def receipt_of(number: int, data: JsonObject) -> Receipt:
         data["deltas"],
         first,
         last,
+        pruning_of(data["pruning"]) if "pruning" in data else None,
         tuple(_part_of(part) for part in data["parts"]),
         data["digest"],
     )
@@ -167,6 +177,12 @@ def _as_taken(part: Part) -> ShownPart:
 def _as_told(change: PartChange, entry: int) -> ShownPart:
     size, left_out = len(change.text.encode()), change.lines_left_out
     return ShownPart(change.source, change.revision, size, left_out, change.unavailable, entry)
+
+
+def _of_platform(request: Request) -> Iterator[ShownPart]:
+    """What is said beside the snapshot: only that it was, and how much, for some of it is kept nowhere."""
+    for text in request.system[len(request.breakpoints.system) :]:
+        yield ShownPart(PLATFORM, None, len(text.encode()))
 
 
 def _part_of(data: JsonObject) -> ShownPart:

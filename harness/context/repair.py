@@ -1,79 +1,226 @@
 """Any history made into one that a provider accepts; intact histories pass unchanged.
 
 A crash, a cancelled turn or an import can leave a tool call without its result, a result without its
-call, two messages of one role in a row. What providers ask for: the first message is a user's, roles
-alternate, the results of an assistant's calls come first in the very next message, no text is empty,
-no message ends in thinking (an answer that was cut does).
+call, two messages of one role in a row, blocks where none of their kind may stand. What providers ask for:
+
+- the first message is a user's, and roles alternate. So neighbours of one role become one message;
+- the results of an assistant's calls come first in the very next message, one each. A call without one is
+  said to have been interrupted; a result without a call is left out;
+- ids of calls are words, and no two of a request are the same. Names are words, too;
+- no text is empty; a failure says something; all of it is Unicode;
+- thinking is signed, and no message ends in it (an answer that was cut does). What the provider's own
+  tools were asked stands beside what they found.
 """
 
 from __future__ import annotations
 
-from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from harness.message import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
+from workspaces.records import JsonObject
 
 INTERRUPTED = "interrupted: it is not known whether this tool ran, or how far"
+NOTHING = "(no output)"
+
+NAME_CHARACTERS_MAX = 128
+
+_NO_WORD = re.compile(r"[^a-zA-Z0-9_-]")
+_WORD = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def repair(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    repaired: list[Message] = []
-    open_calls: tuple[ToolCall, ...] = ()
-    for message in _joined(messages):
-        if message.role == "assistant":
-            if not repaired:
-                continue  # nothing that came before the first user message can be replayed
-            repaired.append(message)
-            open_calls = message.tool_calls
-            continue
-        parts = _answered(message.parts, open_calls)
-        open_calls = ()
-        if parts:
-            repaired.append(Message("user", parts))
-    if open_calls:
-        repaired.append(Message("user", _answered((), open_calls)))
-    return tuple(repaired)
-
-
-def _joined(messages: tuple[Message, ...]) -> list[Message]:
-    """Without empty texts, trailing thinking and empty messages; neighbours of one role as one message."""
-    joined: list[Message] = []
+    repairer = _Repairer()
     for message in messages:
-        parts = _replayable(message)
-        if not parts:
-            continue
-        if joined and joined[-1].role == message.role:
-            joined[-1] = Message(message.role, _each_call_once(joined[-1].parts + parts))
+        if message.role == "assistant":
+            repairer.take_answer(message)
         else:
-            joined.append(Message(message.role, parts))
-    return joined
+            repairer.take_said(message)
+    repaired = repairer.messages()
+    return messages if repaired == messages else repaired
 
 
-def _replayable(message: Message) -> tuple[Part, ...]:
-    parts = [part for part in message.parts if not _is_empty(part)]
-    while parts and isinstance(parts[-1], Thinking):
-        parts.pop()
-    return tuple(parts)
+@dataclass(slots=True)
+class _Draft:
+    """A message that neighbours of its role may join."""
+
+    role: Role
+    original: Message
+    calls: dict[str, str] = field(default_factory=dict[str, str])
+    """Of an answer: the ids of its calls as they were, and as they are sent."""
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    parts: list[Part] = field(default_factory=list[Part])
+    """The rest."""
+
+    def message(self, before: _Draft | None) -> Message:
+        parts = (*_answered(before, self.results), *self.parts)
+        return self.original if parts == self.original.parts else Message(self.role, parts)
 
 
-def _each_call_once(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    seen: set[str] = set()
-    kept: list[Part] = []
-    for part in parts:
-        if isinstance(part, ToolCall):
-            if part.id in seen:
-                continue
-            seen.add(part.id)
-        kept.append(part)
-    return tuple(kept)
+class _Repairer:
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        self._ids: set[str] = set()
+
+    def take_answer(self, message: Message) -> None:
+        if not self._drafts:
+            return  # nothing that came before the first user message can be replayed
+        last = self._drafts[-1]
+        draft = last if last.role == "assistant" else _Draft("assistant", message)
+        parts = list(self._replayable(message.parts, draft.calls))
+        while parts and isinstance(parts[-1], Thinking):
+            parts.pop()
+        if parts:
+            draft.parts += parts
+            self._keep(draft)
+
+    def take_said(self, message: Message) -> None:
+        last = self._drafts[-1] if self._drafts else None
+        draft = last if last is not None and last.role == "user" else _Draft("user", message)
+        asked = last if last is not draft else self._drafts[-2] if self._drafts[1:] else None
+        for part in message.parts:
+            match part:
+                case Text(text) if text.strip():
+                    draft.parts.append(_sound(part))
+                case ToolResult(call_id) if asked is not None and call_id in asked.calls:
+                    draft.results.setdefault(call_id, _answer(part, asked.calls[call_id]))
+                case _:
+                    pass
+        if draft.parts or draft.results:
+            self._keep(draft)
+
+    def messages(self) -> tuple[Message, ...]:
+        befores = [None, *self._drafts]
+        done = [draft.message(before) for before, draft in zip(befores, self._drafts, strict=False)]
+        if self._drafts and self._drafts[-1].calls:
+            done.append(Message("user", _answered(self._drafts[-1], {})))
+        return tuple(done)
+
+    def _keep(self, draft: _Draft) -> None:
+        if not self._drafts or self._drafts[-1] is not draft:
+            self._drafts.append(draft)
+
+    def _replayable(self, parts: Sequence[Part], calls: dict[str, str]) -> Iterable[Part]:
+        found = _found(parts)
+        for part in parts:
+            match part:
+                case Text(text) if text.strip():
+                    yield _sound(part)
+                case ToolCall(call_id) if call_id not in calls:
+                    calls[call_id] = self._unique(call_id)
+                    yield _call(part, calls[call_id])
+                case Thinking(block) if _is_replayable(block, found):
+                    yield part
+                case _:
+                    pass
+
+    def _unique(self, call_id: str) -> str:
+        word = _word(call_id) or "call"
+        unique, number = word, 1
+        while unique in self._ids:
+            number += 1
+            unique = f"{word}-{number}"
+        self._ids.add(unique)
+        return unique
 
 
-def _answered(parts: tuple[Part, ...], calls: tuple[ToolCall, ...]) -> tuple[Part, ...]:
-    """One result for every call, in their order, then the rest; results of no call are left out."""
-    given = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
-    results = [
-        given.get(call.id, ToolResult(call.id, INTERRUPTED, is_error=True)) for call in calls
-    ]
-    rest = [part for part in parts if not isinstance(part, ToolResult)]
-    return (*results, *rest)
+def _answered(before: _Draft | None, results: dict[str, ToolResult]) -> tuple[Part, ...]:
+    """One result for every call, in their order."""
+    if before is None:
+        return ()
+    return tuple(
+        results.get(call_id) or ToolResult(sent, INTERRUPTED, is_error=True)
+        for call_id, sent in before.calls.items()
+    )
 
 
-def _is_empty(part: Part) -> bool:
-    return isinstance(part, Text) and not part.text.strip()
+def _answer(result: ToolResult, sent: str) -> ToolResult:
+    text = sound(result.text) or (NOTHING if result.is_error else "")
+    if text == result.text and sent == result.call_id:
+        return result
+    return replace(result, call_id=sent, text=text)
+
+
+def _call(call: ToolCall, sent: str) -> ToolCall:
+    name = _word(call.name)[:NAME_CHARACTERS_MAX] or "tool"
+    arguments = call.input if _is_sound(call.input) else cast(JsonObject, _made_sound(call.input))
+    if arguments is call.input and name == call.name and sent == call.id:
+        return call
+    return ToolCall(sent, name, arguments)
+
+
+def _found(parts: Sequence[Part]) -> set[str]:
+    """The ids of uses of the provider's own tools that stand there with what was found."""
+    blocks = [part.block for part in parts if isinstance(part, Thinking)]
+    if not blocks:
+        return set()
+    used = {block.get("id") for block in blocks if _kind(block).endswith("_tool_use")}
+    found = {block.get("tool_use_id") for block in blocks if _kind(block).endswith("_tool_result")}
+    return {one for one in used & found if isinstance(one, str)}
+
+
+def _is_replayable(block: JsonObject, found: set[str]) -> bool:
+    match _kind(block):
+        case "thinking":
+            return isinstance(block.get("thinking"), str) and bool(block.get("signature"))
+        case "redacted_thinking":
+            return isinstance(block.get("data"), str)
+        case kind if kind.endswith("_tool_use"):
+            return block.get("id") in found
+        case kind if kind.endswith("_tool_result"):
+            return block.get("tool_use_id") in found
+        case _:
+            return False
+
+
+def _kind(block: JsonObject) -> str:
+    return str(block.get("type"))
+
+
+def _word(text: str) -> str:
+    return text if _WORD.fullmatch(text) else _NO_WORD.sub("_", text)
+
+
+def _sound(part: Text) -> Text:
+    text = sound(part.text)
+    return part if text is part.text else Text(text)
+
+
+def sound(text: str) -> str:
+    """Halves of surrogate pairs, as JSON may hold them, joined where they stand together and else
+    replaced: they cannot be sent."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    return text
+
+
+def _is_sound(value: Any) -> bool:
+    match value:
+        case str():
+            return sound(value) is value
+        case dict():
+            pairs = cast(dict[str, Any], value)
+            return all(map(_is_sound, pairs)) and all(map(_is_sound, pairs.values()))
+        case list():
+            return all(map(_is_sound, cast(list[Any], value)))
+        case _:
+            return True
+
+
+def _made_sound(value: Any) -> Any:
+    match value:
+        case str():
+            return sound(value)
+        case dict():
+            pairs = cast(dict[str, Any], value)
+            return {sound(key): _made_sound(one) for key, one in pairs.items()}
+        case list():
+            return [_made_sound(one) for one in cast(list[Any], value)]
+        case _:
+            return value

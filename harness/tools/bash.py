@@ -84,7 +84,7 @@ def bind_of(mount: Mount) -> Bind:
     quota = mount.workspace.record.config.quota
     return Bind(
         mount.name,
-        mount.workspace.root,
+        mount.here.root,
         mount.is_writable,
         QUOTA_TIMES * quota.bytes,
         QUOTA_TIMES * quota.files,
@@ -125,7 +125,7 @@ def _commanding(mounts: Sequence[Mount], author: Author) -> Generator[list[Comma
     that two turns never wait for each other."""
     with ExitStack() as stack:
         held = {
-            mount.namespace: stack.enter_context(mount.workspace.command(author))
+            mount.namespace: stack.enter_context(mount.here.command(author))
             for mount in sorted(mounts, key=lambda mount: mount.namespace)
         }
         yield [held[mount.namespace] for mount in mounts]
@@ -190,4 +190,11 @@ def _not_kept(mount: Mount, command: Command, *, is_one_of_several: bool) -> lis
     return [*lines, f"(and {left} more that are not kept{where})"] if left else lines
 
 
-BASH = Tool("bash", BashInput, _bash, is_writing=False, suits=_suits)
+def _asks(given: BashInput, desk: Desk) -> Mount | None:
+    mount = desk.mount(given.workspace)
+    _sandbox_of(mount, desk)
+    _check_command(given.command)
+    return mount if mount.is_asked_for else None
+
+
+BASH = Tool("bash", BashInput, _bash, is_writing=False, suits=_suits, asks=_asks)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from harness.agent import Mount
 from harness.tools.desk import Desk, path_of
 from harness.tools.port import Tool
 from workspaces.errors import Conflict, Refused
@@ -27,7 +28,7 @@ def _edit(given: EditInput, desk: Desk, call_id: str) -> str:
     mount = desk.writable(given.workspace)
     path = path_of(given.path)
     for _ in range(TRIES_MAX):
-        file = mount.workspace.read(path)
+        file = mount.here.read(path)
         try:
             before = file.data.decode()
         except UnicodeDecodeError as error:
@@ -36,9 +37,7 @@ def _edit(given: EditInput, desk: Desk, call_id: str) -> str:
         _check_count(given, count)
         after = before.replace(given.old, given.new)
         try:
-            written = mount.workspace.write(
-                path, after, by=desk.author(call_id), expect=file.version
-            )
+            written = mount.here.write(path, after, by=desk.author(call_id), expect=file.version)
         except Conflict:
             continue
         desk.wrote(mount, written)
@@ -58,4 +57,8 @@ def _check_count(given: EditInput, count: int) -> None:
         raise Refused("old", given.old, rule, remedy=remedy)
 
 
-EDIT = Tool("edit", EditInput, _edit, is_writing=True)
+def _asks(given: EditInput, desk: Desk) -> Mount | None:
+    return desk.asked_to_write(given.workspace, given.path)
+
+
+EDIT = Tool("edit", EditInput, _edit, is_writing=True, asks=_asks)

@@ -319,7 +319,10 @@ def _broken_by_messages(
             return f"{where}: roles must alternate"
         if not message["content"]:
             return f"{where}: content must not be empty"
-        rule = _broken_by_blocks(message, issued) or _broken_by_results(message, open_calls)
+        is_paused = message is last and last["role"] == "assistant"
+        rule = (None if is_paused else _broken_by_blocks(message, issued)) or _broken_by_results(
+            message, open_calls
+        )
         if rule is not None:
             return f"{where}: {rule}"
         open_calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
@@ -342,6 +345,10 @@ def _broken_by_blocks(message: Body, issued: dict[str, str]) -> str | None:
             return rule
     if blocks[-1]["type"] == "thinking":
         return "the final block in an assistant message cannot be `thinking`"
+    found = {block["tool_use_id"] for block in blocks if block["type"] in _OWN_RESULTS}
+    used = {block["id"] for block in blocks if block["type"] == "server_tool_use"}
+    if used != found:
+        return f"a use of a server tool was found without its result: {min(used ^ found)}"
     return None
 
 
@@ -355,6 +362,10 @@ def _broken_by_block(block: Block, issued: dict[str, str]) -> str | None:
             return "Invalid `signature` in `thinking` block"
         case "tool_use" if not _NAME.fullmatch(block["name"]):
             return f"tool_use.name: {block['name']!r} does not match the pattern of names"
+        case "tool_use" if not _ID.fullmatch(block["id"]):
+            return f"tool_use.id: {block['id']!r} does not match the pattern of ids"
+        case "tool_result" if block.get("is_error") and not block["content"]:
+            return "tool_result: content cannot be empty if `is_error` is true"
         case "tool_use" if not isinstance(block["input"], dict):
             return "tool_use.input: Input should be a valid dictionary"
         case _:
@@ -391,7 +402,9 @@ def _broken_by_breakpoints(body: Body) -> str | None:
     return None
 
 
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_OWN_RESULTS = {"web_search_tool_result"}
 _KINDS = {
     "user": {"text", "tool_result"},
     "assistant": {

@@ -61,7 +61,7 @@ def mount(harness: Harness, name: str, workspace: Workspace, sandbox: str = "def
 
 def desk_of(harness: Harness, mounts: list[Mount]) -> Desk:
     workshop = harness.house.workshop()
-    results = Results(ConversationId("conv_1"), MemoryBlobs())
+    results = Results(ConversationId("conv_1"), MemoryBlobs(), lambda call_id: None)
     return Desk(mounts, lambda call_id: AGENT, workshop=workshop, results=results)
 
 
@@ -328,9 +328,12 @@ def test_a_turn_of_a_model_runs_commands_and_its_revision_says_which(
 
 def test_results_of_another_conversation_cannot_be_read(harness: Harness, desk: Desk) -> None:
     blobs = MemoryBlobs()
-    Results(ConversationId("conv_1"), blobs).keep("../conv_2/x", "secret")
-    assert Results(ConversationId("conv_1"), blobs).read("../conv_2/x") == "secret"
-    other = Desk(desk.mounts, desk.author, results=Results(ConversationId("conv_2"), blobs))
+    one, two = (
+        Results(ConversationId(name), blobs, lambda call_id: None) for name in ("conv_1", "conv_2")
+    )
+    one.keep("../conv_2/x", "secret")
+    assert one.read("../conv_2/x") == "secret"
+    other = Desk(desk.mounts, desk.author, results=two)
     loop = LoopThread()
     for call_id in ("../conv_2/x", "x", "../conv_1/x"):
         assert called(loop, other, "read_result", {"id": call_id}).is_error

@@ -108,7 +108,7 @@ def test_what_the_agent_writes_is_in_the_prompt_of_the_next_conversation(
     assert len(newest_request["messages"]) == 1
 
 
-def test_a_conversation_goes_on_with_its_thinking_and_its_calls(
+def test_a_turn_goes_on_with_its_thinking_and_a_conversation_with_its_calls(
     harness: Harness, server: MessagesServer
 ) -> None:
     server.answers(
@@ -120,7 +120,10 @@ def test_a_conversation_goes_on_with_its_thinking_and_its_calls(
     harness.run("And now?", conversation="c")
     roles = [message["role"] for message in server.requests[-1]["messages"]]
     assert roles == ["user", "assistant", "user", "assistant", "user"]
-    assert server.requests[-1]["messages"][3]["content"][0]["signature"] == "SECOND=="
+    within, later = server.requests[1:]
+    assert within["messages"][1]["content"][0]["signature"] == "SIGNATURE=="
+    kinds = [block["type"] for message in later["messages"] for block in message["content"]]
+    assert kinds == ["text", "tool_use", "tool_result", "text", "text"]
 
 
 def test_two_calls_of_one_message_are_answered_together(

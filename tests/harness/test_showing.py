@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from harness import Harness
-from harness.context.assemble import assemble
 from harness.context.receipt import Receipt, digest
 from harness.context.snapshot import Held
 from harness.conversation import Conversation
 from harness.message import Text, ToolCall
 from harness.models.scripted import Line, ScriptedModel
+from harness.question import as_asked
 from harness.request import ModelFailure, Request
+from harness.transcript import Window
 from workspaces.clock import ManualClock
 from workspaces.errors import LeaseLost
 from workspaces.records import VALUE_BYTES_MAX
@@ -207,9 +208,8 @@ def test_every_step_leaves_a_receipt_from_which_its_request_is_made_again(talk: 
     assert [receipt.number for receipt in receipts] == [1, 2, 3, 4, 5]
     for receipt, request in zip(receipts, requests, strict=True):
         held = showing.as_shown(receipt)
-        entries = transcript.entries(receipt.first, receipt.last)
-        messages = [(entry.number, entry.message) for entry in entries]
-        again = assemble(held.snapshot, held.deltas, messages)
+        entries = tuple(transcript.entries(receipt.first, receipt.last))
+        again = as_asked(receipt, held, Window(transcript.session(), entries).said)
         assert again == request
         assert digest(again) == receipt.digest
     tips = [receipt.newest["memory/notes"].revision for receipt in receipts]

@@ -30,6 +30,10 @@ class MemoryPrefix:
         self.asked.append(f"GET {name}")
         return self.store.read(self._prefix + name)
 
+    def read_if_changed(self, name: str, since: Token) -> Blob | None:
+        self.asked.append(f"GET {name}")
+        return self.store.read_if_changed(self._prefix + name, since)
+
     def write(self, name: str, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         self.asked.append(f"PUT {name}")
         return self.store.write(self._prefix + name, data, expect=expect, meta=meta)
@@ -45,7 +49,10 @@ class MemoryPrefix:
 
     walk = scan
 
-    def below(self, part: str) -> MemoryPrefix:
+    def below(
+        self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
+    ) -> MemoryPrefix:
+        del bytes_max, names_max
         return MemoryPrefix(self.store, f"{self._prefix}{part}/", self.asked)
 
     def address(self) -> str:

@@ -11,6 +11,7 @@ from harness.context.delta import Delta, PartChange
 from harness.context.memory import Memory
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.receipt import Entrance, digest, entrances, receipt, receipt_of
+from harness.context.said import Said
 from harness.context.snapshot import Held, Moment, Snapshot, Terms, decide
 from harness.message import Message, Text, ToolCall, ToolResult, user
 from harness.request import BREAKPOINTS_MAX, Request
@@ -57,7 +58,8 @@ class Session:
         self.snapshots.append(self.held.snapshot.number)
         number = len(self.requests)
         turn_id = TurnId(f"turn_{number}")
-        made = receipt(number, stamp_of(at), turn_id, "m", self.held, self.messages, request)
+        said = [Said(entry, turn_id, message) for entry, message in self.messages]
+        made = receipt(number, stamp_of(at), turn_id, "m", self.held, said, None, request)
         self.receipts.append(made)
         return request
 
@@ -264,9 +266,9 @@ def test_what_was_gone_and_came_back_has_come_in_again() -> None:
     again = Delta(5, (PartChange("memory/notes", "+", revision),))
     receipts = []
     for number, deltas in enumerate([(came,), (came, went), (came, went, again)], 1):
-        messages = [(1, user("hello"))]
-        request = assemble(snapshot, deltas, messages)
+        said = [Said(1, TurnId("t"), user("hello"))]
+        request = assemble(snapshot, deltas, [(1, user("hello"))])
         held = Held(snapshot, deltas, NOW)
         at = stamp_of(NOW)
-        receipts.append(receipt(number, at, TurnId("t"), "m", held, messages, request))
+        receipts.append(receipt(number, at, TurnId("t"), "m", held, said, None, request))
     assert [one.receipt.number for one in entrances(receipts)] == [1, 3]

@@ -1,0 +1,179 @@
+"""Pruning: what of a conversation's tool traffic is shown. A projection: what is stored stays as it is.
+
+The turn that runs is shown as it happened. A turn that has ended is changed once and from then on is the
+same, byte for byte, so that the provider's cache holds: its thinking is left out, with whatever else only
+the provider can read, and each result of a tool is shortened to a head and a tail with the id under which
+`read_result` shows the whole. When so many further turns have ended, its calls and results are left out
+altogether, and only what was said stays. That cut would cost the cache of all that stands behind it: so it
+moves in steps, when enough goes at once.
+
+Where the cut stands is found by going through the turns as they went by. It depends on nothing but the
+transcript and the setting, and every process shows the same.
+
+Inputs of calls are never shortened, however long: a model takes its own calls for examples of how to call.
+
+*Hard* is what is done once a provider refuses the request as too long: no traffic but the running turn's,
+and of everything long a head and a tail. The newest message of a user stays whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harness.context.assemble import Numbered
+from harness.context.render import Render
+from harness.context.said import Said, turns_of
+from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult
+from workspaces.ids import TurnId
+from workspaces.records import JsonObject
+
+RESULT_CHARACTERS_MAX = 400
+"""Of a result, when its turn has ended; with the words about what was left out."""
+
+TURNS = 10
+"""How many further turns the traffic of one stays for, unless the agent says otherwise."""
+
+STEP_CHARACTERS_MIN = 40_000
+"""What must go at once: less is not worth reading all that follows anew."""
+
+HARD_CHARACTERS_MAX = 4_000
+"""Of a text or a result, when it is to be as short as it may."""
+
+ID_CHARACTERS_MAX = 200
+"""What `read_result` takes as an id."""
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    turns: int = TURNS
+    is_hard: bool = False
+
+    def as_json(self) -> JsonObject:
+        return {"turns": self.turns, **({"hard": True} if self.is_hard else {})}
+
+
+def pruning_of(data: JsonObject) -> Pruning:
+    return Pruning(data["turns"], data.get("hard", False))
+
+
+def prune(
+    said: Sequence[Said], pruning: Pruning | None, render: Render, *, running: TurnId | None
+) -> tuple[Numbered, ...]:
+    """None: all is shown. `running`: the turn that is left untouched."""
+    if pruning is None:
+        return tuple((one.number, one.message) for one in said)
+    words = _Words(render)
+    turns = turns_of(said)
+    ended = [turn for turn in turns if turn[0].turn != running]
+    short = {turn[0].number: [_ended(one, words) for one in turn] for turn in ended}
+    gone = len(ended) if pruning.is_hard else _cut([*short.values()], pruning.turns)
+    without = {turn[0].number for turn in ended[:gone]}
+    shown: list[Said] = []
+    for turn in turns:
+        number = turn[0].number
+        lines = short.get(number, turn)
+        shown += map(_without_traffic, lines) if number in without else lines
+    kept = [one for one in shown if one.message.parts]
+    return tuple(_as_short_as_may_be(kept, words, running) if pruning.is_hard else _numbered(kept))
+
+
+def shortened(text: str, characters_max: int, left_out: Callable[[int], str]) -> str:
+    """A head and a tail, with words on how many characters are left out between them."""
+    if len(text) <= characters_max:
+        return text
+    room = max(0, characters_max - len(left_out(len(text))))
+    head = (room + 1) // 2
+    return text[:head] + left_out(len(text) - room) + text[len(text) - (room - head) :]
+
+
+class _Words:
+    """Put together from templates once, not for each of ten thousand results."""
+
+    def __init__(self, render: Render) -> None:
+        self._text = f"\n{render('prompt/left-out.md', count='{count}', id='')}\n"
+        self._result = f"\n{render('prompt/left-out.md', count='{count}', id='{id}')}\n"
+
+    def of_text(self, count: int) -> str:
+        return self._text.format(count=f"{count:,}")
+
+    def of_result(self, call_id: str) -> Callable[[int], str]:
+        if len(call_id) > ID_CHARACTERS_MAX:
+            return self.of_text
+        return lambda count: self._result.format(count=f"{count:,}", id=call_id)
+
+
+def _cut(ended: Sequence[Sequence[Said]], turns: int) -> int:
+    """How many of the turns have lost their traffic, going through them as they went by."""
+    cut, characters = 0, 0
+    for number, turn in enumerate(ended[: max(0, len(ended) - turns)], 1):
+        characters += sum(_traffic(part) for one in turn for part in one.message.parts)
+        if characters >= STEP_CHARACTERS_MIN:
+            cut, characters = number, 0
+    return cut
+
+
+def _traffic(part: Part) -> int:
+    """In characters."""
+    match part:
+        case ToolCall(_, name, arguments):
+            return len(name) + len(_JSON.encode(arguments))
+        case ToolResult(_, text, _):
+            return len(text)
+        case _:
+            return 0
+
+
+def _ended(one: Said, words: _Words) -> Said:
+    """As it is shown once its turn has ended."""
+    parts = tuple(
+        _result(part, RESULT_CHARACTERS_MAX, words) if isinstance(part, ToolResult) else part
+        for part in one.message.parts
+        if not isinstance(part, Thinking)
+    )
+    return one if parts == one.message.parts else _with_parts(one, parts)
+
+
+def _without_traffic(one: Said) -> Said:
+    return _with_parts(one, tuple(part for part in one.message.parts if isinstance(part, Text)))
+
+
+def _result(result: ToolResult, characters_max: int, words: _Words) -> ToolResult:
+    if len(result.text) <= characters_max:
+        return result
+    text = shortened(result.text, characters_max, words.of_result(result.call_id))
+    return replace(result, text=text)
+
+
+def _as_short_as_may_be(
+    said: Sequence[Said], words: _Words, running: TurnId | None
+) -> Iterator[Numbered]:
+    newest = next((one.number for one in reversed(said) if one.is_plain), None)
+    for one in said:
+        if one.number == newest:
+            yield one.number, one.message
+            continue
+        parts = tuple(_short(part, words, one.turn == running) for part in one.message.parts)
+        yield one.number, Message(one.message.role, parts)
+
+
+def _short(part: Part, words: _Words, is_running: bool) -> Part:
+    """What the model has said in the turn that runs is left as it is: its thinking belongs to it."""
+    match part:
+        case ToolResult():
+            return _result(part, HARD_CHARACTERS_MAX, words)
+        case Text(text) if not is_running:
+            return Text(shortened(text, HARD_CHARACTERS_MAX, words.of_text))
+        case _:
+            return part
+
+
+def _with_parts(one: Said, parts: tuple[Part, ...]) -> Said:
+    return replace(one, message=Message(one.message.role, parts))
+
+
+def _numbered(said: Sequence[Said]) -> Iterator[Numbered]:
+    return ((one.number, one.message) for one in said)

@@ -1,0 +1,60 @@
+"""A hundred thousand histories through all that happens to them before they are sent."""
+
+from __future__ import annotations
+
+import os
+import random
+
+from harness.context.prune import Pruning, prune
+from harness.context.repair import repair
+from harness.context.said import Said
+from harness.message import Message, Text, user
+from harness.request import Request
+from harness.template import render
+from tests.harness.context.histories import damaged, intact, refused
+from workspaces.ids import TurnId
+
+COUNT = 100_000 if os.environ.get("SOAK") else 10_000
+PRUNINGS = (None, Pruning(), Pruning(turns=0), Pruning(turns=2), Pruning(is_hard=True))
+
+
+def sent(said: list[Said], pruning: Pruning | None, running: TurnId | None) -> tuple[Message, ...]:
+    shown = prune(said, pruning, render, running=running)
+    return repair(tuple(message for _, message in shown))
+
+
+def is_there(question: Said, messages: tuple[Message, ...]) -> bool:
+    texts = {part.text for part in question.message.parts if isinstance(part, Text)}
+    shown = {part.text for one in messages for part in one.parts if isinstance(part, Text)}
+    return texts <= shown
+
+
+def test_no_history_however_damaged_is_refused_and_the_newest_question_is_always_there() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(COUNT):
+        said = damaged(chance, intact(chance))
+        running = TurnId("turn_now") if chance.random() < 0.8 else None
+        messages = sent(said, chance.choice(PRUNINGS), running)
+        assert messages
+        ended = messages if messages[-1].role == "user" else (*messages, user("more"))
+        rule = refused(Request(("s",), ended, ()))
+        assert rule is None, (rule, said)
+        assert repair(messages) == messages
+        question = next(one for one in said if one.turn == "turn_now" and one.is_plain)
+        assert is_there(question, messages)
+
+
+def test_intact_histories_are_sent_as_they_are() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(COUNT // 10):
+        said = intact(chance)
+        messages = repair(tuple(one.message for one in said))
+        assert refused(Request(("s",), messages, ())) is None
+        joined = [part for message in messages for part in message.parts]
+        assert joined == [part for one in said for part in one.message.parts]
+        assert repair(messages) is messages
+        assert sent(said, None, said[-1].turn) == messages

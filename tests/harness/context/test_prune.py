@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from harness.context.assemble import Numbered
+from harness.context.prune import (
+    HARD_CHARACTERS_MAX,
+    RESULT_CHARACTERS_MAX,
+    STEP_CHARACTERS_MIN,
+    Pruning,
+    prune,
+    shortened,
+)
+from harness.context.said import Said
+from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, user
+from harness.template import render
+from workspaces.ids import TurnId
+
+LONG = "".join(f"{number:04} " for number in range(1_000))
+USUAL = Pruning()
+THINKING = Thinking({"type": "thinking", "thinking": "hm", "signature": "S"})
+
+
+class Talk:
+    """Turns, one after the other."""
+
+    def __init__(self) -> None:
+        self.said: list[Said] = []
+        self.turns = 0
+
+    def turn(self, *results: str, answer: str | None = "answer", said: str = "question") -> TurnId:
+        self.turns += 1
+        turn = TurnId(f"turn_{self.turns}")
+        self.add(turn, user(said))
+        for number, result in enumerate(results):
+            call_id = f"t{self.turns}-{number}"
+            call = ToolCall(call_id, "bash", {"command": "ls"})
+            self.add(turn, Message("assistant", (THINKING, Text("remark"), call)))
+            self.add(turn, Message("user", (ToolResult(call_id, result),)))
+        if answer is not None:
+            self.add(turn, Message("assistant", (THINKING, Text(answer))))
+        return turn
+
+    def add(self, turn: TurnId, message: Message) -> None:
+        self.said.append(Said(len(self.said) + 1, turn, message))
+
+    def shown(
+        self, pruning: Pruning | None = USUAL, running: TurnId | None = None
+    ) -> tuple[Numbered, ...]:
+        return prune(self.said, pruning, render, running=running)
+
+
+def parts(shown: Iterable[Numbered]) -> list[Part]:
+    return [part for _, message in shown for part in message.parts]
+
+
+def results(shown: Iterable[Numbered]) -> list[ToolResult]:
+    return [part for part in parts(shown) if isinstance(part, ToolResult)]
+
+
+def calls(shown: Iterable[Numbered]) -> list[str]:
+    return [part.id for part in parts(shown) if isinstance(part, ToolCall)]
+
+
+def as_said(said: Sequence[Said]) -> tuple[Numbered, ...]:
+    return tuple((one.number, one.message) for one in said)
+
+
+def test_the_turn_that_runs_is_untouched() -> None:
+    talk = Talk()
+    turn = talk.turn(LONG, LONG)
+    assert talk.shown(running=turn) == as_said(talk.said)
+
+
+def test_a_turn_that_has_ended_has_no_thinking_and_short_results() -> None:
+    talk = Talk()
+    talk.turn(LONG, "short")
+    shown = talk.shown()
+    assert not any(isinstance(part, Thinking) for part in parts(shown))
+    long, short = results(shown)
+    assert len(long.text) == RESULT_CHARACTERS_MAX
+    assert long.text.startswith("0000 0001 ")
+    assert long.text.endswith("0998 0999 ")
+    assert 'read_result with id "t1-0" shows the whole' in long.text
+    assert short.text == "short"
+    assert [part.text for part in parts(shown) if isinstance(part, Text)] == [
+        "question",
+        "remark",
+        "remark",
+        "answer",
+    ]
+
+
+def test_calls_keep_their_inputs_however_long() -> None:
+    talk = Talk()
+    turn = TurnId("turn_1")
+    call = ToolCall("t1", "write", {"path": "a.md", "content": LONG * 20})
+    for message in (
+        user("write"),
+        Message("assistant", (call,)),
+        Message("user", (ToolResult("t1", "ok"),)),
+    ):
+        talk.add(turn, message)
+    assert call in parts(talk.shown())
+
+
+def test_turned_off_everything_is_shown() -> None:
+    talk = Talk()
+    for _ in range(20):
+        talk.turn(LONG, "x" * STEP_CHARACTERS_MIN)
+    assert talk.shown(None) == as_said(talk.said)
+
+
+def test_what_has_ended_is_the_same_from_then_on_until_its_traffic_leaves() -> None:
+    talk = Talk()
+    talk.turn(LONG)
+    before = talk.shown()
+    for _ in range(30):
+        running = talk.turn(LONG)
+        now = talk.shown(running=running)
+        assert now[: len(before)] == before
+        before = talk.shown()
+
+
+def heavy(talk: Talk) -> TurnId:
+    """A turn whose traffic is a step on its own: of inputs, which are not shortened."""
+    talk.turns += 1
+    turn, call_id = TurnId(f"turn_{talk.turns}"), f"t{talk.turns}-0"
+    call = ToolCall(call_id, "write", {"content": "x" * STEP_CHARACTERS_MIN})
+    talk.add(turn, user("question"))
+    talk.add(turn, Message("assistant", (Text("remark"), call)))
+    talk.add(turn, Message("user", (ToolResult(call_id, "ok"),)))
+    talk.add(turn, Message("assistant", (Text("answer"),)))
+    return turn
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 10])
+def test_tool_traffic_leaves_after_so_many_further_turns(turns: int) -> None:
+    talk = Talk()
+    for number in range(1, 15):
+        heavy(talk)
+        kept = calls(talk.shown(Pruning(turns)))
+        assert kept == [f"t{n}-0" for n in range(max(1, number - turns + 1), number + 1)]
+    texts = [part.text for part in parts(talk.shown(Pruning(turns))) if isinstance(part, Text)]
+    assert texts == ["question", "remark", "answer"] * 14
+
+
+def test_the_cut_moves_only_when_a_step_goes_at_once() -> None:
+    talk = Talk()
+    cuts: list[int] = []
+    for _ in range(400):
+        talk.turn(LONG)
+        kept = calls(talk.shown())
+        cuts.append(talk.turns - len(kept))
+    moves = sorted(set(cuts))
+    assert cuts == sorted(cuts)
+    assert 3 <= len(moves) <= 5, moves
+    one = RESULT_CHARACTERS_MAX + len('bash{"command":"ls"}')
+    needed = -(-STEP_CHARACTERS_MIN // one)
+    assert moves[:3] == [0, needed, 2 * needed]
+    assert cuts.index(needed) + 1 == needed + 10
+
+
+def test_pairs_go_together() -> None:
+    talk = Talk()
+    for _ in range(60):
+        heavy(talk)
+        talk.turn(LONG, LONG)
+        shown = talk.shown()
+        assert [one.call_id for one in results(shown)] == calls(shown)
+
+
+def test_what_is_shown_depends_on_the_transcript_alone() -> None:
+    """One that was never asked before shows what one shows that was asked at each turn."""
+    talk = Talk()
+    for number in range(120):
+        talk.turn(*[LONG] * (number % 5), said="x" * 300)
+        talk.shown()
+    other = Talk()
+    other.said = list(talk.said)
+    assert other.shown() == talk.shown()
+
+
+def test_to_prune_again_changes_nothing() -> None:
+    talk = Talk()
+    for _ in range(30):
+        heavy(talk)
+        talk.turn(LONG, "y" * 401, "z" * 400)
+    for pruning in (Pruning(), Pruning(is_hard=True)):
+        once = talk.shown(pruning)
+        turns = {one.number: one.turn for one in talk.said}
+        again = [Said(number, turns[number], message) for number, message in once]
+        assert prune(again, pruning, render, running=None) == once
+
+
+def test_an_id_too_long_for_read_result_is_not_named() -> None:
+    talk = Talk()
+    turn, call_id = TurnId("turn_1"), "t" * 500
+    talk.add(turn, user("hello"))
+    talk.add(turn, Message("assistant", (ToolCall(call_id, "bash", {}),)))
+    talk.add(turn, Message("user", (ToolResult(call_id, LONG),)))
+    (result,) = results(talk.shown())
+    assert len(result.text) == RESULT_CHARACTERS_MAX
+    assert "read_result" not in result.text
+
+
+def test_hard_pruning_leaves_only_the_running_turns_traffic_and_heads_and_tails() -> None:
+    talk = Talk()
+    talk.turn(LONG, said=LONG, answer=LONG)
+    running = talk.turn(LONG, LONG, said=LONG * 2, answer=None)
+    shown = talk.shown(Pruning(is_hard=True), running)
+    assert calls(shown) == ["t2-0", "t2-1"]
+    assert all(len(one.text) == HARD_CHARACTERS_MAX for one in results(shown))
+    texts = [part.text for part in parts(shown) if isinstance(part, Text)]
+    assert [len(text) for text in texts] == [
+        HARD_CHARACTERS_MAX,
+        6,
+        HARD_CHARACTERS_MAX,
+        2 * len(LONG),
+        6,
+        6,
+    ]
+    assert THINKING in parts(shown)
+
+
+@pytest.mark.parametrize("length", [399, 400, 401, 402, 500, 10_000, 99_999])
+@pytest.mark.parametrize("letter", ["x", "😀", "\ud800", "\n"])
+def test_a_shortened_text_is_as_long_as_it_may_be(length: int, letter: str) -> None:
+    def left_out(count: int) -> str:
+        return f"({count:,} left out)"
+
+    text = letter * length
+    short = shortened(text, 400, left_out)
+    assert (short == text) == (length <= 400)
+    assert 397 <= len(short) <= 400 or length < 400
+    if length > 400:
+        head, _, tail = short.partition("(")
+        count, _, tail = tail.partition(" left out)")
+        assert len(head) + len(tail) + int(count.replace(",", "")) == length
+        assert 0 <= len(head) - len(tail) <= 1
