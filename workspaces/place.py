@@ -16,6 +16,7 @@ from workspaces.stores.retrying import Retries, RetryingBlobs
 
 LEASE_PREFIX = ".lease/"
 ENTRIES = ".entries"
+HISTORY = ".history"
 
 RETRIES = Retries(tries_max=2)
 """Of a write whose answer was lost: once more, to find out what became of it. The store itself repeats
@@ -63,6 +64,10 @@ class Place:
     def shelf(self, namespace: Namespace, *, bytes_max: int, names_max: int) -> Shelf:
         """The objects of one workspace, to be read where they are."""
         return self._store.below(namespace, bytes_max=bytes_max, names_max=names_max)
+
+    def history(self, namespace: Namespace) -> BlobStore:
+        """The head and the packs of one workspace's history."""
+        return RetryingBlobs(self._store.below(f"{HISTORY}/{namespace}"), RETRIES)
 
     def entries(self) -> BlobStore:
         """What is too large for a record, where the records are shared too."""

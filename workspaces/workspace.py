@@ -377,6 +377,8 @@ class Workspace:
         brought = Brought()
         with self._writing(by) as held:
             alike = frozenset[WorkspacePath]()
+            if theirs is not None and self._is_known(theirs.tip):
+                theirs = None
             if theirs is not None:
                 try:
                     self._history.receive(theirs.quarantine, theirs.tip)
@@ -528,9 +530,6 @@ class Workspace:
     ) -> None:
         """Our line of history and theirs become one, in which the files are as they are here now."""
         tip = self._history.tip()
-        if tip is not None and self._history.descends(tip, theirs.tip):
-            self._tell(told, by)
-            return
         differing: dict[WorkspacePath, After] = {
             path: ours
             for path, (_, ours) in self._history.differences(theirs.tip, tip).items()
@@ -558,6 +557,9 @@ class Workspace:
         }
         if changes:
             self._history.record(changes, by, beside=beside)
+
+    def _is_known(self, revision: RevisionId) -> bool:
+        return self._history.has(revision) and self._history.descends(self._history.tip(), revision)
 
     def _object_at(self, path: WorkspacePath) -> ObjectId | None:
         try:

@@ -30,6 +30,7 @@ from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.problem import Problem
 from workspaces.records import RecordStore
+from workspaces.replicate import Replication
 from workspaces.search.meaning import Embedder
 from workspaces.search.recall import Recall
 from workspaces.stamp import stamp_of
@@ -289,6 +290,12 @@ class Workspaces:
             check=check,
             listing=lambda: place.walk(name),
             alone=lambda: lock.hold("sync"),
+            replication=Replication(
+                workspace.history,
+                place.history(name),
+                baseline,
+                now=lambda: self._clock.now().timestamp(),
+            ),
         )
 
     def _check_storage(self, record: WorkspaceRecord) -> None:
