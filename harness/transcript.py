@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from harness.context.said import Said
 from harness.message import Message, ToolResult, message_of
+from harness.pending import Asked, asked_of
 from harness.request import NO_USAGE, Usage, usage_of
 from harness.session import Session, new_session, session_of
 from harness.tools.desk import Change, Seen, change_of
@@ -66,6 +67,12 @@ class Entry:
     """What a tool has changed, with its result."""
     seen: Seen = field(default_factory=lambda: NOTHING_SEEN)
     """The versions of files that the conversation has come to know by this entry."""
+    asks: tuple[Asked, ...] = ()
+    """With a reply: those of its calls that must be allowed, or made by the client, before any is run."""
+    allowed: tuple[str, ...] = ()
+    """With an answer: the calls that it allows."""
+    system: tuple[str, ...] = ()
+    """What the platform said to the model with this event, for good."""
 
     def as_json(self) -> JsonObject:
         """Only what there is to say."""
@@ -78,6 +85,9 @@ class Entry:
             **({} if self.is_complete else {"cut": True}),
             **({"revisions": [one.as_json() for one in self.changes]} if self.changes else {}),
             **({"seen": self.seen} if self.seen else {}),
+            **({"asks": [one.as_json() for one in self.asks]} if self.asks else {}),
+            **({"allowed": list(self.allowed)} if self.allowed else {}),
+            **({"system": list(self.system)} if self.system else {}),
         }
 
 
@@ -99,6 +109,11 @@ class Window:
     def said(self) -> tuple[Said, ...]:
         """What the context is made of."""
         return tuple(Said(one.number, one.turn_id, one.message) for one in self.entries)
+
+    @property
+    def system(self) -> tuple[str, ...]:
+        """What the platform said beside them for good."""
+        return tuple(text for entry in self.entries for text in entry.system)
 
 
 class Transcript:
@@ -229,6 +244,9 @@ def entry_of(number: int, value: JsonObject) -> Entry:
         not value.get("cut", False),
         tuple(change_of(one) for one in value.get("revisions", ())),
         value.get("seen", NOTHING_SEEN),
+        tuple(asked_of(one) for one in value.get("asks", ())),
+        tuple(value.get("allowed", ())),
+        tuple(value.get("system", ())),
     )
 
 
