@@ -120,6 +120,7 @@ _REMEDIES = {
     "not_a_file": "put a plain file in its place, or remove it",
     "over_quota": "make room, or `harness workspace set` a larger quota",
     "conflict": "bring the two files together and remove this one",
+    "history": "`harness sync --check` says more; files go on being synced",
 }
 
 _OPEN = re.compile(r"\s*[-*+] \[ \]\s+(?:(\d{4}-\d\d-\d\d)\s+)?(.+)")

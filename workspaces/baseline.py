@@ -153,6 +153,9 @@ class Baseline:
         return [Problem(*row) for row in rows]
 
     def keep_problems(self, problems: Iterable[Problem]) -> None:
+        problems = list(problems)
+        if problems == self.problems():
+            return
         rows = [(problem.path, problem.kind, problem.detail) for problem in problems]
         with self._changing() as database:
             database.execute("delete from problem")
