@@ -5,12 +5,13 @@ Every part of the harness that an agent can configure adds its key to `AgentConf
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from harness.client_tool import ClientTool, check_names
 from harness.context.budget import CONTEXT_CHARACTERS_MAX, MEMORY_CHARACTERS_MAX, budget
 from harness.context.prune import TURNS, Pruning
 from harness.event import OnBusy
@@ -39,6 +40,9 @@ MEMORY_CHARACTERS_HIGHEST = 200_000
 """What memory may ever take of the largest context that can be configured."""
 CONTEXT_CHARACTERS_HIGHEST = 500_000
 MOUNTS_MAX = 20
+TURN_SECONDS_MAX = 86_400
+TURN_DOLLARS_MAX = 10_000
+"""More than these is a typing error."""
 
 
 class MountConfig(Shape):
@@ -50,7 +54,13 @@ class MountConfig(Shape):
 
 
 class Limits(Shape):
+    """Of one turn. None: no limit."""
+
     steps: Annotated[int, Field(ge=1, le=1000)] = 40
+    seconds: Annotated[float, Field(gt=0, le=TURN_SECONDS_MAX)] | None = None
+    """While it is at it: the time in which it waits for an answer does not count."""
+    dollars: Annotated[float, Field(gt=0, le=TURN_DOLLARS_MAX)] | None = None
+    """Looked at before each question, so that the last one may pass it."""
     output_tokens: Annotated[int, Field(ge=1, le=128_000)] = 16_000
 
 
@@ -100,6 +110,8 @@ class AgentConfig(Shape):
     """How the private workspaces of the agent and of the user it talks to are mounted."""
     on_busy: OnBusy = "queue"
     """What becomes of an event while the conversation is in use, unless the event says so itself."""
+    tools: list[ClientTool] = Field(default=[])
+    """Those that the client runs: a turn waits for what comes of them."""
     session: SessionConfig = SessionConfig()
     limits: Limits = Limits()
 
@@ -128,6 +140,11 @@ class Mount:
     """Where commands see it. None: it is seen by no command, and only read."""
 
     @property
+    def is_asked_for(self) -> bool:
+        """Whether somebody must allow each command and each write here."""
+        return self.sandbox is not None and self.sandbox.config.permission == "ask"
+
+    @property
     def namespace(self) -> Namespace:
         return self.workspace.namespace
 
@@ -154,7 +171,10 @@ class Agents:
         *,
         workspaces: Workspaces,
         sandboxes: Catalog[SandboxRecord],
+        tool_names: Iterable[str] = (),
     ) -> None:
+        """`tool_names` are taken: those of the tools that every agent has."""
+        self._tool_names = frozenset(tool_names)
         self._user_id = principal.user_id
         self._workspaces = workspaces
         self._sandboxes = sandboxes
@@ -290,6 +310,7 @@ class Agents:
         """What was referred to before may dangle by now, and on another machine from the start: mounts
         that do are left out, and in the way of no other change."""
         config, known = record.config, _references(before)
+        check_names(config.tools, self._tool_names, within="config.tools")
         if config.sandbox not in known:
             self._check_sandbox("config.sandbox", config.sandbox)
         names: set[str] = set()

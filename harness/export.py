@@ -2,7 +2,8 @@
 
     {"format": 1, "conversation": {id, key, agentId, userId, createdAt}}
     {"session": {first, id, startedAt, windowFrom?}}                        each
-    {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?}      each, numbered without gaps
+    {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?, asks?, allowed?, system?}
+                                                                            each, numbered without gaps
 
 What is brought back is a stranger's text: every line is looked at before it is kept. It comes under new
 ids, belongs to whoever brings it, and knows no file: what was read elsewhere was not read here.
@@ -55,7 +56,8 @@ class _SessionLine(Shape):
 
 class _Message(Shape):
     role: Literal["user", "assistant"]
-    parts: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    parts: list[dict[str, Any]]
+    """None where an entry only allows calls."""
 
 
 class _Usage(Shape):
@@ -71,6 +73,12 @@ class _Revision(Shape):
     revision: _Word
 
 
+class _Asked(Shape):
+    call: _Word
+    for_: Annotated[Literal["approval", "result"], Field(alias="for")]
+    workspace: _Word | None = None
+
+
 class _Entry(Shape):
     entry: int
     at: _Word
@@ -80,6 +88,9 @@ class _Entry(Shape):
     usage: _Usage | None = None
     cut: bool = False
     revisions: list[_Revision] = Field(default=[])
+    asks: list[_Asked] = Field(default=[])
+    allowed: list[_Word] = Field(default=[])
+    system: list[str] = Field(default=[])
 
 
 def exported(conversation: Conversation, transcript: Transcript) -> Iterator[JsonObject]:
@@ -165,6 +176,8 @@ def _entry(number: int, data: object, expected: int) -> Entry:
     if line.entry != expected:
         raise Refused(f"{within}.entry", line.entry, f"must be {expected}: no entry may be missing")
     _stamp(f"{within}.at", line.at)
+    if not line.message.parts and not line.allowed:
+        raise Refused(f"{within}.message.parts", [], "must hold something")
     for position, part in enumerate(line.message.parts):
         _check_part(f"{within}.message.parts.{position}", part)
     return entry_of(expected, cast(JsonObject, data))

@@ -14,18 +14,20 @@ from pathlib import Path
 from types import TracebackType
 
 from harness.agent import AgentRecord, Agents, Mount, mount_name
+from harness.approval import nothing_waits
 from harness.birth import be_born
 from harness.conversation import Conversation, Conversations
 from harness.crossing import LoopThread, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
-from harness.event import Event, check_key
-from harness.explanation import Explanation
+from harness.event import Answer, Approval, Event, check_key
+from harness.explanation import Explanation, explained
 from harness.export import exported, imported
 from harness.following import Following
 from harness.job import Jobs
 from harness.models.port import Model
 from harness.outcome import Outcome
+from harness.pending import PendingCall
 from harness.preview import preview
 from harness.progress import Emit, silent
 from harness.question import Question
@@ -129,6 +131,44 @@ class Harness:
         )
         return self._loop.run(self.rooms.ingress.deliver(self._agent(agent), event, emit))
 
+    def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
+        """The calls that wait in it, for somebody who allows them or for the client who makes them."""
+        return self.rooms.ingress.pending(conversation)
+
+    def answer(
+        self,
+        conversation: Conversation,
+        *answers: Answer,
+        event_id: str | None = None,
+        emit: Emit = silent,
+    ) -> Outcome:
+        """Answer calls that wait, and wait for what comes of the turn: it goes on when none waits any
+        more. NotFound, Conflict for a call that does not."""
+        event = Event(event_id or new_id("evt"), conversation.key, answers)
+        agent = self.agents.get(conversation.agent_id)
+        return self._loop.run(self.rooms.ingress.deliver(agent, event, emit))
+
+    def approve(
+        self,
+        conversation: Conversation,
+        call_id: str | None = None,
+        *,
+        is_allowed: bool = True,
+        reason: str | None = None,
+        emit: Emit = silent,
+    ) -> Outcome:
+        """Allow a call that waits, or deny it; without `call_id` all that wait for that. NotFound."""
+        ids = [one.id for one in self.pending(conversation) if one.asked.waits_for == "approval"]
+        ids = ids if call_id is None else [call_id]
+        if not ids:
+            raise nothing_waits(None)
+        approvals = [Approval(call_id=one, is_allowed=is_allowed, reason=reason) for one in ids]
+        return self.answer(conversation, *approvals, emit=emit)
+
+    def cancel(self, conversation: Conversation) -> bool:
+        """End the turn that runs or waits in it, whoever runs it. False when there is none."""
+        return self._loop.run(self.rooms.ingress.cancel(conversation))
+
     def preview(
         self,
         agent: AgentRecord | str | None = None,
@@ -144,12 +184,7 @@ class Harness:
 
     def explain(self, conversation: Conversation) -> Explanation:
         """What its turns were shown, and which revision of which memory came in with which."""
-        try:
-            mounts = self.agents.bindings(self.agents.get(conversation.agent_id))
-        except NotFound:  # the agent is gone, and with it the names of its mounts
-            mounts = []
-        workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
-        return Explanation(self.conversations.showing(conversation), workspaces)
+        return explained(conversation, self.agents, self.conversations)
 
     def confinement(self) -> Confinement:
         """Whether agents get bash here, and if not, why not."""
@@ -219,9 +254,7 @@ class Harness:
         self, conversation: Conversation, key: str, *, at: int | None = None
     ) -> Conversation:
         """A new conversation that begins with the entries of this one, up to number `at` or all."""
-        newest = self.conversations.transcript(conversation).newest()
-        last = newest.number if newest else 0
-        return self.conversations.fork(conversation, last if at is None else at, check_key(key))
+        return self.conversations.fork(conversation, check_key(key), at)
 
     def run_jobs(self, told: Told = unheard) -> Drained:
         """Everything that is due, now; `told` hears of each."""

@@ -14,11 +14,12 @@ the window and nothing before it, however long the conversation is.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from harness.context.said import Said
 from harness.message import Message, ToolResult, message_of
+from harness.pending import Asked, asked_of
 from harness.request import NO_USAGE, Usage, usage_of
 from harness.session import Session, new_session, session_of
 from harness.tools.desk import Change, Seen, change_of
@@ -66,6 +67,12 @@ class Entry:
     """What a tool has changed, with its result."""
     seen: Seen = field(default_factory=lambda: NOTHING_SEEN)
     """The versions of files that the conversation has come to know by this entry."""
+    asks: tuple[Asked, ...] = ()
+    """With a reply: those of its calls that must be allowed, or made by the client, before any is run."""
+    allowed: tuple[str, ...] = ()
+    """With an answer: the calls that it allows."""
+    system: tuple[str, ...] = ()
+    """What the platform said to the model with this event, for good."""
 
     def as_json(self) -> JsonObject:
         """Only what there is to say."""
@@ -78,6 +85,9 @@ class Entry:
             **({} if self.is_complete else {"cut": True}),
             **({"revisions": [one.as_json() for one in self.changes]} if self.changes else {}),
             **({"seen": self.seen} if self.seen else {}),
+            **({"asks": [one.as_json() for one in self.asks]} if self.asks else {}),
+            **({"allowed": list(self.allowed)} if self.allowed else {}),
+            **({"system": list(self.system)} if self.system else {}),
         }
 
 
@@ -100,13 +110,25 @@ class Window:
         """What the context is made of."""
         return tuple(Said(one.number, one.turn_id, one.message) for one in self.entries)
 
+    @property
+    def system(self) -> tuple[str, ...]:
+        """What the platform said beside them for good."""
+        return tuple(text for entry in self.entries for text in entry.system)
+
 
 class Transcript:
     """One conversation's entries. Only the holder of its lease may append."""
 
     def __init__(
-        self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
+        self,
+        conversation_id: ConversationId,
+        records: RecordStore,
+        large: BlobStore,
+        *,
+        told: Callable[[int], None] | None = None,
     ) -> None:
+        """`told` hears the number of each entry that was appended."""
+        self._told = told
         self._conversation_id = conversation_id
         self._partition = f"transcript:{conversation_id}"
         self._sessions = f"sessions:{conversation_id}"
@@ -137,6 +159,16 @@ class Transcript:
                 return
             start = page[-1].key.sort + "\0"
 
+    def page(self, limit: int, *, after: int | None, backwards: bool = False) -> list[Entry]:
+        """At most so many: those behind the entry `after`, or before it where the newest come first."""
+        scan = self._records.scan
+        if backwards:
+            end = None if after is None else _sort(after)
+            found = scan(self._partition, end=end, backwards=True, limit=limit)
+        else:
+            found = scan(self._partition, start=_sort((after or 0) + 1), limit=limit)
+        return [self._entry(item) for item in found]
+
     def newest(self) -> Entry | None:
         found = self._records.scan(self._partition, backwards=True, limit=1)
         return self._entry(found[0]) if found else None
@@ -161,6 +193,8 @@ class Transcript:
             if lease.is_lost_by(conflict) or conflict.name == str(put.key):
                 raise LeaseLost(lease.key) from conflict
             raise
+        if self._told is not None:
+            self._told(entry.number)
 
     def reset(self, lease: Lease, now: Stamp) -> Session:
         """A new session from here on; the newest one when nothing was said in it yet."""
@@ -229,6 +263,9 @@ def entry_of(number: int, value: JsonObject) -> Entry:
         not value.get("cut", False),
         tuple(change_of(one) for one in value.get("revisions", ())),
         value.get("seen", NOTHING_SEEN),
+        tuple(asked_of(one) for one in value.get("asks", ())),
+        tuple(value.get("allowed", ())),
+        tuple(value.get("system", ())),
     )
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
+from harness.audience import Audience
 from harness.conversation import Conversations
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
@@ -123,6 +124,7 @@ class House:
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.place = place
+        self.audience = Audience()
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = large
         self._leases = Leases(records, clock)
@@ -185,7 +187,14 @@ class House:
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
-        agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
+        agents = Agents(
+            principal,
+            records,
+            clock,
+            workspaces=workspaces,
+            sandboxes=sandboxes,
+            tool_names=(tool.name for tool in TOOLS),
+        )
         conversations = Conversations(
             principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
         )
@@ -224,7 +233,9 @@ class House:
             partial(self.open_model, principal),
             self.workshop,
             self._results,
+            self.ledger.prices.find,
             partial(self._follow, account_id),
+            self.audience,
         )
         own = members(principal, self.accounts, users, workspaces, sandboxes, agents, deletion)
         return Rooms(

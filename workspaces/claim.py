@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workspaces.clock import Clock
-from workspaces.errors import Conflict
+from workspaces.errors import AnotherBody
 from workspaces.expect import ABSENT
 from workspaces.records import Condition, Item, JsonObject, Key, Put, RecordStore
 
@@ -59,7 +59,7 @@ class Claims:
         if found.refusal is not None:
             return found.counter
         if found.body != body:
-            raise Conflict("event", key.sort, expected="the same body", actual="another one")
+            raise AnotherBody("event", key.sort.partition(":")[2])
         return found
 
     def made(self, key: Key, body: str, about: JsonObject, expect: Condition) -> Put:
@@ -69,14 +69,26 @@ class Claims:
     def finished(self, claim: Claim, outcome: JsonObject) -> Put:
         return self._ended(claim, {"outcome": outcome})
 
+    def resting(self, claim: Claim, outcome: JsonObject) -> Put:
+        """How it stands, for now: it is not over, so the claim has no end."""
+        return Put(claim.key, {**_standing(claim), "outcome": outcome}, claim.counter)
+
+    def resumed(self, claim: Claim) -> Put:
+        """On its way again."""
+        return Put(claim.key, _standing(claim), claim.counter)
+
     def released(self, claim: Claim, why: JsonObject) -> Put:
         return self._ended(claim, {"refusal": why})
 
     def _ended(self, claim: Claim, end: JsonObject) -> Put:
-        value = {"body": claim.body, "at": claim.made_at, "about": claim.about, **end}
+        value = {**_standing(claim), **end}
         now = self._clock.now().timestamp()
         expires_at = max(claim.made_at + CLAIM_S, now + OUTCOME_S)
         return Put(claim.key, value, claim.counter, expires_at)
+
+
+def _standing(claim: Claim) -> JsonObject:
+    return {"body": claim.body, "at": claim.made_at, "about": claim.about}
 
 
 def _claim(item: Item) -> Claim:

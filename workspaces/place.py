@@ -21,7 +21,7 @@ from workspaces.stores.retrying import Retries, RetryingBlobs
 
 LEASE_PREFIX = ".lease/"
 ENTRIES = ".entries"
-HISTORY_PREFIX = ".history"
+HISTORY = ".history"
 
 SWEEP_THREADS = 32
 """As many as a sync has: ten thousand files at 50 ms each take 16 s."""
@@ -73,6 +73,10 @@ class Place:
         """The objects of one workspace, to be read where they are."""
         return self._store.below(namespace, bytes_max=bytes_max, names_max=names_max)
 
+    def history(self, namespace: Namespace) -> BlobStore:
+        """The head and the packs of one workspace's history."""
+        return RetryingBlobs(self._store.below(f"{HISTORY}/{namespace}"), RETRIES)
+
     def entries(self) -> BlobStore:
         """What is too large for a record, where the records are shared too."""
         return RetryingBlobs(self._store.below(ENTRIES), RETRIES)
@@ -82,7 +86,7 @@ class Place:
 
     def sweep(self, namespace: Namespace) -> None:
         """Remove everything of a workspace that is over: its files and its history. May be repeated."""
-        for part in (namespace, f"{HISTORY_PREFIX}/{namespace}"):
+        for part in (namespace, f"{HISTORY}/{namespace}"):
             below = RetryingBlobs(self._store.below(part), RETRIES)
             remove = partial(below.delete, expect=ANY)
             with ThreadPoolExecutor(SWEEP_THREADS) as pool:

@@ -42,6 +42,7 @@ from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.problem import Problem
 from workspaces.records import RecordStore
+from workspaces.replicate import Replication
 from workspaces.roster import Roster, Seen, Tombstone, swept
 from workspaces.search.meaning import Embedder
 from workspaces.search.recall import Recall
@@ -423,6 +424,12 @@ class Workspaces:
             check=check,
             listing=listed,
             alone=lambda: lock.hold("sync"),
+            replication=Replication(
+                workspace.history,
+                place.history(name),
+                baseline,
+                now=lambda: self._clock.now().timestamp(),
+            ),
         )
 
     def _check_storage(self, record: WorkspaceRecord, before: WorkspaceRecord | None) -> None:

@@ -5,20 +5,22 @@ nothing points at. Each is made durable under a temporary name and only then giv
 has an object's name is whole, even after a power cut. `Batch` writes any number of them; after its
 `sync` the names are durable too, and only then may a branch name one.
 
-New objects are loose files, read here without help. Packing (`pack`) moves them, at any moment, into
-packs, which GitPython's object database reads; what is found nowhere is therefore looked for again
-with fresh eyes before it is called missing.
+New objects are loose files, read here without help; many at once are a pack (`packfile`), which waits for
+the disk twice instead of once for each. Packing (`pack`) moves them, at any moment, into one pack. Packs are
+read by GitPython's object database; what is found nowhere is therefore looked for again with fresh eyes
+before it is called missing.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import threading
 import zlib
-from collections.abc import Collection, Mapping
-from functools import lru_cache
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha1
 from pathlib import Path
 from typing import Any, NamedTuple, NewType
@@ -28,6 +30,7 @@ from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
 
 from workspaces.beneath import flush_all
 from workspaces.errors import Failure, Unavailable
+from workspaces.history.packfile import Packed, fits, write_pack
 
 ObjectId = NewType("ObjectId", str)
 """Git's name of a blob, tree or commit: not a Version, and never shown to strangers."""
@@ -38,14 +41,18 @@ TREE_MODE = "40000"
 LOOKS_MAX = 4
 """How often a missing object is looked for: each packing in between explains one miss."""
 
+PACKED_FROM = 64
+"""Objects of one batch. A revision of one file has four; a pack for each of those would be many packs."""
+
 SYNCED_AT_ONCE = 32
 """From so many objects on, one flush of the whole file system is sooner done than one of each."""
 
 TREES_KEPT = 8
-"""The directories on the way to a file: a revision asks for each several times. What has a name
-never changes, so there is nothing to invalidate."""
+"""The directories on the way to a file: a revision asks for each several times, and the next one for
+those that it wrote. What has a name never changes, so there is nothing to invalidate."""
 
-_ID_BYTES = 20
+_ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
+"""Of a tree, one after the other: mode, name, id."""
 _TEMPORARY = "tmp_obj_"  # what `git prune` clears away
 _LEVEL = zlib.Z_BEST_SPEED  # packing compresses again, and better
 
@@ -69,7 +76,8 @@ class Objects:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._packs = _Packs(directory / "pack")
-        self._trees = lru_cache(TREES_KEPT)(self._read_tree)
+        self._trees: OrderedDict[ObjectId, Entries] = OrderedDict()
+        self._lock = threading.Lock()
 
     def read(self, object_id: str) -> bytes:
         for look in range(LOOKS_MAX):
@@ -81,21 +89,21 @@ class Objects:
         raise _damaged(self._directory, f"its object {object_id} is missing")
 
     def entries(self, tree: ObjectId) -> Entries:
-        return dict(self._trees(tree))
+        with self._lock:
+            found = self._trees.get(tree)
+        if found is None:
+            found = _parsed(self.read(tree))
+            self._keep({tree: found})
+        return dict(found)
 
     def batch(self) -> Batch:
-        return Batch(self._directory)
+        return Batch(self._directory, self._keep)
 
-    def _read_tree(self, tree: ObjectId) -> Entries:
-        data = self.read(tree)
-        found: Entries = {}
-        position = 0
-        while position < len(data):
-            nul = data.index(b"\0", position)
-            mode, _, name = data[position:nul].partition(b" ")
-            position = nul + 1 + _ID_BYTES
-            found[name.decode()] = Entry(mode.decode(), ObjectId(data[nul + 1 : position].hex()))
-        return found
+    def _keep(self, trees: Mapping[ObjectId, Entries]) -> None:
+        with self._lock:
+            self._trees.update(trees)
+            while len(self._trees) > TREES_KEPT:
+                self._trees.popitem(last=False)
 
     def _read_loose(self, object_id: str) -> bytes | None:
         try:
@@ -111,48 +119,72 @@ class Objects:
 
 
 class Batch:
-    """Objects on their way to the disk."""
+    """Objects on their way to the disk: nothing is written before `sync`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        written: Callable[[Mapping[ObjectId, Entries]], None] = lambda _: None,
+    ) -> None:
+        """`written` is told of the trees that can be read from now on."""
         self._directory = str(directory)
-        self._written: dict[str, str] = {}
-        """Temporary name → the object's own."""
-        self._directories = {self._directory}
+        self._held: dict[str, Packed] = {}
+        self._trees: dict[ObjectId, Entries] = {}
+        self._tell = written
 
     def blob(self, data: bytes) -> ObjectId:
-        return self._write(b"blob", data)
+        return self.add("blob", data)
 
     def tree(self, entries: Mapping[str, Entry]) -> ObjectId:
         parts: list[bytes] = []
         for name, entry in sorted(entries.items(), key=_tree_order):
             parts.append(f"{entry.mode} {name}\0".encode() + bytes.fromhex(entry.id))
-        return self._write(b"tree", b"".join(parts))
+        tree = self.add("tree", b"".join(parts))
+        self._trees[tree] = dict(entries)
+        return tree
 
     def commit(self, data: bytes) -> ObjectId:
-        return self._write(b"commit", data)
+        return self.add("commit", data)
+
+    def add(self, kind: str, data: bytes) -> ObjectId:
+        object_id = _object_id(_framed(kind.encode(), data))
+        self._held[object_id] = Packed(kind, data)
+        return object_id
 
     def sync(self) -> None:
-        """From here on all that was written can be read, and survives a power cut."""
+        """Write them. From here on all of them can be read, and survive a power cut."""
+        new = {
+            one: held for one, held in self._held.items() if not os.path.lexists(self._path(one))
+        }
+        is_packed = len(new) >= PACKED_FROM and fits(new)
+        loose = self._held.keys() - new.keys() if is_packed else self._held.keys()
+        directories = {self._directory, *(self._path(one).rpartition("/")[0] for one in loose)}
         try:
-            _sync_all(self._written, self._directory)
-            for temporary, path in self._written.items():
-                os.rename(temporary, path)  # noqa: PTH104 - strings on the hot path
-            _sync_all(self._directories, self._directory)
+            if is_packed:
+                packs = f"{self._directory}/pack"
+                write_pack(Path(packs), new, level=_LEVEL)
+                directories.add(packs)
+            else:
+                self._write_loose(new)
+            _sync_all(directories, self._directory)
         except OSError as error:
             raise unwritable(error) from error
+        self._tell(self._trees)
 
-    def _write(self, kind: bytes, data: bytes) -> ObjectId:
-        framed = _framed(kind, data)
-        object_id = _object_id(framed)
-        directory = f"{self._directory}/{object_id[:2]}"
-        self._directories.add(directory)
-        path = f"{directory}/{object_id[2:]}"
-        if not os.path.lexists(path):  # else: the same bytes, synced before they had this name
-            try:
-                self._written[_write_temporary(directory, framed)] = path
-            except OSError as error:
-                raise unwritable(error) from error
-        return object_id
+    def _write_loose(self, objects: Mapping[str, Packed]) -> None:
+        written: dict[str, str] = {}
+        """Temporary name → the object's own."""
+        for object_id, (kind, data) in objects.items():
+            path = self._path(object_id)
+            framed = _framed(kind.encode(), data)
+            written[_write_temporary(path.rpartition("/")[0], framed)] = path
+        _sync_all(written, self._directory)
+        for temporary, path in written.items():
+            os.rename(temporary, path)  # noqa: PTH104 - strings on the hot path
+
+    def _path(self, object_id: str) -> str:
+        """Of a loose object; a file with this name is whole, and was synced before it had it."""
+        return f"{self._directory}/{object_id[:2]}/{object_id[2:]}"
 
 
 class _Packs:
@@ -226,6 +258,13 @@ def _framed(kind: bytes, data: bytes) -> bytes:
 
 def _object_id(framed: bytes) -> ObjectId:
     return ObjectId(sha1(framed, usedforsecurity=False).hexdigest())
+
+
+def _parsed(tree: bytes) -> Entries:
+    return {
+        name.decode(): Entry(mode.decode(), ObjectId(of.hex()))
+        for mode, name, of in _ENTRY.findall(tree)
+    }
 
 
 def _damaged(directory: Path, reason: str) -> Unavailable:
