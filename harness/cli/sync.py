@@ -49,6 +49,10 @@ def sync(
             "--accept-deletions", help="Also when most of the files are gone from one side."
         ),
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Look whether all of the history is in S3, and mend it."),
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -71,7 +75,13 @@ def sync(
                 if dry_run:
                     documents[name] = _planned(name, syncing.plan(), as_json=as_json)
                 else:
-                    documents[name] = _synced(name, syncing, accept_deletions, as_json=as_json)
+                    documents[name] = _synced(
+                        name,
+                        syncing,
+                        as_json=as_json,
+                        check=check,
+                        accept_deletions=accept_deletions,
+                    )
             except Failure as failure:
                 failures.append(failure)
                 documents[name] = {"error": {"code": failure.code, "message": str(failure)}}
@@ -86,9 +96,11 @@ def sync(
     return 1 if failures else 0
 
 
-def _synced(name: str, syncing: Sync, accept_deletions: bool, *, as_json: bool) -> dict[str, Any]:
+def _synced(
+    name: str, syncing: Sync, *, as_json: bool, check: bool, accept_deletions: bool
+) -> dict[str, Any]:
     with _progress(name) as tell:
-        report = syncing.run(accept_deletions=accept_deletions, tell=tell)
+        report = syncing.run(accept_deletions=accept_deletions, check=check, tell=tell)
     if not as_json:
         _print_report(name, report)
     return {
@@ -99,7 +111,9 @@ def _synced(name: str, syncing: Sync, accept_deletions: bool, *, as_json: bool) 
         "refused": [{"path": one.path, "reason": one.detail} for one in report.refused],
         "pending": report.pending,
         "requests": report.requests,
-        "durable": {"local": True, "files": report.is_durable, "history": False},
+        "mended": report.mended,
+        "unfollowed": None if report.unfollowed is None else str(report.unfollowed),
+        "durable": report.durable.as_json(),
     }
 
 
@@ -118,6 +132,12 @@ def _print_report(name: str, report: Report) -> None:
         console.print(f"  both kept: {visible(path)} beside what is in S3", markup=False)
     for problem in report.refused:
         console.print(f"  left alone: {visible(problem.path)} {problem.detail}", markup=False)
+    if report.mended:
+        console.print(f"  history: {len(report.mended)} damaged packs in S3 were made anew")
+    if report.unfollowed is not None:
+        console.print(f"  history: {visible(str(report.unfollowed))}", markup=False)
+        if report.unfollowed.remedy is not None:
+            console.print(f"    {visible(report.unfollowed.remedy)}", markup=False)
     for path in report.pending:
         console.print(f"  changes too fast, sync again: {visible(path)}", markup=False)
 
