@@ -467,7 +467,7 @@ class _AtIt:
             ending = await self._stoppable(running, begun)
             entries = await in_thread(self._entries, running.first)
             changed = [change.workspace for entry in entries for change in entry.changes]
-            is_shared = await in_thread(push, begun.toolset.desk.mounts, changed)
+            durable = await in_thread(push, begun.toolset.desk.mounts, changed)
         except LeaseLost:
             raise
         except Exception as problem:
@@ -479,7 +479,7 @@ class _AtIt:
             if self.may_end:  # else the next holder goes on with it
                 await self._interrupt(running)
             raise
-        told = replace(ending, left_out=begun.left_out, is_shared=is_shared)
+        told = replace(ending, left_out=begun.left_out, durable=durable)
         await self._finish(running, told)
 
     async def _stoppable(self, running: Running, begun: _Begun) -> Ending:

@@ -13,7 +13,7 @@ from harness.audience import Audience
 from harness.conversation import Conversations
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
-from harness.duty import duties
+from harness.duty import Flushing, duties
 from harness.embedding import EmbeddingEndpoint
 from harness.following import Following, Members
 from harness.inbox import Inbox
@@ -183,6 +183,7 @@ class House:
             embedder=self._embedder,
             place=self.place,
             are_records_shared=are_shared(settings.records),
+            revised=Flushing(principal, self.jobs, clock),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
