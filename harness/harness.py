@@ -23,7 +23,7 @@ from harness.crossing import LoopThread, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
 from harness.event import Answer, Approval, Event, check_key
-from harness.explanation import Explanation
+from harness.explanation import Explanation, explained
 from harness.export import exported, imported
 from harness.ingress import Ingress
 from harness.job import Jobs
@@ -191,12 +191,7 @@ class Harness:
 
     def explain(self, conversation: Conversation) -> Explanation:
         """What its turns were shown, and which revision of which memory came in with which."""
-        try:
-            mounts = self.agents.bindings(self.agents.get(conversation.agent_id))
-        except NotFound:  # the agent is gone, and with it the names of its mounts
-            mounts = []
-        workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
-        return Explanation(self.conversations.showing(conversation), workspaces)
+        return explained(conversation, self.agents, self.conversations)
 
     def confinement(self) -> Confinement:
         """Whether agents get bash here, and if not, why not."""
@@ -266,9 +261,7 @@ class Harness:
         self, conversation: Conversation, key: str, *, at: int | None = None
     ) -> Conversation:
         """A new conversation that begins with the entries of this one, up to number `at` or all."""
-        newest = self.conversations.transcript(conversation).newest()
-        last = newest.number if newest else 0
-        return self.conversations.fork(conversation, last if at is None else at, check_key(key))
+        return self.conversations.fork(conversation, check_key(key), at)
 
     def run_jobs(self, told: Told = unheard) -> Drained:
         """Everything that is due, now; `told` hears of each."""

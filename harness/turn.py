@@ -96,9 +96,7 @@ class Turn:
         return self.with_entry(entry)
 
     async def replied(self, reply: Reply, asks: tuple[Asked, ...]) -> Turn:
-        entry = replace(
-            self.entry(_storable(reply.message)), usage=reply.usage, is_complete=reply.is_complete
-        )
+        entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
         return await self.append(replace(entry, asks=asks if reply.is_complete else ()))
 
     async def resulted(self, result: ToolResult, news: News = NO_NEWS) -> Turn:
@@ -128,9 +126,9 @@ class Turn:
         return Ending(status, self.id, self.first, last, failure, self.showing.unavailable)
 
 
-def _storable(message: Message) -> Message:
+def _storable(reply: Reply) -> Reply:
     """JSON may hold halves of surrogate pairs, which no store takes; a model's JSON sometimes does."""
-    return message_of(sound_json(message.as_json()))
+    return replace(reply, message=message_of(sound_json(reply.message.as_json())))
 
 
 async def run_turn(
@@ -159,5 +157,6 @@ async def run_turn(
         reply = await model.reply(request, output_tokens_max=turn.limits.output_tokens, emit=emit)
         if isinstance(reply, ModelFailure):
             return turn, turn.ended("failed", reply)
+        reply = _storable(reply)
         turn = await turn.replied(reply, toolset.asks(reply.message.tool_calls))
     return turn, turn.ended("done" if turn.entries[-1].is_complete else "cut")

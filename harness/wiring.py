@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
+from harness.audience import Audience
 from harness.conversation import Conversations
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
@@ -123,6 +124,7 @@ class House:
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.place = place
+        self.audience = Audience()
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = large
         self._leases = Leases(records, clock)
@@ -244,6 +246,7 @@ class House:
                 self.workshop,
                 self._results,
                 self.ledger.prices.find,
+                self.audience,
             ),
         )
 

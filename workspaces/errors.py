@@ -70,6 +70,15 @@ class Conflict(Failure):
         self.actual = actual
 
 
+class AnotherBody(Conflict):
+    """An id that stands for one thing was used for another."""
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(what, name, expected="the same body", actual="another one")
+        self.args = (f"the {what} {_shown(name)} was sent before with another body",)
+        self.remedy = f"another {what} needs another id"
+
+
 class AlreadyExists(Conflict):
     """A name that must be unique is taken."""
 
