@@ -7,6 +7,8 @@ nobody waits for any more are looked after by a job (`look_after`).
 
 What ends a turn before its time:
 
+- its time is up, or somebody wants it to end (`cancel`), here or in another process: calls that were under
+  way get a result that says so, and the outcome is "out_of_time" or "interrupted";
 - the caller cancels. The event that it brought is over: withdrawn while it waited, "interrupted" once it
   ran. One that somebody else brought, be it the same one earlier, is left as it stands for the next holder;
 - the lease is lost. Nothing more is written; another process is at it, and we wait for what comes of it;
@@ -30,29 +32,40 @@ from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
 from harness.allowance import Allowance
-from harness.approval import Unanswered, answered, nothing_waits, pending, unanswered
+from harness.approval import (
+    Unanswered,
+    answered,
+    nothing_waits,
+    open_calls,
+    pending,
+    unanswered,
+)
+from harness.audience import Audience, Stage, both
 from harness.briefing import Briefing
 from harness.client_tool import check_names
+from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
 from harness.inbox import Accepted, Inbox, Paused, Running, Waiting
+from harness.message import Message, ToolResult
 from harness.models.port import Model
-from harness.outcome import Ending, Outcome, ending_of, outcome_of
+from harness.outcome import Ending, Outcome, Status, ending_of, outcome_of
 from harness.pending import PendingCall
+from harness.price import Price
 from harness.progress import Emit, Queued, silent
 from harness.pulse import kept_alive
 from harness.request import ModelFailure
+from harness.stop import Stop, Stopped
 from harness.tools.desk import Desk
 from harness.tools.port import Tool, Toolset
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
-from harness.transcript import Entry
+from harness.transcript import Entry, Transcript
 from harness.turn import Turn, run_turn
-from workspaces.claim import Claim
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
+from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, Refused
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
 from workspaces.lease import Lease, Leases
 from workspaces.records import Change as RecordChange
@@ -66,6 +79,9 @@ ATTEMPTS_MAX = 3
 LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.5
 """Between two looks at a conversation that another process is at: a turn takes seconds."""
 
+CANCEL_LOOK_S = 1.0
+"""Between two looks whether another process wants a turn to end: a person waits for it."""
+
 State = Literal["queued", "running", "waiting", "done", "failed", "refused"]
 
 
@@ -76,9 +92,35 @@ class EventStatus:
     event_id: str
     state: State
     conversation_id: ConversationId
+    number: int
+    """Its place in the conversation's line."""
+    ahead: int = 0
+    """So many events come before it, while it waits there."""
+    turn_id: TurnId | None = None
+    first: int | None = None
+    """The number of its turn's first entry."""
     outcome: Outcome | None = None
     refusal: JsonObject | None = None
     """Why it was given back before anything happened; it may be sent again."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing more will come of it by itself."""
+        return self.state not in {"queued", "running"}
+
+    def as_json(self) -> JsonObject:
+        """Only what there is to say."""
+        outcome = self.outcome.as_json() if self.outcome else {}
+        known = {"conversation", "turn"}
+        return {
+            "eventId": self.event_id,
+            "status": self.state,
+            "conversationId": self.conversation_id,
+            **({"turnId": self.turn_id} if self.turn_id else {}),
+            **({"ahead": self.ahead} if self.ahead else {}),
+            **{name: value for name, value in outcome.items() if name not in known},
+            **({"error": self.refusal} if self.refusal else {}),
+        }
 
 
 class GivenBack(Failure):
@@ -103,6 +145,12 @@ class Ingress:
     open_model: Callable[[AgentRecord, ConversationId | None], Model]
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
+    price: Callable[[str], Price | None]
+    follow: Callable[[], None]
+    """Brings what other machines have made of the account's records."""
+    audience: Audience = field(default_factory=Audience)
+    stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
+    """Of the turns that run here."""
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
@@ -148,23 +196,47 @@ class Ingress:
         async with self._leased(lease):
             await self._line(conversation, lease, None, silent)
 
+    async def cancel(self, conversation: Conversation) -> bool:
+        """End the turn that runs or waits in it: its outcome will be "interrupted". Here it is stopped at
+        once, in another process when that looks next. False when there is none. Busy while it is changing
+        from one to the other. What waits in line behind it stays."""
+        turn_id = await in_thread(self.inbox.cancel, conversation)
+        if turn_id is not None:
+            stop = self.stops.get(turn_id)
+            if stop is not None:
+                stop.cancel()
+            return True
+        if await in_thread(self.inbox.paused, conversation) is None:
+            return False
+        lease = await self._acquired(conversation)
+        async with self._leased(lease):
+            paused = await in_thread(self.inbox.paused, conversation)
+            if paused is None:
+                return False
+            with self.audience.stage(conversation.id) as stage:
+                at_it = _AtIt(self, conversation, lease, False, False, stage.emit, stage)
+                await to_the_end(at_it.abandon, paused, "cancelled")
+        return True
+
     def status(self, agent_id: AgentId, event_id: str) -> EventStatus:
         """NotFound for an id that was never used, or more than a day ago."""
         claim = self.inbox.claim(self.inbox.claim_key(agent_id, event_id))
         if claim is None:
             raise NotFound("event", event_id)
         conversation = self.conversations.get(claim.about["conversation"])
-        outcome = self._outcome(conversation, claim)
-        state: State
+        event = EventStatus(event_id, "queued", conversation.id, claim.about["number"])
         if claim.refusal is not None:
-            state = "refused"
-        elif outcome is not None:
-            state = _state_of(outcome)
-        elif self.inbox.is_running(conversation, claim.about["number"]):
-            state = "running"
-        else:
-            state = "queued"
-        return EventStatus(event_id, state, conversation.id, outcome, claim.refusal)
+            return replace(event, state="refused", refusal=claim.refusal)
+        began = self.inbox.began(conversation, claim)
+        if began.outcome is not None:
+            ending = ending_of(began.outcome)
+            outcome = self._outcome(conversation, ending)
+            turn_id, first, state = ending.turn_id, ending.first, _state_of(outcome)
+            return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
+        found = self.inbox.standing(conversation, began.about["number"])
+        state = "running" if found.is_begun else "queued"
+        turn_id, first = found.turn_id, found.first
+        return replace(event, state=state, ahead=found.ahead, turn_id=turn_id, first=first)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """The calls that wait in a conversation, for somebody who allows them or for the client."""
@@ -212,11 +284,13 @@ class Ingress:
                 return
             is_mine = accepted is not None and found.number == accepted.number
             may_end = is_mine and accepted is not None and accepted.is_new
-            at_it = _AtIt(self, conversation, lease, is_mine, may_end, emit if is_mine else silent)
-            if isinstance(found, Waiting):
-                await at_it.take(found)
-            else:
-                await at_it.go_on(found)
+            with self.audience.stage(conversation.id) as stage:
+                told = both(emit, stage.emit) if is_mine else stage.emit
+                at_it = _AtIt(self, conversation, lease, is_mine, may_end, told, stage)
+                if isinstance(found, Waiting):
+                    await at_it.take(found)
+                else:
+                    await at_it.go_on(found)
 
     @asynccontextmanager
     async def _leased(self, lease: Lease) -> AsyncGenerator[None]:
@@ -247,13 +321,10 @@ class Ingress:
             raise GivenBack({"code": "conflict", "message": told, "remedy": None})
         if claim.refusal is not None:
             raise GivenBack(claim.refusal)
-        return self._outcome(accepted.conversation, claim)
+        told = self.inbox.began(accepted.conversation, claim).outcome
+        return None if told is None else self._outcome(accepted.conversation, ending_of(told))
 
-    def _outcome(self, conversation: Conversation, claim: Claim) -> Outcome | None:
-        told = self.inbox.outcome(conversation, claim)
-        if told is None:
-            return None
-        ending = ending_of(told)
+    def _outcome(self, conversation: Conversation, ending: Ending) -> Outcome:
         transcript = self.conversations.transcript(conversation)
         own = list(transcript.entries(ending.first, ending.last))
         return outcome_of(ending, conversation.id, own)
@@ -270,6 +341,7 @@ class _AtIt:
     is_mine: bool
     may_end: bool
     emit: Emit
+    stage: Stage
 
     async def take(self, waiting: Waiting) -> None:
         """What is first in line: it begins a turn, or answers the one that is paused, or ends it, and then
@@ -279,9 +351,7 @@ class _AtIt:
                 entering = await self._entering(waiting, stack)
             except LeaseLost:
                 raise
-            except (
-                Exception
-            ) as problem:  # whatever it is: the event must not stand in the way for ever
+            except Exception as problem:  # the event must not stand in the way for ever
                 why = problem if isinstance(problem, Failure) else Failure(_told(problem))
                 give_back = (self.conversation, waiting, why, self.lease)
                 await to_the_end(lambda: self.ingress.inbox.give_back(*give_back))
@@ -300,7 +370,7 @@ class _AtIt:
         if event.is_answer:
             return await self._answering(waiting, paused, stack)
         if paused is not None:
-            await to_the_end(self._abandon, paused, "superseded")
+            await to_the_end(self.abandon, paused, "superseded")
             return None
         begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
         turn = begun.turn
@@ -337,7 +407,7 @@ class _AtIt:
         return await in_thread(self._prepared, event, turn_id, first)
 
     async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
-        transcript = self.ingress.conversations.transcript(self.conversation)
+        transcript = self._transcript()
         entry, running, begun = entering.entry, entering.running, entering.begun
         try:
             await to_the_end(lambda: transcript.append(entry, self.lease, *entering.also))
@@ -347,26 +417,31 @@ class _AtIt:
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
             if self.may_end and running is not None:
-                await self._fail(running, _INTERRUPTED)
+                await self._interrupt(running)
             raise
         if waiting.event.is_answer:
             await in_thread(self.ingress.inbox.forget, waiting)
         if running is not None and begun is not None:
             await self._run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
-    def _abandon(self, paused: Paused, why: Unanswered) -> None:
+    def abandon(self, paused: Paused, why: Unanswered) -> None:
         """End a turn that waits: its calls were not run, and that is what the model will read."""
         entries = self._entries(paused.first)
         number, at = entries[-1].number + 1, stamp_of(self.ingress.clock.now())
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
         ending = Ending("interrupted", paused.turn_id, paused.first, number)
         also = self.ingress.inbox.abandoning(self.conversation, paused, ending)
-        transcript = self.ingress.conversations.transcript(self.conversation)
+        transcript = self._transcript()
         try:
             transcript.append(entry, self.lease, *also)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
         self.ingress.inbox.forget(paused)
+
+    def _transcript(self) -> Transcript:
+        """One that tells on the stage how far it has come."""
+        conversations = self.ingress.conversations
+        return conversations.transcript(self.conversation, told=self.stage.stored)
 
     def _entries(self, first: int) -> list[Entry]:
         return list(self.ingress.conversations.transcript(self.conversation).entries(first))
@@ -389,23 +464,72 @@ class _AtIt:
 
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
-            turn, ending = await run_turn(
-                begun.turn, model=begun.model, toolset=begun.toolset, emit=self.emit
-            )
-            changed = [change.workspace for entry in turn.entries for change in entry.changes]
+            ending = await self._stoppable(running, begun)
+            entries = await in_thread(self._entries, running.first)
+            changed = [change.workspace for entry in entries for change in entry.changes]
             is_shared = await in_thread(push, begun.toolset.desk.mounts, changed)
         except LeaseLost:
             raise
-        except BaseException as problem:
-            is_end_of_process = not isinstance(problem, Exception)
-            if is_end_of_process and not self.may_end:
-                raise  # the next holder goes on with it
-            await self._fail(running, _INTERRUPTED if is_end_of_process else _told(problem))
+        except Exception as problem:
+            await self._fail(running, _told(problem))
             if self.is_mine:
                 raise
             return
+        except BaseException:
+            if self.may_end:  # else the next holder goes on with it
+                await self._interrupt(running)
+            raise
         told = replace(ending, left_out=begun.left_out, is_shared=is_shared)
         await self._finish(running, told)
+
+    async def _stoppable(self, running: Running, begun: _Begun) -> Ending:
+        """The turn, until it ends, its time is up or somebody wants it to end."""
+        stops = self.ingress.stops
+        stop = stops[running.turn_id] = Stop(begun.turn.limits.seconds)
+        looking = asyncio.create_task(self._look_for_cancellation(running, stop))
+        try:
+            async with stop:
+                _, ending = await run_turn(
+                    begun.turn, model=begun.model, toolset=begun.toolset, emit=self.emit
+                )
+        except Stopped as stopped:
+            return await to_the_end(self._cut_short, running, stopped.reason)
+        finally:
+            looking.cancel()
+            del stops[running.turn_id]
+        if stop.is_cancelled and ending.status == "waiting":
+            return await to_the_end(self._cut_short, running, "interrupted")
+        return ending
+
+    async def _look_for_cancellation(self, running: Running, stop: Stop) -> None:
+        """Whoever cancels may be in another process."""
+        inbox = self.ingress.inbox
+        pause = 0.0 if running.attempt > 1 else CANCEL_LOOK_S
+        while not stop.is_cancelled:
+            await asyncio.sleep(pause)
+            pause = CANCEL_LOOK_S
+            with suppress(Failure):  # a store that does not answer may answer the next time
+                if await in_thread(inbox.is_cancelled, self.conversation, running.turn_id):
+                    stop.cancel()
+
+    def _cut_short(
+        self, running: Running, status: Status, failure: ModelFailure | None = None
+    ) -> Ending:
+        """A turn that ends in its middle: calls without a result get one, so that what is stored is what
+        a provider takes."""
+        entries = self._entries(running.first)
+        last = entries[-1].number if entries else running.first
+        calls = open_calls(entries)
+        if calls:
+            last, at = last + 1, stamp_of(self.ingress.clock.now())
+            results = tuple(ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
+            entry = Entry(last, at, running.turn_id, Message("user", results))
+            self.ingress.conversations.transcript(self.conversation).append(entry, self.lease)
+        return Ending(status, running.turn_id, running.first, last, failure)
+
+    async def _interrupt(self, running: Running) -> None:
+        ending = await to_the_end(self._cut_short, running, "interrupted")
+        await self._finish(running, ending)
 
     async def _finish(self, running: Running, ending: Ending) -> None:
         inbox = self.ingress.inbox
@@ -413,21 +537,21 @@ class _AtIt:
         await to_the_end(end, self.conversation, running, ending, self.lease)
 
     async def _fail(self, running: Running, reason: str) -> None:
-        newest = await in_thread(self.ingress.conversations.transcript(self.conversation).newest)
-        last = newest.number if newest else running.first
         failure = ModelFailure("broken", reason, "say it again")
-        ending = Ending("failed", running.turn_id, running.first, last, failure)
+        ending = await to_the_end(self._cut_short, running, "failed", failure)
         await self._finish(running, ending)
 
     def _prepared(self, event: Event, turn_id: TurnId, first: int | None) -> _Begun:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
+        ingress.follow()
         agent = ingress.agents.get(conversation.agent_id)
         model = ingress.open_model(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
         pull(mounts)
-        transcript = ingress.conversations.transcript(conversation)
+        transcript = self._transcript()
         window = transcript.window()
+        self.stage.begin(window.next_number - 1)
         first = window.next_number if first is None else first
         turn = Turn(
             turn_id,
@@ -442,6 +566,7 @@ class _AtIt:
             first,
             tuple(entry for entry in window.entries if entry.number >= first),
             event.system_once,
+            self._price(agent, model.name),
         )
         seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
         desk = Desk(
@@ -454,6 +579,15 @@ class _AtIt:
         left_out = tuple(dangling(agent, mounts))
         toolset = Toolset(ingress.tools, desk, (*agent.config.tools, *event.tools))
         return _Begun(turn, model, toolset, left_out)
+
+    def _price(self, agent: AgentRecord, model: str) -> Price | None:
+        """Refused where a limit cannot be kept."""
+        price = self.ingress.price(model)
+        if agent.config.limits.dollars is not None and price is None:
+            rule = "has no price, so the agent's limit `dollars` cannot be kept"
+            remedy = "state its price in the file that the setting `prices` names"
+            raise Refused("model", model, rule, remedy=remedy)
+        return price
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,9 +611,6 @@ class _Entering:
     running: Running | None
     """None when the turn waits for more."""
     begun: _Begun | None
-
-
-_INTERRUPTED = "the turn was interrupted"
 
 
 def _state_of(outcome: Outcome) -> State:

@@ -14,7 +14,7 @@ the window and nothing before it, however long the conversation is.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from harness.context.said import Said
@@ -120,8 +120,15 @@ class Transcript:
     """One conversation's entries. Only the holder of its lease may append."""
 
     def __init__(
-        self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
+        self,
+        conversation_id: ConversationId,
+        records: RecordStore,
+        large: BlobStore,
+        *,
+        told: Callable[[int], None] | None = None,
     ) -> None:
+        """`told` hears the number of each entry that was appended."""
+        self._told = told
         self._conversation_id = conversation_id
         self._partition = f"transcript:{conversation_id}"
         self._sessions = f"sessions:{conversation_id}"
@@ -152,6 +159,16 @@ class Transcript:
                 return
             start = page[-1].key.sort + "\0"
 
+    def page(self, limit: int, *, after: int | None, backwards: bool = False) -> list[Entry]:
+        """At most so many: those behind the entry `after`, or before it where the newest come first."""
+        scan = self._records.scan
+        if backwards:
+            end = None if after is None else _sort(after)
+            found = scan(self._partition, end=end, backwards=True, limit=limit)
+        else:
+            found = scan(self._partition, start=_sort((after or 0) + 1), limit=limit)
+        return [self._entry(item) for item in found]
+
     def newest(self) -> Entry | None:
         found = self._records.scan(self._partition, backwards=True, limit=1)
         return self._entry(found[0]) if found else None
@@ -176,6 +193,8 @@ class Transcript:
             if lease.is_lost_by(conflict) or conflict.name == str(put.key):
                 raise LeaseLost(lease.key) from conflict
             raise
+        if self._told is not None:
+            self._told(entry.number)
 
     def reset(self, lease: Lease, now: Stamp) -> Session:
         """A new session from here on; the newest one when nothing was said in it yet."""

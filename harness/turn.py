@@ -21,6 +21,7 @@ from harness.message import Message, ToolCall, ToolResult
 from harness.models.port import Model
 from harness.outcome import Ending, Status
 from harness.pending import Asked
+from harness.price import NANODOLLARS, Price
 from harness.progress import Emit
 from harness.question import put
 from harness.request import ModelFailure, Reply, Request
@@ -54,12 +55,21 @@ class Turn:
     entries: tuple[Entry, ...] = ()
     instructions: str | None = None
     """What the platform says to the model in this turn alone."""
+    price: Price | None = None
     may_have_run: bool = False
     """Whether calls without a result may have been run, by whoever was at it before."""
 
     @property
     def steps(self) -> int:
         return sum(entry.message.role == "assistant" for entry in self.entries)
+
+    @property
+    def is_out_of_money(self) -> bool:
+        """Of what it may spend itself."""
+        if self.limits.dollars is None or self.price is None:
+            return False
+        spent = sum(self.price.of(entry.usage) for entry in self.entries)
+        return spent >= round(self.limits.dollars * NANODOLLARS)
 
     @property
     def is_answered(self) -> bool:
@@ -136,6 +146,8 @@ async def run_turn(
             turn = await turn.resulted(result, toolset.desk.take_news())
         if turn.steps >= turn.limits.steps:
             return turn, turn.ended("out_of_steps")
+        if turn.is_out_of_money:
+            return turn, turn.ended("out_of_money")
         request = await in_thread(turn.ask, toolset)
         reply = await model.reply(request, output_tokens_max=turn.limits.output_tokens, emit=emit)
         if isinstance(reply, ModelFailure):

@@ -26,6 +26,7 @@ from harness.cli import (
     grep,
     history,
     jobs,
+    joining,
     moving,
     prompt,
     recall,
@@ -63,6 +64,7 @@ history.register(app)
 recall.register(app)
 shell.register(app)
 sync.register(app)
+joining.register(app)
 prompt.register(app)
 explain.register(app)
 doctor.register(app)

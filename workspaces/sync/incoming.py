@@ -20,7 +20,7 @@ from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
-from workspaces.workspace import Arrival, Workspace
+from workspaces.workspace import Arrival, Theirs, Workspace
 
 SYNC = Author("sync", "sync", "sync")
 
@@ -45,14 +45,17 @@ class Incoming:
         base: Mapping[WorkspacePath, Agreed],
         report: Report,
         done: Callable[[int], None],
+        theirs: Theirs | None = None,
     ) -> list[WorkspacePath]:
-        """A batch at a time, deletions first: what comes may need their place."""
+        """A batch at a time, deletions first: what comes may need their place. With their history all
+        comes at once: only then is it told as they told it."""
         again: list[WorkspacePath] = []
         in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
-        with closing(self._crowd.ahead(self._fetched, _batches(in_order))) as batches:
+        groups = _batches(in_order) if theirs is None else iter([in_order])
+        with closing(self._crowd.ahead(self._fetched, groups)) as batches:
             for batch, blobs in batches:
                 fetched = {one.path: blob for one, blob in zip(batch, blobs, strict=True)}
-                again += self.put(batch, fetched, base, report)
+                again += self.put(batch, fetched, base, report, theirs)
                 done(len(batch))
         return again
 
@@ -62,6 +65,7 @@ class Incoming:
         fetched: Mapping[WorkspacePath, Blob | None],
         base: Mapping[WorkspacePath, Agreed],
         report: Report,
+        theirs: Theirs | None = None,
     ) -> list[WorkspacePath]:
         """Into the tree, what was read there."""
         arrivals: list[Arrival] = []
@@ -84,7 +88,9 @@ class Incoming:
                 agreed[action.path] = _agreed(blob)
             else:
                 again.append(action.path)
-        return again + self._brought(arrivals, agreed, base, told, report)
+        if again:  # not all that theirs speaks of: the next round follows it
+            theirs = None
+        return again + self._brought(arrivals, agreed, base, told, report, theirs)
 
     def _meet(
         self,
@@ -124,11 +130,13 @@ class Incoming:
         base: Mapping[WorkspacePath, Agreed],
         told: Report,
         report: Report,
+        theirs: Theirs | None,
     ) -> list[WorkspacePath]:
         """Into the tree, and then into the baseline. What was merged here must still go out."""
-        if arrivals:
-            brought = self._workspace.bring(arrivals, by=SYNC)
+        if arrivals or theirs is not None:
+            brought = self._workspace.bring(arrivals, by=SYNC, theirs=theirs)
             report.refused += brought.refused
+            report.unfollowed = report.unfollowed or brought.unfollowed
             out = {*brought.left, *(problem.path for problem in brought.refused)}
         else:
             out = set[str]()
