@@ -5,7 +5,6 @@ A new resource is a file with a `router`, and its line in ROUTERS.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from starlette.routing import Match
 
 from harness.access import Access
 from harness.crew import Crew
+from harness.following import Curfew
 from harness.harness import Harness
 from harness.log import event
 from harness.resident import Resident, Residents
@@ -120,7 +120,7 @@ def create_app(
     app.state.authenticate = authenticate or by_secret(access)
     app.state.patience = patience or Patience()
     app.state.crew = Crew(drain_s=app.state.patience.turns_s)
-    app.state.ending = asyncio.Event()
+    app.state.curfew = Curfew()
     app.state.residents = Residents(residents or {}, house.clock)
     for router in ROUTERS:
         app.include_router(router)
