@@ -20,7 +20,7 @@ from starlette.routing import Match
 
 from harness.access import Access
 from harness.crew import Crew
-from harness.following import Curfew
+from harness.sequel import Curfew
 from harness.harness import Harness
 from harness.log import event
 from harness.resident import Resident, Residents

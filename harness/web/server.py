@@ -21,7 +21,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from harness.following import Curfew
+from harness.sequel import Curfew
 from harness.web.app import Patience
 from harness.web.body import BYTES_PER_S_MIN
 from harness.web.refusal import Crowded, HttpFailure, Malformed, TooSlow, refused

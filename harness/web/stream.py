@@ -15,7 +15,7 @@ from fastapi import Header, Request
 from starlette.responses import StreamingResponse
 
 from harness.export import entry_line
-from harness.following import Dismissed, Silence, Step, follow
+from harness.sequel import Dismissed, Silence, Step, follow
 from harness.ingress import EventStatus, Ingress
 from harness.progress import (
     Counted,

@@ -26,7 +26,7 @@ from harness.event import (
     ToolAnswer,
     items_of,
 )
-from harness.following import settled
+from harness.sequel import settled
 from harness.inbox import Accepted
 from harness.ingress import EventStatus
 from harness.web.body import Fields, JsonObject

@@ -1,4 +1,4 @@
-"""Following an event: what comes of it, as it comes.
+"""The sequel of an event: what comes of it, as it comes.
 
 What is yielded in order: the entries of its turn, read from the transcript, each once; between them what
 its turn tells, where it runs in this process; at last where the event stands when nothing more comes of it
