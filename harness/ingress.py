@@ -7,6 +7,8 @@ nobody waits for any more are looked after by a job (`look_after`).
 
 What ends a turn before its time:
 
+- its time is up, or somebody wants it to end (`cancel`), here or in another process: calls that were under
+  way get a result that says so, and the outcome is "out_of_time" or "interrupted";
 - the caller cancels. The event that it brought is over: withdrawn while it waited, "interrupted" once it
   ran. One that somebody else brought, be it the same one earlier, is left as it stands for the next holder;
 - the lease is lost. Nothing more is written; another process is at it, and we wait for what comes of it;
@@ -25,34 +27,45 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
 from harness.allowance import Allowance
-from harness.approval import Unanswered, answered, nothing_waits, pending, unanswered
+from harness.approval import (
+    Unanswered,
+    answered,
+    nothing_waits,
+    open_calls,
+    pending,
+    unanswered,
+)
 from harness.audience import Audience, Stage, both
 from harness.briefing import Briefing
 from harness.client_tool import check_names
+from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
 from harness.inbox import Accepted, Inbox, Paused, Running, Waiting
+from harness.message import Message, ToolResult
 from harness.models.port import Model
-from harness.outcome import Ending, Outcome, ending_of, outcome_of
+from harness.outcome import Ending, Outcome, Status, ending_of, outcome_of
 from harness.pending import PendingCall
+from harness.price import Price
 from harness.progress import Emit, Queued, silent
 from harness.pulse import kept_alive
 from harness.request import ModelFailure
+from harness.stop import Stop, Stopped
 from harness.tools.desk import Desk
-from harness.tools.port import Tool, Toolset
+from harness.tools.port import AnyTool, Toolset
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.transcript import Entry, Transcript
 from harness.turn import Turn, run_turn
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
+from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, Refused
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
 from workspaces.lease import Lease, Leases
 from workspaces.records import Change as RecordChange
@@ -65,6 +78,9 @@ ATTEMPTS_MAX = 3
 
 LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.5
 """Between two looks at a conversation that another process is at: a turn takes seconds."""
+
+CANCEL_LOOK_S = 1.0
+"""Between two looks whether another process wants a turn to end: a person waits for it."""
 
 State = Literal["queued", "running", "waiting", "done", "failed", "refused"]
 
@@ -124,12 +140,17 @@ class Ingress:
     conversations: Conversations
     inbox: Inbox
     leases: Leases
-    tools: tuple[Tool[Any], ...]
+    tools: tuple[AnyTool, ...]
     allowance: Allowance
     open_model: Callable[[AgentRecord, ConversationId | None], Model]
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
+    price: Callable[[str], Price | None]
     audience: Audience = field(default_factory=Audience)
+    callers_tools: tuple[AnyTool, ...] = ()
+    """Those that whoever calls here brings, for the turn that they wait for."""
+    stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
+    """Of the turns that run here."""
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
@@ -174,6 +195,28 @@ class Ingress:
         lease = await self._acquired(conversation)
         async with self._leased(lease):
             await self._line(conversation, lease, None, silent)
+
+    async def cancel(self, conversation: Conversation) -> bool:
+        """End the turn that runs or waits in it: its outcome will be "interrupted". Here it is stopped at
+        once, in another process when that looks next. False when there is none. Busy while it is changing
+        from one to the other. What waits in line behind it stays."""
+        turn_id = await in_thread(self.inbox.cancel, conversation)
+        if turn_id is not None:
+            stop = self.stops.get(turn_id)
+            if stop is not None:
+                stop.cancel()
+            return True
+        if await in_thread(self.inbox.paused, conversation) is None:
+            return False
+        lease = await self._acquired(conversation)
+        async with self._leased(lease):
+            paused = await in_thread(self.inbox.paused, conversation)
+            if paused is None:
+                return False
+            with self.audience.stage(conversation.id) as stage:
+                at_it = _AtIt(self, conversation, lease, False, False, stage.emit, stage)
+                await to_the_end(at_it.abandon, paused, "cancelled")
+        return True
 
     def status(self, agent_id: AgentId, event_id: str) -> EventStatus:
         """NotFound for an id that was never used, or more than a day ago."""
@@ -308,9 +351,7 @@ class _AtIt:
                 entering = await self._entering(waiting, stack)
             except LeaseLost:
                 raise
-            except (
-                Exception
-            ) as problem:  # whatever it is: the event must not stand in the way for ever
+            except Exception as problem:  # the event must not stand in the way for ever
                 why = problem if isinstance(problem, Failure) else Failure(_told(problem))
                 give_back = (self.conversation, waiting, why, self.lease)
                 await to_the_end(lambda: self.ingress.inbox.give_back(*give_back))
@@ -329,7 +370,7 @@ class _AtIt:
         if event.is_answer:
             return await self._answering(waiting, paused, stack)
         if paused is not None:
-            await to_the_end(self._abandon, paused, "superseded")
+            await to_the_end(self.abandon, paused, "superseded")
             return None
         begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
         turn = begun.turn
@@ -376,14 +417,14 @@ class _AtIt:
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
             if self.may_end and running is not None:
-                await self._fail(running, _INTERRUPTED)
+                await self._interrupt(running)
             raise
         if waiting.event.is_answer:
             await in_thread(self.ingress.inbox.forget, waiting)
         if running is not None and begun is not None:
             await self._run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
-    def _abandon(self, paused: Paused, why: Unanswered) -> None:
+    def abandon(self, paused: Paused, why: Unanswered) -> None:
         """End a turn that waits: its calls were not run, and that is what the model will read."""
         entries = self._entries(paused.first)
         number, at = entries[-1].number + 1, stamp_of(self.ingress.clock.now())
@@ -423,23 +464,72 @@ class _AtIt:
 
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
-            turn, ending = await run_turn(
-                begun.turn, model=begun.model, toolset=begun.toolset, emit=self.emit
-            )
-            changed = [change.workspace for entry in turn.entries for change in entry.changes]
+            ending = await self._stoppable(running, begun)
+            entries = await in_thread(self._entries, running.first)
+            changed = [change.workspace for entry in entries for change in entry.changes]
             is_shared = await in_thread(push, begun.toolset.desk.mounts, changed)
         except LeaseLost:
             raise
-        except BaseException as problem:
-            is_end_of_process = not isinstance(problem, Exception)
-            if is_end_of_process and not self.may_end:
-                raise  # the next holder goes on with it
-            await self._fail(running, _INTERRUPTED if is_end_of_process else _told(problem))
+        except Exception as problem:
+            await self._fail(running, _told(problem))
             if self.is_mine:
                 raise
             return
+        except BaseException:
+            if self.may_end:  # else the next holder goes on with it
+                await self._interrupt(running)
+            raise
         told = replace(ending, left_out=begun.left_out, is_shared=is_shared)
         await self._finish(running, told)
+
+    async def _stoppable(self, running: Running, begun: _Begun) -> Ending:
+        """The turn, until it ends, its time is up or somebody wants it to end."""
+        stops = self.ingress.stops
+        stop = stops[running.turn_id] = Stop(begun.turn.limits.seconds)
+        looking = asyncio.create_task(self._look_for_cancellation(running, stop))
+        try:
+            async with stop:
+                _, ending = await run_turn(
+                    begun.turn, model=begun.model, toolset=begun.toolset, emit=self.emit
+                )
+        except Stopped as stopped:
+            return await to_the_end(self._cut_short, running, stopped.reason)
+        finally:
+            looking.cancel()
+            del stops[running.turn_id]
+        if stop.is_cancelled and ending.status == "waiting":
+            return await to_the_end(self._cut_short, running, "interrupted")
+        return ending
+
+    async def _look_for_cancellation(self, running: Running, stop: Stop) -> None:
+        """Whoever cancels may be in another process."""
+        inbox = self.ingress.inbox
+        pause = 0.0 if running.attempt > 1 else CANCEL_LOOK_S
+        while not stop.is_cancelled:
+            await asyncio.sleep(pause)
+            pause = CANCEL_LOOK_S
+            with suppress(Failure):  # a store that does not answer may answer the next time
+                if await in_thread(inbox.is_cancelled, self.conversation, running.turn_id):
+                    stop.cancel()
+
+    def _cut_short(
+        self, running: Running, status: Status, failure: ModelFailure | None = None
+    ) -> Ending:
+        """A turn that ends in its middle: calls without a result get one, so that what is stored is what
+        a provider takes."""
+        entries = self._entries(running.first)
+        last = entries[-1].number if entries else running.first
+        calls = open_calls(entries)
+        if calls:
+            last, at = last + 1, stamp_of(self.ingress.clock.now())
+            results = tuple(ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
+            entry = Entry(last, at, running.turn_id, Message("user", results))
+            self.ingress.conversations.transcript(self.conversation).append(entry, self.lease)
+        return Ending(status, running.turn_id, running.first, last, failure)
+
+    async def _interrupt(self, running: Running) -> None:
+        ending = await to_the_end(self._cut_short, running, "interrupted")
+        await self._finish(running, ending)
 
     async def _finish(self, running: Running, ending: Ending) -> None:
         inbox = self.ingress.inbox
@@ -447,10 +537,8 @@ class _AtIt:
         await to_the_end(end, self.conversation, running, ending, self.lease)
 
     async def _fail(self, running: Running, reason: str) -> None:
-        newest = await in_thread(self.ingress.conversations.transcript(self.conversation).newest)
-        last = newest.number if newest else running.first
         failure = ModelFailure("broken", reason, "say it again")
-        ending = Ending("failed", running.turn_id, running.first, last, failure)
+        ending = await to_the_end(self._cut_short, running, "failed", failure)
         await self._finish(running, ending)
 
     def _prepared(self, event: Event, turn_id: TurnId, first: int | None) -> _Begun:
@@ -477,6 +565,7 @@ class _AtIt:
             first,
             tuple(entry for entry in window.entries if entry.number >= first),
             event.system_once,
+            self._price(agent, model.name),
         )
         seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
         desk = Desk(
@@ -487,8 +576,18 @@ class _AtIt:
             results=ingress.results(conversation.id),
         )
         left_out = tuple(dangling(agent, mounts))
-        toolset = Toolset(ingress.tools, desk, (*agent.config.tools, *event.tools))
+        own = ingress.callers_tools if self.is_mine else ()
+        toolset = Toolset((*ingress.tools, *own), desk, (*agent.config.tools, *event.tools))
         return _Begun(turn, model, toolset, left_out)
+
+    def _price(self, agent: AgentRecord, model: str) -> Price | None:
+        """Refused where a limit cannot be kept."""
+        price = self.ingress.price(model)
+        if agent.config.limits.dollars is not None and price is None:
+            rule = "has no price, so the agent's limit `dollars` cannot be kept"
+            remedy = "state its price in the file that the setting `prices` names"
+            raise Refused("model", model, rule, remedy=remedy)
+        return price
 
 
 @dataclass(frozen=True, slots=True)
@@ -512,9 +611,6 @@ class _Entering:
     running: Running | None
     """None when the turn waits for more."""
     begun: _Begun | None
-
-
-_INTERRUPTED = "the turn was interrupted"
 
 
 def _state_of(outcome: Outcome) -> State:

@@ -3,9 +3,10 @@ and in `locations`, and nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
@@ -36,9 +37,11 @@ from harness.settings import Settings
 from harness.syncing import Syncing
 from harness.template import workspace_files
 from harness.tools.bash import BASH
+from harness.tools.custom import CustomTool, custom_tools
 from harness.tools.edit import EDIT
 from harness.tools.glob import GLOB
 from harness.tools.grep import GREP
+from harness.tools.port import AnyTool
 from harness.tools.read import READ
 from harness.tools.read_result import READ_RESULT
 from harness.tools.recall import RECALL
@@ -67,7 +70,7 @@ from workspaces.watch import News
 from workspaces.workspace import Workspace
 from workspaces.workspaces import SET_PLACE, Workspaces
 
-TOOLS = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
+TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
 
 PRINCIPALS_MAX = 256
 """How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
@@ -108,7 +111,9 @@ class House:
         model: Model | None,
         embedder: Embedder | None,
         sandbox: Sandbox,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
     ) -> None:
+        self.tools = (*TOOLS, *custom_tools(tools, (tool.name for tool in TOOLS)))
         self.settings = settings
         self.clock = clock
         self.records = records
@@ -188,7 +193,7 @@ class House:
             clock,
             workspaces=workspaces,
             sandboxes=sandboxes,
-            tool_names=(tool.name for tool in TOOLS),
+            tool_names=(tool.name for tool in self.tools),
         )
         conversations = Conversations(
             principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
@@ -235,11 +240,12 @@ class House:
                 conversations,
                 inbox,
                 self._leases,
-                TOOLS,
+                self.tools,
                 self.allowance,
                 partial(self.open_model, principal),
                 self.workshop,
                 self._results,
+                self.ledger.prices.find,
                 self.audience,
             ),
         )
@@ -278,9 +284,10 @@ def wire(
     clock: Clock | None = None,
     embedder: Embedder | None = None,
     sandbox: Sandbox | None = None,
+    tools: Sequence[CustomTool | Callable[..., Any]] = (),
 ) -> House:
     """`model` answers for every agent, whatever model it names, and `sandbox` runs every command: for
-    tests and for trying out.
+    tests and for trying out. Every agent can call `tools`.
     `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
     place = None if settings.s3 is None else place_at(settings.s3)
@@ -295,6 +302,7 @@ def wire(
         model=model,
         embedder=embedder or _embedder(settings),
         sandbox=sandbox or Bubblewrap(settings.home),
+        tools=tools,
     )
 
 
