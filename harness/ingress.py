@@ -146,6 +146,8 @@ class Ingress:
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
     price: Callable[[str], Price | None]
+    follow: Callable[[], None]
+    """Brings what other machines have made of the account's records."""
     audience: Audience = field(default_factory=Audience)
     callers_tools: tuple[AnyTool, ...] = ()
     """Those that whoever calls here brings, for the turn that they wait for."""
@@ -544,6 +546,7 @@ class _AtIt:
     def _prepared(self, event: Event, turn_id: TurnId, first: int | None) -> _Begun:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
+        ingress.follow()
         agent = ingress.agents.get(conversation.agent_id)
         model = ingress.open_model(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)

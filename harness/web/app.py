@@ -20,10 +20,10 @@ from starlette.routing import Match
 
 from harness.access import Access
 from harness.crew import Crew
-from harness.sequel import Curfew
 from harness.harness import Harness
 from harness.log import event
 from harness.resident import Resident, Residents
+from harness.sequel import Curfew
 from harness.web import (
     accounts,
     agents,

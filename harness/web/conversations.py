@@ -268,6 +268,18 @@ def reset_conversation(caller: Caller, found: Found) -> Json:
     return Json(session_document(caller.conversations.reset(found)))
 
 
+@router.post(
+    "/conversations/{id}/cancel",
+    summary="End the turn that runs or waits",
+    response_model=None,
+    responses={**answers(object_of({"cancelled": {"type": "boolean"}})), **refusals(409)},
+)
+async def cancel_turn(caller: Caller, found: Found) -> Json:
+    """Whichever process runs it: its outcome will be `interrupted`. False when there is none. What waits
+    in line behind it stays."""
+    return Json({"cancelled": await caller.ingress.cancel(found)})
+
+
 @router.get(
     "/conversations/{id}/receipts",
     summary="Show what the model was shown",

@@ -15,7 +15,6 @@ from fastapi import Header, Request
 from starlette.responses import StreamingResponse
 
 from harness.export import entry_line
-from harness.sequel import Dismissed, Silence, Step, follow
 from harness.ingress import EventStatus, Ingress
 from harness.progress import (
     Counted,
@@ -27,6 +26,7 @@ from harness.progress import (
     Waiting,
     Withdrawn,
 )
+from harness.sequel import Dismissed, Silence, Step, follow
 from harness.transcript import Entry
 from harness.web.describe import NUMBER, TEXT, Schema, object_of
 from harness.web.refusal import refused

@@ -26,9 +26,9 @@ from harness.event import (
     ToolAnswer,
     items_of,
 )
-from harness.sequel import settled
 from harness.inbox import Accepted
 from harness.ingress import EventStatus
+from harness.sequel import settled
 from harness.web.body import Fields, JsonObject
 from harness.web.caller import Caller, documented_bearer, house_of
 from harness.web.describe import (

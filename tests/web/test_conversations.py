@@ -103,6 +103,21 @@ def test_a_conversation_says_where_it_stands(acme: Caller, puppet: Puppet) -> No
     assert [one["first"] for one in acme.get(path)["sessions"]] == [1, 7]
 
 
+def test_a_turn_is_cancelled_and_what_waits_behind_it_stays(acme: Caller, puppet: Puppet) -> None:
+    with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
+        assert next(told).name == "entry"
+        puppet.says("I was about to")
+        assert next(told).name == "text"
+        waiting = acme.post(TURNS, said("e2"), 202)
+        path = f"/v1/conversations/{waiting['conversationId']}/cancel"
+        assert acme.post(path, None, 200) == {"cancelled": True}
+        last = list(told)[-1]
+    assert (last.name, last.data["outcome"]) == ("outcome", "interrupted")
+    puppet.stops("the next")
+    assert settled(acme, waiting["statusUrl"])["reply"] == "the next"
+    assert acme.post(path, None, 200) == {"cancelled": False}
+
+
 def test_a_fork_begins_with_what_was_said_so_far(acme: Caller, puppet: Puppet) -> None:
     for number in range(2):
         conversation = talked(acme, puppet, f"e{number}")

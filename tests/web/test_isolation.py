@@ -74,6 +74,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/conversations/{id}/approvals"): Case("conversation", APPROVED),
     ("POST", "/v1/conversations/{id}/fork"): Case("conversation", {"key": "mine"}),
     ("POST", "/v1/conversations/{id}/reset"): Case("conversation"),
+    ("POST", "/v1/conversations/{id}/cancel"): Case("conversation"),
     ("GET", "/v1/conversations/{id}/receipts"): Case("conversation"),
 }
 
