@@ -320,8 +320,8 @@ def wire(
     clock: Clock | None = None,
     embedder: Embedder | None = None,
     sandbox: Sandbox | None = None,
-    place: Place | None = None,
     tools: Sequence[CustomTool | Callable[..., Any]] = (),
+    place: Place | None = None,
 ) -> House:
     """`model` answers for every agent, whatever model it names, `sandbox` runs every command, and `place`
     is where workspaces are shared, whatever the settings say: for tests and for trying out. Every agent
