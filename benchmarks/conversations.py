@@ -89,7 +89,7 @@ def _coming_in(directory: Path) -> None:
 
 
 def begun(here: Place, number: int) -> None:
-    event = Event(f"e{number}", "c1", TEXT)
+    event = Event.said(f"e{number}", "c1", TEXT)
     accepted = here.inbox.accept(AGENT, event, rejects=False)
     assert accepted.lease is not None
     conversation, lease = accepted.conversation, accepted.lease

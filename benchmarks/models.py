@@ -4,14 +4,12 @@ once: the time to the first text that is streamed, and the whole of a long answe
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from statistics import median
 from time import perf_counter
 from typing import Any
 
+from benchmarks.provider import LONG_PIECES, MODEL, provider
 from benchmarks.ratio import report
 from harness.allowance import Allowance
 from harness.message import user
@@ -29,9 +27,7 @@ from workspaces.clock import SystemClock
 from workspaces.ids import AgentId
 from workspaces.stores.memory import MemoryRecords
 
-MODEL = "claude-sonnet-5-5"
 ROUNDS = 60
-LONG_PIECES = 2_000
 TOOLS = tuple(
     ToolSpec(f"tool_{number}", "Does something. " * 20, {"type": "object", "properties": {}})
     for number in range(8)
@@ -50,15 +46,8 @@ QUESTION: dict[str, Any] = {
 
 
 def main() -> None:
-    server = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.models", "serve"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        asyncio.run(_measure(f"http://127.0.0.1:{server.stdout.readline().strip()}"))
-    finally:
-        server.kill()
-        server.wait()
+    with provider() as url:
+        asyncio.run(_measure(url))
 
 
 async def _measure(url: str) -> None:
@@ -157,58 +146,5 @@ def _metered(model: Model) -> Model:
     return MeteredModel(model, spender, ledger, Allowance(records, clock, accounts, ledger))
 
 
-async def _serve() -> None:
-    """An answer whose bytes are made already, to whoever asks."""
-    short, long = _answer(["Hel", "lo."]), _answer(["word "] * LONG_PIECES)
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await _head(reader):
-            body = await reader.readexactly(_length(head))
-            writer.write(long if body.find(b'"long"') >= 0 else short)
-            await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-
-
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return b""
-
-
-def _length(head: bytes) -> int:
-    named = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-    return int(named.partition(b":")[2])
-
-
-def _answer(pieces: list[str]) -> bytes:
-    usage = {"input_tokens": 9, "output_tokens": 1}
-    message = {"id": "m", "type": "message", "role": "assistant", "model": MODEL, "content": []}
-    delta = {"stop_reason": "end_turn", "stop_sequence": None}
-    events: list[tuple[str, dict[str, Any]]] = [
-        ("message_start", {"message": {**message, "usage": usage}}),
-        ("content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}),
-        *(
-            ("content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": piece}})
-            for piece in pieces
-        ),
-        ("content_block_stop", {"index": 0}),
-        ("message_delta", {"delta": delta, "usage": {"output_tokens": 7}}),
-        ("message_stop", {}),
-    ]
-    body = "".join(
-        f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n" for name, data in events
-    ).encode()
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(body)}\r\n"
-    return head.encode() + b"\r\n" + body
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] == ["serve"]:
-        asyncio.run(_serve())
-    else:
-        main()
+    main()

@@ -18,7 +18,8 @@ from harness.sandbox import SandboxRecord
 from workspaces.account import Principal
 from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
-from workspaces.configuration import Name
+from workspaces.configuration import Name, WorkspaceRecord
+from workspaces.distant import DistantWorkspace
 from workspaces.errors import NotFound, Refused
 from workspaces.ids import AgentId, Namespace, SandboxId, WorkspaceId
 from workspaces.parse import Shape
@@ -44,7 +45,8 @@ class MountConfig(Shape):
     name: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
     workspace_id: Annotated[WorkspaceId, Field(min_length=1)]
     sandbox: SandboxId | None = None
-    """Absent: the agent's. Null: no sandbox, so the mount is read-only."""
+    """Absent: the agent's. Null: no sandbox, so the mount is read-only; and a workspace that is kept in S3
+    is read there, without a copy on the machine that runs the turn."""
 
 
 class Limits(Shape):
@@ -118,7 +120,7 @@ class Mount:
     """A workspace under the name by which an agent sees it."""
 
     name: str
-    workspace: Workspace
+    workspace: Workspace | DistantWorkspace
     is_writable: bool
     is_private: bool = False
     """Then it is never the default."""
@@ -128,6 +130,19 @@ class Mount:
     @property
     def namespace(self) -> Namespace:
         return self.workspace.namespace
+
+    @property
+    def here(self) -> Workspace:
+        """The files on this machine. Refused where there are none."""
+        if isinstance(self.workspace, DistantWorkspace):
+            rule = "is read in S3, and has no copy on this machine"
+            remedy = "use read and glob there, or name another workspace"
+            raise Refused("workspace", self.name, rule, remedy=remedy)
+        return self.workspace
+
+    @property
+    def is_distant(self) -> bool:
+        return isinstance(self.workspace, DistantWorkspace)
 
 
 class Agents:
@@ -205,11 +220,11 @@ class Agents:
 
     def mounts(self, workspaces: Sequence[Workspace | str]) -> list[dict[str, str]]:
         """The configuration that mounts these workspaces under their own names."""
-        opened = [self._workspaces.get(w) if isinstance(w, str) else w for w in workspaces]
-        return [
-            {"name": mount_name(workspace.record.name), "workspaceId": workspace.record.id}
-            for workspace in opened
+        records = [
+            self._workspaces.record(one) if isinstance(one, str) else one.record
+            for one in workspaces
         ]
+        return [{"name": mount_name(record.name), "workspaceId": record.id} for record in records]
 
     def bindings(self, agent: AgentRecord) -> list[Mount]:
         """What the agent's mounts are right now; the first is its default workspace, private ones
@@ -224,8 +239,11 @@ class Agents:
 
     def _resolved(self, agent: AgentRecord, mount: MountConfig) -> Mount | None:
         try:
-            workspace = self._workspaces.get(mount.workspace_id)
+            record = self._workspaces.record(mount.workspace_id)
+            if _is_read_in_place(mount, record):
+                return Mount(mount.name, self._workspaces.distant(record), is_writable=False)
             sandbox = self._sandbox(agent.config, mount)
+            workspace = self._workspaces.open(record)
             return Mount(mount.name, workspace, _allows_writing(sandbox), sandbox=sandbox)
         except NotFound:
             return None
@@ -280,7 +298,7 @@ class Agents:
 
     def _check_workspace(self, field: str, workspace_id: WorkspaceId) -> None:
         try:
-            found = self._workspaces.get(workspace_id).record.id
+            found = self._workspaces.record(workspace_id).id
         except NotFound:
             found = None
         if found != workspace_id:  # a name is no id: it may be another workspace's tomorrow
@@ -304,6 +322,11 @@ def dangling(agent: AgentRecord, bindings: Sequence[Mount]) -> list[str]:
     """The names of the mounts that are left out of what the agent's were resolved to."""
     bound = {mount.name for mount in bindings}
     return [mount.name for mount in agent.config.workspaces if mount.name not in bound]
+
+
+def _is_read_in_place(mount: MountConfig, record: WorkspaceRecord) -> bool:
+    """Only where the mount itself says that it has no sandbox: an agent without one reads copies."""
+    return record.is_shared and mount.sandbox is None and "sandbox" in mount.model_fields_set
 
 
 def _allows_writing(sandbox: SandboxRecord | None) -> bool:

@@ -16,27 +16,23 @@ from datetime import date, datetime
 from hashlib import sha256
 
 from harness.agent import AgentConfig, Mount
-from harness.context.entry import heading_of
-from harness.context.memory import NOTES_MAX, Memory, Note, needs_ages
+from harness.context.entry import first_heading
+from harness.context.memory import MEMORY, NOTES, NOTES_MAX, Memory, Note, needs_ages
 from harness.context.part import DATE, Part, memory_of
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.prune import Pruning
 from harness.context.snapshot import Moment, Terms
+from harness.distant_memory import distant_memory
 from harness.request import ToolSpec
 from harness.session import Session
 from harness.template import render
-from workspaces.errors import Busy, Failure, NotFound
+from workspaces.distant import DistantWorkspace
+from workspaces.errors import Busy, Failure, NotFound, Unavailable
 from workspaces.file import File
 from workspaces.history.history import HEAD, View
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.workspace import Workspace
-
-MEMORY = WorkspacePath("MEMORY.md")
-NOTES = "notes"
-
-HEADING_BYTES_MAX = 4096
-"""Of a note, searched for its first heading."""
 
 ViewOf = Callable[[Mount], View]
 
@@ -63,9 +59,11 @@ class _Found:
     def is_unavailable(self) -> bool:
         return self.memory is not None and self.memory.unavailable is not None
 
-    def has_lost(self, revision: RevisionId, workspace: Workspace) -> bool:
-        """Whether a revision that was shown is none of those. Not asked of what cannot be read."""
-        if self.is_unavailable or revision in self.known:
+    def has_lost(self, revision: RevisionId, workspace: Workspace | DistantWorkspace) -> bool:
+        """Whether a revision that was shown is none of those. Not asked of what cannot be read, nor of
+        what is read without its history."""
+        is_distant = isinstance(workspace, DistantWorkspace)
+        if is_distant or self.is_unavailable or revision in self.known:
             return False
         if not workspace.history.holds(revision):
             return True
@@ -124,7 +122,7 @@ class Briefing:
         revisions of memory, each by the source of its part."""
         parts = self.parts(at.date())
         trusted = [part.text for part in parts if part.is_trusted and part.source != DATE]
-        mounts = [[mount.name, mount.namespace, mount.is_writable] for mount in self._mounts]
+        mounts = [_access(mount) for mount in self._mounts]
         offered = [tool.as_json() for tool in tools]
         terms = Terms(
             reset=session.id,
@@ -140,16 +138,30 @@ class Briefing:
         """Whether there is something else to be seen than before."""
         before = self._found.get(mount.name)
         is_first = before is None or before.is_unavailable
+        if before is not None and mount.is_distant:
+            return False  # like a copy, which is pulled before the turn and not between its steps
         try:
-            revision = _revision(mount.workspace, self._views[mount.name], settle=is_first)
-            if before is not None and not is_first and revision == before.revision:
-                return False
-            found = _Found(revision, _memory(mount, revision))
+            found = self._remembered(mount, None if is_first else before, settle=is_first)
         except Failure as failure:
             reason = str(failure).replace(mount.namespace, mount.name)  # a model knows no hash
             found = _Found(None, Memory(mount.name, None, unavailable=reason))
         self._found[mount.name] = found
         return found != before
+
+    def _remembered(self, mount: Mount, before: _Found | None, *, settle: bool) -> _Found:
+        """`before`, if that is how it still is."""
+        view, workspace = self._views[mount.name], mount.workspace
+        if isinstance(workspace, DistantWorkspace):
+            if view != HEAD:
+                raise Unavailable(
+                    "S3", "a workspace that is read there shows its newest state only"
+                )
+            memory = distant_memory(mount.name, workspace)
+            return _Found(memory.revision if memory else None, memory)
+        revision = _revision(workspace, view, settle=settle)
+        if before is not None and revision == before.revision:
+            return before
+        return _Found(revision, _memory(mount.name, workspace, revision))
 
     def _sources(self, day: date) -> Sources:
         default = next((mount for mount in self._mounts if not mount.is_private), None)
@@ -186,15 +198,20 @@ def _revision(workspace: Workspace, view: View, *, settle: bool) -> RevisionId |
     return workspace.tip()
 
 
-def _memory(mount: Mount, revision: RevisionId | None) -> Memory | None:
+def _access(mount: Mount) -> list[object]:
+    """Under which name what is reached, and how."""
+    access: list[object] = [mount.name, mount.namespace, mount.is_writable]
+    return [*access, "distant"] if mount.is_distant else access
+
+
+def _memory(mount: str, workspace: Workspace, revision: RevisionId | None) -> Memory | None:
     """None when there is no MEMORY.md: that is no failure."""
-    workspace = mount.workspace
     found = workspace.history.find(revision, MEMORY)
     if revision is None or found is None:
-        return _not_kept(mount)
+        return _not_kept(mount, workspace)
     notes, count = _notes(workspace, revision)
     return Memory(
-        mount.name,
+        mount,
         File(MEMORY, workspace.history.read(found)).text,
         revision,
         notes=notes,
@@ -203,14 +220,14 @@ def _memory(mount: Mount, revision: RevisionId | None) -> Memory | None:
     )
 
 
-def _not_kept(mount: Mount) -> Memory | None:
+def _not_kept(mount: str, workspace: Workspace) -> Memory | None:
     """A MEMORY.md that is there and in no revision breaks a rule: then it must not seem to be missing."""
     try:
-        mount.workspace.read(MEMORY)
+        workspace.read(MEMORY)
     except NotFound:
         return None
     reason = "MEMORY.md is not part of the history: it is new, or breaks a limit"
-    return Memory(mount.name, None, unavailable=reason)
+    return Memory(mount, None, unavailable=reason)
 
 
 def _notes(workspace: Workspace, revision: RevisionId) -> tuple[tuple[Note, ...], int]:
@@ -221,7 +238,7 @@ def _notes(workspace: Workspace, revision: RevisionId) -> tuple[tuple[Note, ...]
     if len(paths) > NOTES_MAX:
         paths = _newest_first(workspace, paths)
     shown = paths[:NOTES_MAX]
-    notes = tuple(Note(path, _heading(history.read(found[path]))) for path in shown)
+    notes = tuple(Note(path, first_heading(history.read(found[path]))) for path in shown)
     return notes, len(paths)
 
 
@@ -233,7 +250,7 @@ def _newest_first(workspace: Workspace, paths: Sequence[WorkspacePath]) -> list[
 def _with_ages(mount: Mount, memory: Memory) -> Memory:
     """Without ages, should they be unavailable: then the lower line counts as the newer."""
     workspace = mount.workspace
-    if memory.revision is None:
+    if memory.revision is None or isinstance(workspace, DistantWorkspace):
         return memory
     with suppress(Failure):
         by_path = {note.path: note for note in memory.notes}
@@ -241,11 +258,6 @@ def _with_ages(mount: Mount, memory: Memory) -> Memory:
         ages = tuple(workspace.origins.ages(MEMORY, memory.revision))
         return replace(memory, ages=ages, notes=tuple(by_path[path] for path in paths))
     return memory
-
-
-def _heading(data: bytes) -> str | None:
-    text = data[:HEADING_BYTES_MAX].decode(errors="replace")
-    return next((title for line in text.splitlines() if (title := heading_of(line))), None)
 
 
 def _view(mount: Mount, *, is_default: bool) -> MountView:

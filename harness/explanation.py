@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
-from harness.briefing import MEMORY, NOTES
+from harness.context.memory import MEMORY, NOTES
 from harness.context.part import memory_of
 from harness.context.receipt import Entrance, Receipt, entrances
 from harness.context.snapshot import Held

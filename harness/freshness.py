@@ -39,4 +39,6 @@ def push(mounts: Iterable[Mount], changed: Iterable[str]) -> bool:
 
 
 def _shared(mounts: Iterable[Mount]) -> list[tuple[Mount, Sync]]:
-    return [(m, m.workspace.remote) for m in mounts if isinstance(m.workspace.remote, Sync)]
+    """Those that have a copy here; the others are read in S3, as they are there."""
+    copies = [(mount, mount.here.remote) for mount in mounts if not mount.is_distant]
+    return [(mount, remote) for mount, remote in copies if isinstance(remote, Sync)]

@@ -116,7 +116,7 @@ class Harness:
 
         Without `agent` the home's default one; without `conversation` a new one.
         """
-        event = Event(
+        event = Event.said(
             new_id("evt") if event_id is None else event_id,
             new_id("c") if conversation is None else conversation,
             text,
@@ -142,7 +142,7 @@ class Harness:
             mounts = self.agents.bindings(self.agents.get(conversation.agent_id))
         except NotFound:  # the agent is gone, and with it the names of its mounts
             mounts = []
-        workspaces = {mount.name: mount.workspace for mount in mounts}
+        workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
         return Explanation(self.conversations.showing(conversation), workspaces)
 
     def confinement(self) -> Confinement:

@@ -258,7 +258,7 @@ class Inbox:
         head, tail = self._ends(conversation)
         number: int = tail.value["next"] if tail else 1
         before: int = tail.value["bytes"] if tail else 0
-        size = len(event.content.encode())
+        size = event.size_bytes
         self._check_room(conversation, head, tail, size)
         bid = self._bid(conversation, rejects=rejects)
         about = {"conversation": conversation.id, "number": number}

@@ -33,7 +33,6 @@ from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
 from harness.inbox import Accepted, Inbox, Running, Waiting
-from harness.message import user
 from harness.models.port import Model
 from harness.outcome import Ending, Outcome, ending_of, outcome_of
 from harness.progress import Emit, Queued, silent
@@ -278,7 +277,7 @@ class _AtIt:
 
     async def _begin(self, waiting: Waiting, begun: _Begun) -> None:
         turn, inbox = begun.turn, self.ingress.inbox
-        entry = turn.entry(user(waiting.event.content), event_id=waiting.event.id)
+        entry = turn.entry(waiting.event.message, event_id=waiting.event.id)
         running, also = inbox.beginning(self.conversation, waiting, turn.id, turn.first)
         try:
             await to_the_end(lambda: turn.transcript.append(entry, self.lease, *also))

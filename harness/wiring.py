@@ -48,10 +48,11 @@ from harness.transcript import Transcript
 from harness.usage import AccountUsage, Ledger, Purpose, Spender
 from harness.watching import Watching, all_of, log_news
 from workspaces.account import Accounts, OwnAccount, Principal
+from workspaces.blobs import BlobStore
 from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
-from workspaces.errors import Failure
+from workspaces.errors import Failure, Refused
 from workspaces.ids import ConversationId
 from workspaces.key import Keys
 from workspaces.lease import Leases
@@ -63,7 +64,7 @@ from workspaces.stores.files import FileBlobs
 from workspaces.user import Users
 from workspaces.watch import News
 from workspaces.workspace import Workspace
-from workspaces.workspaces import Workspaces
+from workspaces.workspaces import SET_PLACE, Workspaces
 
 TOOLS = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
 
@@ -102,6 +103,7 @@ class House:
         clock: Clock,
         *,
         place: Place | None,
+        large: BlobStore,
         model: Model | None,
         embedder: Embedder | None,
         sandbox: Sandbox,
@@ -117,7 +119,7 @@ class House:
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
         self.place = place
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
-        self._large = FileBlobs(settings.home.entries, settings.home.entries_staging)
+        self._large = large
         self._leases = Leases(records, clock)
         self._model = model
         self._embedder = embedder
@@ -271,12 +273,15 @@ def wire(
     tests and for trying out.
     `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
+    place = None if settings.s3 is None else place_at(settings.s3)
+    large = _large(settings, place)
     records = records_at(settings.records, base=settings.home.root, clock=clock)
     return House(
         settings,
         records,
         clock,
-        place=None if settings.s3 is None else place_at(settings.s3),
+        place=place,
+        large=large,
         model=model,
         embedder=embedder or _embedder(settings),
         sandbox=sandbox or Bubblewrap(settings.home),
@@ -306,6 +311,16 @@ def _workspaces(house: House) -> Iterator[Workspace]:
     """Of all accounts."""
     for rooms in _owners(house):
         yield from all_of(rooms.workspaces)
+
+
+def _large(settings: Settings, place: Place | None) -> BlobStore:
+    """Where what is too large for a record lies: whoever has the record has it too."""
+    if not are_shared(settings.records):
+        return FileBlobs(settings.home.entries, settings.home.entries_staging)
+    if place is None:
+        rule = "must be set: the records are shared with other machines, and files would not be"
+        raise Refused("s3", None, rule, remedy=SET_PLACE)
+    return place.entries()
 
 
 def _clients(settings: Settings) -> AnthropicClients | None:

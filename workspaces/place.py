@@ -8,12 +8,14 @@ from typing import Protocol
 
 from workspaces.blobs import BlobStore, Stat
 from workspaces.deletion import LeasedDeletion
+from workspaces.distant import Shelf
 from workspaces.errors import Refused
 from workspaces.honesty import Honesty, probe
 from workspaces.ids import Namespace
 from workspaces.stores.retrying import Retries, RetryingBlobs
 
 LEASE_PREFIX = ".lease/"
+ENTRIES = ".entries"
 
 RETRIES = Retries(tries_max=2)
 """Of a write whose answer was lost: once more, to find out what became of it. The store itself repeats
@@ -27,7 +29,11 @@ class Prefix(BlobStore, Protocol):
         """Every object, under a good name or not."""
         ...
 
-    def below(self, part: str) -> Prefix: ...
+    def below(
+        self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
+    ) -> Prefix:
+        """`bytes_max`: of one object that is read. `names_max`: of one listing. OverLimit beyond."""
+        ...
 
     def address(self) -> str:
         """Where it really is: the same for all machines that reach it, another for another store."""
@@ -53,6 +59,14 @@ class Place:
             LEASE_PREFIX + namespace,
             is_needed=lambda: not self.honesty().conditional_delete,
         )
+
+    def shelf(self, namespace: Namespace, *, bytes_max: int, names_max: int) -> Shelf:
+        """The objects of one workspace, to be read where they are."""
+        return self._store.below(namespace, bytes_max=bytes_max, names_max=names_max)
+
+    def entries(self) -> BlobStore:
+        """What is too large for a record, where the records are shared too."""
+        return RetryingBlobs(self._store.below(ENTRIES), RETRIES)
 
     def walk(self, namespace: Namespace) -> Iterator[Stat]:
         return self._store.below(namespace).walk()

@@ -8,17 +8,19 @@ a workspace like every other, under an id that nobody can create (`agent:…`, `
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from workspaces.account import Principal
 from workspaces.baseline import Baseline
 from workspaces.beneath import as_failure
+from workspaces.blobs import Blob, Stat
 from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
 from workspaces.database import remove
+from workspaces.distant import DistantWorkspace
 from workspaces.errors import AlreadyExists, Forbidden, NotFound, Refused, Unavailable
 from workspaces.history.history import History
 from workspaces.history.origins import Origins
@@ -78,6 +80,7 @@ class Workspaces:
         )
         self._syncs: dict[WorkspaceId, Sync] = {}
         self._open: dict[WorkspaceId, Workspace] = {}
+        self._distant: dict[WorkspaceId, DistantWorkspace] = {}
         self._open_lock = threading.Lock()
 
     def create(
@@ -103,6 +106,18 @@ class Workspaces:
     def get(self, reference: str) -> Workspace:
         """By id or name."""
         return self.open(self._catalog.get(reference))
+
+    def record(self, reference: str) -> WorkspaceRecord:
+        """By id or name, without opening it."""
+        return self._catalog.get(reference)
+
+    def distant(self, record: WorkspaceRecord) -> DistantWorkspace:
+        """One that is kept in S3, to be read there: nothing is made or brought here."""
+        with self._open_lock:
+            found = self._distant.get(record.id)
+            if found is None or found.record != record:
+                found = self._distant[record.id] = self._seen_from_afar(record)
+            return found
 
     def reach(self, reference: str) -> Workspace:
         """What the principal itself may read and write. What is private to another user does not
@@ -193,6 +208,7 @@ class Workspaces:
     def _close(self, workspace_id: WorkspaceId) -> None:
         with self._open_lock:
             self._open.pop(workspace_id, None)
+            self._distant.pop(workspace_id, None)
             sync = self._syncs.pop(workspace_id, None)
         if sync is not None:
             sync.close()
@@ -246,6 +262,13 @@ class Workspaces:
                 workspace.remote = self._syncs[record.id] = self._synced(workspace, self._place)
         return workspace
 
+    def _seen_from_afar(self, record: WorkspaceRecord) -> DistantWorkspace:
+        name, quota = namespace(self._principal.account_id, record.id), record.config.quota
+        if self._place is None:
+            return DistantWorkspace(record, name, _OutOfReach())
+        shelf = self._place.shelf(name, bytes_max=quota.file_bytes, names_max=quota.files)
+        return DistantWorkspace(record, name, shelf)
+
     def _synced(self, workspace: Workspace, place: Place) -> Sync:
         name = workspace.namespace
         baseline = Baseline(self._home.sync(name))
@@ -277,15 +300,15 @@ class Workspaces:
             rule = (
                 "cannot be used: the records are shared with other machines, and its files were not"
             )
-            raise Refused("config.storage.provider", provider, rule, remedy=_SET_PLACE)
+            raise Refused("config.storage.provider", provider, rule, remedy=SET_PLACE)
 
 
-_SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
+SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
 
 
 def _no_place() -> Refused:
     rule = "cannot be used: this home has no S3 location"
-    return Refused("config.storage.provider", "s3", rule, remedy=_SET_PLACE)
+    return Refused("config.storage.provider", "s3", rule, remedy=SET_PLACE)
 
 
 class _OutOfReach:
@@ -294,14 +317,26 @@ class _OutOfReach:
 
     def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
         del path, data
-        raise Unavailable("S3", "this home has no S3 location", remedy=_SET_PLACE)
+        raise _unreachable()
 
     def refresh(self, path: WorkspacePath) -> None:
         del path
-        raise Unavailable("S3", "this home has no S3 location", remedy=_SET_PLACE)
+        raise _unreachable()
 
     def problems(self) -> list[Problem]:
         return []
+
+    def read(self, name: str) -> Blob:
+        del name
+        raise _unreachable()
+
+    def walk(self, prefix: str = "") -> Iterator[Stat]:
+        del prefix
+        raise _unreachable()
+
+
+def _unreachable() -> Unavailable:
+    return Unavailable("S3", "this home has no S3 location", remedy=SET_PLACE)
 
 
 def is_of_another_user(workspace_id: WorkspaceId, user_id: UserId) -> bool:

@@ -18,6 +18,7 @@ from harness.cli import (
     admin,
     agents,
     bench,
+    chat,
     conversation,
     doctor,
     explain,
@@ -55,6 +56,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+chat.register(app)
 turns.register(app)
 files.register(app)
 history.register(app)

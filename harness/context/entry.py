@@ -14,6 +14,9 @@ from dataclasses import dataclass
 PINNED = "pinned"
 """What a heading says, in any case, above entries that stay first."""
 
+HEADING_BYTES_MAX = 4096
+"""Of a file, searched for its first heading."""
+
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$")
@@ -52,6 +55,12 @@ def heading_of(line: str) -> str | None:
     """The title, when the line is a heading."""
     match = _HEADING.match(line)
     return (match[2] or "").strip() if match else None
+
+
+def first_heading(data: bytes) -> str | None:
+    """Of a file."""
+    text = data[:HEADING_BYTES_MAX].decode(errors="replace")
+    return next((title for line in text.splitlines() if (title := heading_of(line))), None)
 
 
 class _Reader:

@@ -14,7 +14,11 @@ from harness.context.budget import Cut, cut, shares
 from harness.context.fence import attribute, fenced, one_line
 from harness.context.part import Part, memory_of
 from harness.context.render import Render
+from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
+
+MEMORY = WorkspacePath("MEMORY.md")
+NOTES = "notes"
 
 NOTES_MAX = 40
 """In the index of a mount: what is older is found by looking into the directory."""
@@ -39,6 +43,7 @@ class Memory:
     text: str | None
     """Of MEMORY.md. None: it could not be read."""
     revision: RevisionId | None = None
+    """What it was read from; of a workspace that is read in S3 the version of MEMORY.md."""
     ages: tuple[str, ...] = ()
     """For each line when it was written; needed only for what does not fit."""
     notes: tuple[Note, ...] = ()

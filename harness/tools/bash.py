@@ -84,7 +84,7 @@ def bind_of(mount: Mount) -> Bind:
     quota = mount.workspace.record.config.quota
     return Bind(
         mount.name,
-        mount.workspace.root,
+        mount.here.root,
         mount.is_writable,
         QUOTA_TIMES * quota.bytes,
         QUOTA_TIMES * quota.files,
@@ -125,7 +125,7 @@ def _commanding(mounts: Sequence[Mount], author: Author) -> Generator[list[Comma
     that two turns never wait for each other."""
     with ExitStack() as stack:
         held = {
-            mount.namespace: stack.enter_context(mount.workspace.command(author))
+            mount.namespace: stack.enter_context(mount.here.command(author))
             for mount in sorted(mounts, key=lambda mount: mount.namespace)
         }
         yield [held[mount.namespace] for mount in mounts]

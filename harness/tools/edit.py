@@ -27,7 +27,7 @@ def _edit(given: EditInput, desk: Desk, call_id: str) -> str:
     mount = desk.writable(given.workspace)
     path = path_of(given.path)
     for _ in range(TRIES_MAX):
-        file = mount.workspace.read(path)
+        file = mount.here.read(path)
         try:
             before = file.data.decode()
         except UnicodeDecodeError as error:
@@ -36,9 +36,7 @@ def _edit(given: EditInput, desk: Desk, call_id: str) -> str:
         _check_count(given, count)
         after = before.replace(given.old, given.new)
         try:
-            written = mount.workspace.write(
-                path, after, by=desk.author(call_id), expect=file.version
-            )
+            written = mount.here.write(path, after, by=desk.author(call_id), expect=file.version)
         except Conflict:
             continue
         desk.wrote(mount, written)

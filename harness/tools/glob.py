@@ -7,9 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from harness.tools.desk import Desk, place_of
-from harness.tools.pattern import matcher
+from harness.tools.pattern import fixed_directory, matcher
 from harness.tools.port import Tool
 from workspaces.parse import Shape
+from workspaces.paths import broken_rule
 
 SHOWN_MAX = 500
 """Paths in one answer: what nobody can overlook needs a better pattern."""
@@ -27,7 +28,8 @@ def _glob(given: GlobInput, desk: Desk, call_id: str) -> str:
     matches = matcher(given.pattern)
     place = place_of(given.path)
     above = len(place) + 1 if place else 0
-    found = mount.workspace.find(place, lambda name: matches(name[above:]))
+    inside = _joined(place, fixed_directory(given.pattern))
+    found = mount.workspace.find(inside, lambda name: matches(name[above:]))
     found.sort(key=lambda stat: (-(stat.modified or 0), stat.name))
     if not found:
         return f"No file matches {given.pattern!r}" + (f" in {place}." if place else ".")
@@ -37,6 +39,12 @@ def _glob(given: GlobInput, desk: Desk, call_id: str) -> str:
             f"({len(found) - SHOWN_MAX:,} older ones are left out: use a narrower pattern)"
         )
     return "\n".join(lines)
+
+
+def _joined(place: str, fixed: str) -> str:
+    """Where to look; no deeper than what can be a path."""
+    joined = f"{place}/{fixed}" if place and fixed else place or fixed
+    return joined if not joined or broken_rule(joined) is None else place
 
 
 GLOB = Tool("glob", GlobInput, _glob, is_writing=False)

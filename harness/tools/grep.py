@@ -90,9 +90,9 @@ async def _run(
     )
     if desk.workshop.sandbox is None:
         argv = (str(ripgrep), *options)
-        spawn = Spawn(argv, Process.kill, {"cwd": mount.workspace.root, "env": {}})
+        spawn = Spawn(argv, Process.kill, {"cwd": mount.here.root, "env": {}})
         return await supervise(spawn, bounds, ())
-    bind = Bind(mount.name, mount.workspace.root, False, 0, 0)
+    bind = Bind(mount.name, mount.here.root, False, 0, 0)
     argv = (f"/programs/{ripgrep.name}", *options)
     order = Order(argv, (bind,), mount.name, bounds, programs=(ripgrep,))
     return await desk.workshop.sandbox.run(order)

@@ -11,6 +11,7 @@ import fnmatch
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import takewhile
 
 from workspaces.errors import Refused
 
@@ -18,6 +19,8 @@ PATTERN_CHARACTERS_MAX = 1000
 ALTERNATIVES_MAX = 100
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
+
+_SPECIAL = re.compile(r"[*?\[\]{},]")
 
 _Parts = tuple[re.Pattern[str] | None, ...]
 """Of one name each; None for any number of directories."""
@@ -39,6 +42,13 @@ def matcher(pattern: str) -> Callable[[str], bool]:
         return False
 
     return matches
+
+
+def fixed_directory(pattern: str) -> str:
+    """The directory that every path that matches lies in, as far as the pattern says it plainly: nothing
+    else need be listed."""
+    plain = takewhile(lambda part: not _SPECIAL.search(part), pattern.split("/")[:-1])
+    return "/".join(plain)
 
 
 def _alternatives(pattern: str) -> list[str]:

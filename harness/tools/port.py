@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 from harness.agent import Mount
@@ -16,6 +17,9 @@ from harness.template import render
 from harness.tools.desk import Desk
 from workspaces.errors import Failure
 from workspaces.parse import Shape, nearest, parse
+
+SCHEMAS_MAX = 1_000
+"""Of tools with the names of mounts; each is a few hundred bytes."""
 
 I = TypeVar("I", bound=Shape)  # noqa: E741 - the input of a tool
 
@@ -38,7 +42,7 @@ class Tool(Generic[I]):
 
     def spec(self, desk: Desk) -> ToolSpec:
         suited = [mount.name for mount in desk.mounts if self.suits(mount, desk)]
-        schema = _schema(self.input, suited if len(desk.mounts) > 1 else [])
+        schema = _schema(self.input, tuple(suited) if len(desk.mounts) > 1 else ())
         return ToolSpec(self.name, render(f"tools/{self.name}.md"), schema)
 
     def is_offered(self, desk: Desk) -> bool:
@@ -94,8 +98,10 @@ def as_text(failure: Failure) -> str:
     return f"{text} {failure.remedy[:1].upper()}{failure.remedy[1:]}." if failure.remedy else text
 
 
-def _schema(shape: type[Shape], workspaces: Sequence[str]) -> dict[str, Any]:
-    """JSON Schema of the input; `workspace` stands in it only where there is a choice."""
+@lru_cache(maxsize=SCHEMAS_MAX)
+def _schema(shape: type[Shape], workspaces: tuple[str, ...]) -> dict[str, Any]:
+    """JSON Schema of the input; `workspace` stands in it only where there is a choice. It is asked for at
+    every step, and takes longer to make than all else that a question is put together from."""
     full = shape.model_json_schema(by_alias=True)
     properties = {name: _plain(value) for name, value in full["properties"].items()}
     if properties.pop("workspace", None) and workspaces:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from harness.agent import Mount
 from harness.recall import Hit, recall, since_of
 from harness.tools.desk import Desk
 from harness.tools.port import Tool
@@ -33,9 +34,12 @@ class RecallInput(Shape):
 def _recall(given: RecallInput, desk: Desk, call_id: str) -> str:
     """In all mounts, unless one is named."""
     del call_id
-    mounts = desk.mounts if given.workspace is None else (desk.mount(given.workspace),)
+    if given.workspace is not None:
+        mounts = [desk.mount(given.workspace)]
+    else:
+        mounts = [mount for mount in desk.mounts if not mount.is_distant]
     hits = recall(
-        [(mount.name, mount.workspace) for mount in mounts],
+        [(mount.name, mount.here) for mount in mounts],
         given.query,
         limit=given.limit,
         scope=Scope(
@@ -69,4 +73,10 @@ def _shown(hits: list[Hit], *, with_names: bool) -> str:
     return "\n".join([*shown, *([f"({left} more lines: ask for less)"] if left else [])])
 
 
-RECALL = Tool("recall", RecallInput, _recall, is_writing=False)
+def _suits(mount: Mount, desk: Desk) -> bool:
+    """What has no copy here has no index."""
+    del desk
+    return not mount.is_distant
+
+
+RECALL = Tool("recall", RecallInput, _recall, is_writing=False, suits=_suits)

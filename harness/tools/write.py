@@ -33,7 +33,7 @@ def _write(given: WriteInput, desk: Desk, call_id: str) -> str:
     told = ""
     for _ in range(TRIES_MAX):
         try:
-            written = mount.workspace.write(path, data, by=desk.author(call_id), expect=expect)
+            written = mount.here.write(path, data, by=desk.author(call_id), expect=expect)
         except AlreadyExists as error:
             if error.name != path:
                 raise
@@ -43,8 +43,8 @@ def _write(given: WriteInput, desk: Desk, call_id: str) -> str:
         except Conflict as error:
             if seen is None or error.actual is None:
                 raise _changed(path, []) from error
-            current = mount.workspace.read(path)
-            base = mount.workspace.find_version(path, seen)
+            current = mount.here.read(path)
+            base = mount.here.find_version(path, seen)
             data = _merged(path, base, current.data, stated)
             expect = current.version
             told = " It was merged with what others had changed since you read it: read it again."

@@ -128,18 +128,6 @@ def test_run_reads_what_to_say_from_standard_input(harness: Terminal) -> None:
     assert "Zoë drinks 茶" in said.done().out
 
 
-def test_chat_answers_line_by_line_and_says_the_rest_on_standard_error(harness: Terminal) -> None:
-    lines = "remember that tea is green\n\nWhat is green?\n/exit\nremember that nobody says this\n"
-    chat = harness("chat", stdin=lines.encode()).done()
-    assert chat.out.splitlines() == [
-        "I have written to MEMORY.md: tea is green.",
-        "From my memory: tea is green.",
-    ]
-    assert "assistant · workspaces: notes" in chat.stderr
-    assert "ANTHROPIC_API_KEY" in chat.stderr
-    assert harness("chat").done().out == ""
-
-
 def test_log_tells_revisions_as_json_newest_first(harness: Terminal) -> None:
     harness("run", "remember that tea is green", "-c", "c1").done()
     harness("write", "notes", "notes/a.md", stdin=b"a\n").done()
@@ -469,25 +457,6 @@ def test_commands_that_are_first_at_the_same_instant_all_succeed(harness: Termin
     memory = harness("cat", "notes", "MEMORY.md").out
     assert all(f"- {name} is here\n" in memory for name in ("Ada", "Bob", "Cleo", "Dora"))
     assert len(harness("workspace", "list", "--json").json["workspaces"]) == 1
-
-
-def test_an_interrupted_chat_ends_with_130(born: Terminal) -> None:
-    with subprocess.Popen(
-        [*COMMAND, "chat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=born.environment(),
-    ) as chat:
-        assert chat.stdin is not None
-        assert chat.stdout is not None
-        chat.stdin.write(b"hello\n")
-        chat.stdin.flush()
-        assert chat.stdout.readline()  # it has answered, and waits for the next line
-        chat.send_signal(signal.SIGINT)
-        _, errors = chat.communicate(timeout=COMMAND_S_MAX)
-    told(errors)
-    assert chat.returncode == 130
 
 
 def test_an_interrupted_turn_ends_with_130_and_the_conversation_goes_on(

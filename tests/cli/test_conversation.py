@@ -152,7 +152,7 @@ def _leave_unanswered(home: Path) -> None:
 
     with Harness.open(home, model=DemoModel()) as harness:
         agent, ingress = harness.agents.get("assistant"), harness.rooms.ingress
-        accepted = ingress.inbox.accept(agent.id, Event("left", "c1", "hello?"), rejects=False)
+        accepted = ingress.inbox.accept(agent.id, Event.said("left", "c1", "hello?"), rejects=False)
         assert accepted.lease is not None
         ingress.leases.release(accepted.lease)
 

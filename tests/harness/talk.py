@@ -128,7 +128,7 @@ async def delivered(
     agent = ingress.agents.get("assistant")
     while True:
         try:
-            return await ingress.deliver(agent, Event(event_id, key, text), emit)
+            return await ingress.deliver(agent, Event.said(event_id, key, text), emit)
         except TooMany:
             await asyncio.sleep(ATTEMPT_S)
 

@@ -68,7 +68,7 @@ def test_for_any_other_user_a_conversation_does_not_exist(scripted: Scripted) ->
         theirs.get(mine.id.replace(mine.id[-1], "x"))
     assert type(hidden.value) is type(absent.value)
     with pytest.raises(NotFound):
-        inbox.accept(mine.agent_id, Event("e2", "c1", "let me in"), rejects=False)
+        inbox.accept(mine.agent_id, Event.said("e2", "c1", "let me in"), rejects=False)
 
 
 def test_an_event_id_says_nothing_of_the_events_of_others(scripted: Scripted) -> None:
@@ -76,7 +76,7 @@ def test_an_event_id_says_nothing_of_the_events_of_others(scripted: Scripted) ->
     harness.run("my secret", conversation="c1", event_id="e1")
     _, inbox = of_another_user(harness)
     agent = harness.agents.get("assistant")
-    accepted = inbox.accept(agent.id, Event("e1", "theirs", "my secret"), rejects=False)
+    accepted = inbox.accept(agent.id, Event.said("e1", "theirs", "my secret"), rejects=False)
     assert accepted.conversation.user_id == "usr_other"
     claim = inbox.claim(accepted.claim)
     assert claim is not None
@@ -313,7 +313,7 @@ def test_a_deleted_conversation_is_gone_with_all_it_consisted_of(scripted: Scrip
     harness.run("another secret", conversation="c1", event_id="e2")
     found = harness.conversation("c1")
     agent = harness.agents.get("assistant")
-    waiting = Event("e3", "c1", "a secret that waits " + "y" * 70_000)
+    waiting = Event.said("e3", "c1", "a secret that waits " + "y" * 70_000)
     with harness.rooms.ingress.leases.held(found.lease_key):
         harness.rooms.ingress.inbox.accept(agent.id, waiting, rejects=False)
     gone = harness.conversations.delete(found)

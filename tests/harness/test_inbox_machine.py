@@ -100,7 +100,9 @@ class Machine(RuleBasedStateMachine):
         process = self.processes[name]
         text = f"text {event}" if event % 5 else "x" * 70_000
         try:
-            accepted = process.inbox.accept(AGENT, Event(f"e{event}", "c1", text), rejects=False)
+            accepted = process.inbox.accept(
+                AGENT, Event.said(f"e{event}", "c1", text), rejects=False
+            )
         except Unavailable:
             claim = process.inbox.claim_key(AGENT, f"e{event}")
             found = Claims(self.world.store, self.world.true_clock).find(claim)
@@ -122,7 +124,7 @@ class Machine(RuleBasedStateMachine):
         assert found is not None
         with suppress(Unavailable):
             text = f"text {event}" if event % 5 else "x" * 70_000
-            place = process.inbox.accept(AGENT, Event(f"e{event}", "c1", text), rejects=False)
+            place = process.inbox.accept(AGENT, Event.said(f"e{event}", "c1", text), rejects=False)
             process.inbox.withdraw(place)
         found = Claims(self.world.store, self.world.true_clock).find(claim)
         if found is not None and found.refusal is not None:
@@ -232,7 +234,7 @@ class Machine(RuleBasedStateMachine):
         elif process.waiting is not None:
             number, turn_id = transcript.window().next_number, TurnId(new_id("turn"))
             running, also = inbox.beginning(conversation, process.waiting, turn_id, number)
-            said, event_id = user(process.waiting.event.content[:20]), process.waiting.event.id
+            said, event_id = user(process.waiting.event.message.text[:20]), process.waiting.event.id
             at = stamp_of(self.world.true_clock.now())
             entry = Entry(number, at, turn_id, said, event_id)
             transcript.append(entry, lease, *also)

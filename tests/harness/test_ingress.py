@@ -49,7 +49,7 @@ def rooms(home: Path) -> Iterator[Rooms]:
 
 
 def say(rooms: Rooms, text: str, event_id: str | None = None, **how: Any) -> Event:
-    return Event(event_id or text, "c1", text, **how)
+    return Event.said(event_id or text, "c1", text, **how)
 
 
 def run(coroutine: Any) -> Any:
@@ -158,7 +158,7 @@ def begin(rooms: Rooms, lease: Lease, *more: Message) -> None:
     first, turn_id = transcript.window().next_number, TurnId("turn_dead")
     at = stamp_of(rooms.clock.now())
     _, also = inbox.beginning(conversation, waiting, turn_id, first)
-    said = Entry(first, at, turn_id, user(waiting.event.content), waiting.event.id)
+    said = Entry(first, at, turn_id, user(waiting.event.message.text), waiting.event.id)
     transcript.append(said, lease, *also)
     for number, message in enumerate(more, start=first + 1):
         transcript.append(Entry(number, at, turn_id, message), lease)

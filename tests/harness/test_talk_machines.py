@@ -1,4 +1,4 @@
-"""Two machines on one DynamoDB table: nothing shared but the table and the large entries."""
+"""Two machines on one DynamoDB table and one bucket: nothing else is shared."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.event import Event
 from harness.ingress import Ingress
 from harness.wiring import Rooms
 from tests.dynamodb_server import REGION, dynamodb, dynamodb_url, make_table
@@ -23,9 +24,11 @@ from tests.harness.talk import (
 from tests.harness.test_ingress import accept, begin, run, status
 from tests.servers import BUCKET, S3Server
 from workspaces.clock import ManualClock
-from workspaces.errors import Busy, LeaseLost
+from workspaces.errors import Busy, LeaseLost, Refused
 from workspaces.ids import TurnId, new_id
 from workspaces.lease import TERMS
+from workspaces.locations import place_at
+from workspaces.workspaces import SET_PLACE
 
 __all__ = ["dynamodb", "dynamodb_url"]
 
@@ -99,3 +102,27 @@ def test_a_machine_that_vanished_is_followed_after_a_lease_time_and_writes_nothi
     with pytest.raises(LeaseLost):
         rooms.conversations.transcript(conversation).append(late, accepted.lease)
     assert entries_of(rooms, "c1") == before
+
+
+def test_what_is_too_large_for_a_record_is_had_by_every_machine(
+    rooms: Rooms, tmp_path: Path
+) -> None:
+    elsewhere = opened(tmp_path / "elsewhere", Rule())
+    text = f"{'very long ' * 20_000}indeed"
+    agent = rooms.agents.get("assistant")
+    accepted = run(rooms.ingress.accept(agent, Event.said("e1", "c1", text)))
+    rooms.ingress.leases.release(accepted.lease)
+    outcome = run(elsewhere.ingress.deliver(agent, Event.said("e1", "c1", text)))
+    assert outcome.reply == f"answer to {text}"
+    assert [entry.message.text for entry in entries_of(rooms, "c1")] == [text, outcome.reply]
+    rooms.conversations.delete(conversation_of(rooms, "c1"))
+    assert list(place_at(rooms.settings.s3 or "").entries().scan()) == []
+
+
+def test_shared_records_ask_for_a_place_of_what_is_too_large_for_them(
+    rooms: Rooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_S3")
+    with pytest.raises(Refused, match="s3: None must be set: the records are shared") as caught:
+        opened(tmp_path / "elsewhere", Rule())
+    assert caught.value.remedy == SET_PLACE

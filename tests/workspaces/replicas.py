@@ -45,7 +45,10 @@ class MemoryPrefix:
 
     walk = scan
 
-    def below(self, part: str) -> MemoryPrefix:
+    def below(
+        self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
+    ) -> MemoryPrefix:
+        del bytes_max, names_max
         return MemoryPrefix(self.store, f"{self._prefix}{part}/", self.asked)
 
     def address(self) -> str:

@@ -106,6 +106,7 @@ class S3Blobs:
         self._prefix = f"{check_name(prefix)}/" if prefix else ""
         self._page_keys = page_keys
         self._bytes_max = bytes_max
+        self._names_max: int | None = None
         self._sleep = sleep
 
     def close(self) -> None:
@@ -194,6 +195,9 @@ class S3Blobs:
                         modified.timestamp() if modified else None,
                     )
                 )
+            if self._names_max is not None and len(found) > self._names_max:
+                limit = f"names below {prefix or '/'} in {self._bucket}"
+                raise OverLimit(limit, maximum=self._names_max, actual=len(found), unit="names")
             if not page.get("IsTruncated"):
                 break
             before, more = more, {"ContinuationToken": page.get("NextContinuationToken", "")}
@@ -201,10 +205,14 @@ class S3Blobs:
                 raise Unavailable(str(self._bucket), "the listing does not end")
         yield from sorted(found, key=lambda stat: stat.name)
 
-    def below(self, part: str) -> S3Blobs:
+    def below(
+        self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
+    ) -> S3Blobs:
         """The same bucket, one level down, over the same connections: `close` closes both."""
         lower = copy(self)
         lower._prefix = f"{self._prefix}{check_name(part)}/"
+        lower._bytes_max = bytes_max or self._bytes_max
+        lower._names_max = names_max or self._names_max
         return lower
 
     def address(self) -> str:

@@ -1,0 +1,209 @@
+"""`harness chat`: a conversation at the terminal.
+
+What begins with a slash is for this program and not for the agent: looking at what it remembers, at what
+its last answer changed, and taking that back. A path, with a second slash, is something said.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.face import (
+    INPUT_BYTES_MAX,
+    HomeOption,
+    as_text,
+    has_colours,
+    notes,
+    opened,
+    print_styled,
+    show_failure,
+)
+from harness.cli.patch import styled_files, styled_revision
+from harness.cli.telling import close, show_progress
+from harness.cli.turns import ConversationOption
+
+if TYPE_CHECKING:
+    from harness import Harness
+    from harness.agent import AgentRecord
+    from harness.tools.desk import Change
+    from workspaces.ids import TurnId
+    from workspaces.workspace import Workspace
+
+MEMORY = "MEMORY.md"
+
+_COMMAND = re.compile(r"/(\w*)")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(chat)
+
+
+def chat(
+    agent: Annotated[
+        str | None, typer.Argument(help="Name or id of an agent (else the home's default).")
+    ] = None,
+    conversation: ConversationOption = None,
+    home: HomeOption = None,
+) -> int:
+    """Talk to an agent. End with Ctrl-D or /exit; Ctrl-C stops a running turn; /help says what else."""
+    from workspaces.errors import Failure
+    from workspaces.ids import new_id
+
+    with opened(home) as harness:
+        record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
+        talk = _Chat(harness, record, new_id("c") if conversation is None else conversation)
+        talk.greet()
+        while not talk.is_over and (text := _ask()) is not None:
+            try:
+                talk.hear(text)
+            except KeyboardInterrupt:
+                notes().print("\n[dim](stopped)[/]")
+            except Failure as failure:  # this was not said; what comes next may be
+                show_failure(failure)
+    return 0
+
+
+@dataclass(slots=True)
+class _Chat:
+    harness: Harness
+    agent: AgentRecord
+    key: str
+    is_over: bool = False
+    undone: set[TurnId] = field(default_factory=set["TurnId"])
+
+    def greet(self) -> None:
+        from harness.models.demo import NAME
+
+        console = notes()
+        names = ", ".join(workspace.record.name for workspace in self._mounted().values())
+        told = f"workspaces: {names or 'none'} · conversation {self.key}"
+        console.print(f"[bold]{self.agent.name}[/] · {told}")
+        if self.harness.settings.anthropic_api_key is None:
+            console.print(
+                f"[yellow]No ANTHROPIC_API_KEY: the offline {NAME} model answers.[/] "
+                "It remembers what you tell it to remember."
+            )
+        found = self.harness.confinement()
+        if not found.works:
+            console.print(f"bash is off: {found.detail}", markup=False, style="yellow")
+            console.print("  → harness doctor says more", markup=False, style="dim")
+        console.print("[dim]Ctrl-D or /exit ends, /help says what else there is.[/]")
+
+    def hear(self, text: str) -> None:
+        command = _COMMAND.fullmatch(text.strip())
+        if command is not None:
+            self._obey(command[1])
+        elif text.strip():
+            close(
+                self.harness.run(text, agent=self.agent, conversation=self.key, emit=show_progress)
+            )
+
+    def _obey(self, name: str) -> None:
+        """The beginning of a name is enough."""
+        found = [one for one in _COMMANDS if one.startswith(name)] if name else []
+        if len(found) != 1:
+            notes().print(f"there is no /{name}; there are:", markup=False)
+            self.help()
+            return
+        _COMMANDS[found[0]](self)
+
+    def help(self) -> None:
+        """this list"""
+        for name, command in _COMMANDS.items():
+            notes().print(f"  /{name:<8} {command.__doc__}", markup=False)
+
+    def memory(self) -> None:
+        """what is always in the agent's prompt, as it stands now"""
+        from workspaces.errors import NotFound
+
+        for name, workspace in self._mounted().items():
+            notes().print(f"{name}/{MEMORY}", markup=False, style="bold")
+            try:
+                text = workspace.read(MEMORY).text
+            except NotFound:
+                text = ""
+            print_styled([(text if text.endswith("\n") else f"{text}\n", "")] if text else [])
+
+    def diff(self) -> None:
+        """what the last answer that changed something has changed"""
+        for workspace, change in self._changes():
+            told = workspace.history.show(change.revision)
+            files = styled_files(told.files, words=sys.stdout.isatty(), marked=not has_colours())
+            print_styled([*styled_revision(told.revision), *files])
+
+    def undo(self) -> None:
+        """take that back; again: what the answer before it changed"""
+        for workspace, change in reversed(self._changes()):
+            made = workspace.revert(change.revision, by=self.harness.rooms.principal.author("api"))
+            told = f"undone by {made[:10]}" if made else "undone already"
+            notes().print(f"{change.workspace} {change.revision[:10]}: {told}", markup=False)
+        self.undone |= {turn for turn, _ in self._turns()[-1:]}
+
+    def new(self) -> None:
+        """a new conversation; this one is kept"""
+        from workspaces.ids import new_id
+
+        self.key, self.undone = new_id("c"), set()
+        notes().print(f"conversation {self.key}", markup=False, style="dim")
+
+    def exit(self) -> None:
+        """end, as Ctrl-D does"""
+        self.is_over = True
+
+    def _changes(self) -> list[tuple[Workspace, Change]]:
+        """Of the newest turn that was not undone, in their order."""
+        turns = self._turns()
+        if not turns:
+            notes().print("nothing was changed in this conversation")
+            return []
+        mounted = self._mounted()
+        return [(mounted[one.workspace], one) for one in turns[-1][1] if one.workspace in mounted]
+
+    def _turns(self) -> list[tuple[TurnId, list[Change]]]:
+        """Those of the session that changed something and were not undone."""
+        conversations = self.harness.conversations
+        found = conversations.find(self.agent.id, self.key)
+        if found is None:
+            return []
+        turns: dict[TurnId, list[Change]] = {}
+        for entry in conversations.transcript(found).window().entries:
+            if entry.changes and entry.turn_id not in self.undone:
+                turns.setdefault(entry.turn_id, []).extend(entry.changes)
+        return list(turns.items())
+
+    def _mounted(self) -> dict[str, Workspace]:
+        mounts = self.harness.agents.bindings(self.agent)
+        return {mount.name: mount.workspace for mount in mounts}
+
+
+_COMMANDS: dict[str, Callable[[_Chat], None]] = {
+    "memory": _Chat.memory,
+    "diff": _Chat.diff,
+    "undo": _Chat.undo,
+    "new": _Chat.new,
+    "help": _Chat.help,
+    "exit": _Chat.exit,
+    "quit": _Chat.exit,
+}
+
+
+def _ask() -> str | None:
+    """The next line; None at the end. Prompted only where a person types."""
+    if not sys.stdin:
+        return None
+    if not sys.stdin.isatty():
+        line = as_text(sys.stdin.buffer.readline(INPUT_BYTES_MAX))
+        return line.rstrip("\n") if line else None
+    import readline  # noqa: F401 - gives `input` history and editing  # pyright: ignore[reportUnusedImport]
+
+    try:
+        return input("\nyou › ")
+    except EOFError:
+        notes().print()
+        return None
