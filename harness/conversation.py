@@ -177,7 +177,8 @@ class Conversations:
             raise Refused("entry", at, f"must be one of 1 to {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
         kept = [one for one in transcript.sessions() if one.first <= at]
-        return self._create(fresh, [_anew(one, at) for one in kept], transcript.entries(1, at))
+        sessions = [_anew(one, transcript, at) for one in kept]
+        return self._create(fresh, sessions, transcript.entries(1, at))
 
     def add(
         self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Entry]
@@ -350,10 +351,15 @@ def _erasure(conversation_id: ConversationId) -> str:
     return f"{ERASE}:{conversation_id}"
 
 
-def _anew(session: Session, at: int) -> Session:
-    """The session as a fork has it. Its window cannot begin behind the fork's end."""
+def _anew(session: Session, transcript: Transcript, at: int) -> Session:
+    """The session as a fork has it: with the summary that stood then."""
     fresh = new_session(session.first, session.started_at)
-    return replace(fresh, window_from=session.window_from) if session.window_from <= at else fresh
+    if session.window_from <= at and (session.summary or 0) <= at:
+        return replace(fresh, window_from=session.window_from, summary=session.summary)
+    then = transcript.summary_until(session, at)
+    if then is None or then.covers is None:
+        return fresh
+    return replace(fresh, window_from=then.covers + 1, summary=then.number)
 
 
 def _is_about(claim: Item, conversation_id: ConversationId) -> bool:

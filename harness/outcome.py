@@ -17,6 +17,24 @@ Status = Literal["done", "failed", "out_of_steps", "cut"]
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """What a turn has to say about its context."""
+
+    kind: Literal[
+        "compacted",
+        "summary_failed",  # nothing was changed
+        "system_too_long",  # no summary can help
+        "turn_too_long",  # there is nothing to summarise
+        "flush_failed",  # what must last may not have been written down
+        "pruned_hard",  # for a provider to whom it was too long
+    ]
+    detail: str
+
+    def as_json(self) -> JsonObject:
+        return {"kind": self.kind, "detail": self.detail}
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How a turn ended. `first` and `last` number its entries."""
 
@@ -31,6 +49,7 @@ class Ending:
     """Mounts whose workspace or sandbox was deleted."""
     is_shared: bool = False
     """Whether the files that it changed are in S3."""
+    remarks: tuple[Remark, ...] = ()
 
     def as_json(self) -> JsonObject:
         """Only what there is to say."""
@@ -43,6 +62,7 @@ class Ending:
             **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
             **({"leftOut": list(self.left_out)} if self.left_out else {}),
             **({"shared": True} if self.is_shared else {}),
+            **_remarks_json(self.remarks),
         }
 
 
@@ -61,6 +81,7 @@ class Outcome:
     """Mounts whose workspace or sandbox was deleted."""
     is_shared: bool = False
     """Whether the files that it changed are in S3."""
+    remarks: tuple[Remark, ...] = ()
 
     def as_json(self) -> JsonObject:
         return {
@@ -74,6 +95,7 @@ class Outcome:
             **({"error": _error(self.failure)} if self.failure else {}),
             **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
             **({"leftOut": list(self.left_out)} if self.left_out else {}),
+            **_remarks_json(self.remarks),
         }
 
 
@@ -89,6 +111,7 @@ def ending_of(data: JsonObject) -> Ending:
         tuple(data.get("unavailable", ())),
         tuple(data.get("leftOut", ())),
         data.get("shared", False),
+        tuple(Remark(one["kind"], one["detail"]) for one in data.get("context", ())),
     )
 
 
@@ -106,7 +129,12 @@ def outcome_of(ending: Ending, conversation_id: ConversationId, own: Sequence[En
         ending.unavailable,
         ending.left_out,
         ending.is_shared,
+        ending.remarks,
     )
+
+
+def _remarks_json(remarks: Sequence[Remark]) -> JsonObject:
+    return {"context": [one.as_json() for one in remarks]} if remarks else {}
 
 
 def _error(failure: ModelFailure) -> JsonObject:

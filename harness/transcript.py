@@ -9,13 +9,18 @@ replace the bytes of the entry that became number 7 after all.
 A conversation is a row of *sessions*, each beginning at an entry. The *window* is what a turn begins
 with: the entries of the newest session from its cursor on. Finding it reads one item, loading it reads
 the window and nothing before it, however long the conversation is.
+
+Not every entry was said in the conversation. A *summary* stands for all entries up to the one that it
+covers; it is known by its kind and never by its text. A *flush* is what a model wrote down before a
+summary was made: its call of tools, and each result. Both are kept in the row and are no messages.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from harness.context.said import Said
 from harness.message import Message, ToolResult, message_of
@@ -50,6 +55,8 @@ NOTHING_SEEN: Seen = {}
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
+Kind = Literal["said", "flush", "summary"]
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -66,6 +73,9 @@ class Entry:
     """What a tool has changed, with its result."""
     seen: Seen = field(default_factory=lambda: NOTHING_SEEN)
     """The versions of files that the conversation has come to know by this entry."""
+    kind: Kind = "said"
+    covers: int | None = None
+    """Of a summary: the last entry that it stands for."""
 
     def as_json(self) -> JsonObject:
         """Only what there is to say."""
@@ -78,6 +88,8 @@ class Entry:
             **({} if self.is_complete else {"cut": True}),
             **({"revisions": [one.as_json() for one in self.changes]} if self.changes else {}),
             **({"seen": self.seen} if self.seen else {}),
+            **({"kind": self.kind} if self.kind != "said" else {}),
+            **({"covers": self.covers} if self.covers is not None else {}),
         }
 
 
@@ -98,7 +110,17 @@ class Window:
     @property
     def said(self) -> tuple[Said, ...]:
         """What the context is made of."""
-        return tuple(Said(one.number, one.turn_id, one.message) for one in self.entries)
+        return tuple(
+            Said(one.number, one.turn_id, one.message) for one in self.entries if one.kind == "said"
+        )
+
+    @property
+    def summary(self) -> Entry | None:
+        """What stands for all that came before."""
+        number = self.session.summary
+        return next(
+            (one for one in self.entries if one.number == number and _is_summary(one)), None
+        )
 
 
 class Transcript:
@@ -162,6 +184,24 @@ class Transcript:
                 raise LeaseLost(lease.key) from conflict
             raise
 
+    def moved(self, session: Session, lease: Lease, *first: Put) -> Session:
+        """What is known of the newest session, and what must be written in the same instant."""
+        put = self.session_put(session)
+        try:
+            *_, counter = self._records.write(lease.guard, *first, put)
+        except Conflict as conflict:
+            raise LeaseLost(lease.key) from conflict
+        return replace(session, counter=counter)
+
+    def compact(self, summary: Entry, session: Session, lease: Lease) -> Session:
+        """The summary and the window that begins behind what it covers, in one instant."""
+        return self.moved(session, lease, self._put(summary, str(lease.generation)))
+
+    def summary_until(self, session: Session, last: int) -> Entry | None:
+        """The newest summary of a session among its entries up to `last`."""
+        found = [one for one in self.entries(session.first, last) if _is_summary(one)]
+        return found[-1] if found else None
+
     def reset(self, lease: Lease, now: Stamp) -> Session:
         """A new session from here on; the newest one when nothing was said in it yet."""
         session, newest = self.session(), self.newest()
@@ -176,7 +216,7 @@ class Transcript:
         return fresh
 
     def session_put(self, session: Session) -> Put:
-        return Put(Key(self._sessions, _sort(session.first)), session.as_json(), expect=ABSENT)
+        return Put(Key(self._sessions, _sort(session.first)), session.as_json(), session.counter)
 
     def fill(self, sessions: Iterable[Session], entries: Iterable[Entry]) -> int:
         """Of a conversation that nobody can know of yet. Returns how many entries came."""
@@ -229,7 +269,13 @@ def entry_of(number: int, value: JsonObject) -> Entry:
         not value.get("cut", False),
         tuple(change_of(one) for one in value.get("revisions", ())),
         value.get("seen", NOTHING_SEEN),
+        value.get("kind", "said"),
+        value.get("covers"),
     )
+
+
+def _is_summary(entry: Entry) -> bool:
+    return entry.kind == "summary" and entry.covers is not None
 
 
 def _sort(number: int) -> str:
