@@ -5,12 +5,13 @@ Every part of the harness that an agent can configure adds its key to `AgentConf
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from harness.client_tool import ClientTool, check_names
 from harness.context.budget import CONTEXT_CHARACTERS_MAX, MEMORY_CHARACTERS_MAX, budget
 from harness.context.prune import TURNS, Pruning
 from harness.event import OnBusy
@@ -100,6 +101,8 @@ class AgentConfig(Shape):
     """How the private workspaces of the agent and of the user it talks to are mounted."""
     on_busy: OnBusy = "queue"
     """What becomes of an event while the conversation is in use, unless the event says so itself."""
+    tools: list[ClientTool] = Field(default=[])
+    """Those that the client runs: a turn waits for what comes of them."""
     session: SessionConfig = SessionConfig()
     limits: Limits = Limits()
 
@@ -128,6 +131,11 @@ class Mount:
     """Where commands see it. None: it is seen by no command, and only read."""
 
     @property
+    def is_asked_for(self) -> bool:
+        """Whether somebody must allow each command and each write here."""
+        return self.sandbox is not None and self.sandbox.config.permission == "ask"
+
+    @property
     def namespace(self) -> Namespace:
         return self.workspace.namespace
 
@@ -154,7 +162,10 @@ class Agents:
         *,
         workspaces: Workspaces,
         sandboxes: Catalog[SandboxRecord],
+        tool_names: Iterable[str] = (),
     ) -> None:
+        """`tool_names` are taken: those of the tools that every agent has."""
+        self._tool_names = frozenset(tool_names)
         self._user_id = principal.user_id
         self._workspaces = workspaces
         self._sandboxes = sandboxes
@@ -282,6 +293,7 @@ class Agents:
 
     def _check(self, record: AgentRecord) -> None:
         config = record.config
+        check_names(config.tools, self._tool_names, within="config.tools")
         self._check_sandbox("config.sandbox", config.sandbox)
         names: set[str] = set()
         ids: set[str] = set()

@@ -12,7 +12,7 @@ consists of; whoever deleted it runs that job at once, and anyone if they could 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -25,7 +25,7 @@ from harness.usage import conversation_rows
 from workspaces.account import Principal
 from workspaces.blobs import BlobStore
 from workspaces.clock import Clock
-from workspaces.errors import AlreadyExists, Busy, Conflict, NotFound, Refused
+from workspaces.errors import AlreadyExists, Busy, Conflict, Forbidden, NotFound, Refused
 from workspaces.expect import ABSENT
 from workspaces.ids import AccountId, AgentId, ConversationId, UserId, lease_key, new_id
 from workspaces.lease import Lease, Leases
@@ -36,6 +36,9 @@ ERASE = "erase"
 """The kind of job that removes what a deleted conversation consists of."""
 
 DELETED_AT_ONCE = 100
+
+SAY_FOR_GOOD = "say something to an agent for good, as the platform"
+""" … is not for a user's key."""
 
 _CONVERSATION_ID = re.compile(r"[a-z0-9_]{1,64}")
 """What is looked for at all: ids are opaque, and no other text is one."""
@@ -166,6 +169,8 @@ class Conversations:
             head = self._records.get(Key(inbox_partition(conversation.id), "head"))
             if head is not None and head.value["running"] is not None:
                 raise Busy("the conversation", holder="a turn that was interrupted")
+            if head is not None and head.value.get("paused") is not None:
+                raise Busy("the conversation", holder="a turn that waits for an answer")
             return self.transcript(conversation).reset(lease, self._now())
 
     def fork(self, conversation: Conversation, at: int, key: str) -> Conversation:
@@ -184,7 +189,14 @@ class Conversations:
         self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Entry]
     ) -> Conversation:
         """A conversation that was elsewhere before. AlreadyExists when the key is taken."""
-        return self._create(self._new(agent_id, key), sessions, entries)
+        return self._create(self._new(agent_id, key), sessions, self._admitted(entries))
+
+    def _admitted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """What a platform says to its models is not for its users to bring along. Forbidden."""
+        for entry in entries:
+            if entry.system and not self._principal.may_configure:
+                raise Forbidden(SAY_FOR_GOOD)
+            yield entry
 
     def delete(self, conversation: Conversation) -> Gone:
         """The conversation and everything in it. Busy while a turn runs."""

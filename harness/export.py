@@ -2,8 +2,8 @@
 
     {"format": 1, "conversation": {id, key, agentId, userId, createdAt}}
     {"session": {first, id, startedAt, windowFrom?, summary?}}              each
-    {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?,
-        kind?, covers?}                                                 each, numbered without gaps
+    {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?, asks?, allowed?, system?,
+        kind?, covers?}                                             each, numbered without gaps
 
 What is brought back is a stranger's text: every line is looked at before it is kept. It comes under new
 ids, belongs to whoever brings it, and knows no file: what was read elsewhere was not read here.
@@ -59,7 +59,8 @@ class _SessionLine(Shape):
 
 class _Message(Shape):
     role: Literal["user", "assistant"]
-    parts: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    parts: list[dict[str, Any]]
+    """None where an entry only allows calls."""
 
 
 class _Usage(Shape):
@@ -75,6 +76,12 @@ class _Revision(Shape):
     revision: _Word
 
 
+class _Asked(Shape):
+    call: _Word
+    for_: Annotated[Literal["approval", "result"], Field(alias="for")]
+    workspace: _Word | None = None
+
+
 class _Entry(Shape):
     entry: int
     at: _Word
@@ -84,6 +91,9 @@ class _Entry(Shape):
     usage: _Usage | None = None
     cut: bool = False
     revisions: list[_Revision] = Field(default=[])
+    asks: list[_Asked] = Field(default=[])
+    allowed: list[_Word] = Field(default=[])
+    system: list[str] = Field(default=[])
     kind: Literal["said", "flush", "summary"] = "said"
     covers: _Count | None = None
 
@@ -171,6 +181,8 @@ def _entry(number: int, data: object, expected: int) -> Entry:
     if line.entry != expected:
         raise Refused(f"{within}.entry", line.entry, f"must be {expected}: no entry may be missing")
     _stamp(f"{within}.at", line.at)
+    if not line.message.parts and not line.allowed:
+        raise Refused(f"{within}.message.parts", [], "must hold something")
     for position, part in enumerate(line.message.parts):
         _check_part(f"{within}.message.parts.{position}", part)
     return entry_of(expected, cast(JsonObject, data))

@@ -14,17 +14,19 @@ from pathlib import Path
 from types import TracebackType
 
 from harness.agent import AgentRecord, Agents, Mount, mount_name
+from harness.approval import nothing_waits
 from harness.birth import be_born
 from harness.conversation import Conversation, Conversations
 from harness.crossing import LoopThread, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
-from harness.event import Event, check_key
+from harness.event import Answer, Approval, Event, check_key
 from harness.explanation import Explanation
 from harness.export import exported, imported
 from harness.job import Jobs
 from harness.models.port import Model
 from harness.outcome import Outcome
+from harness.pending import PendingCall
 from harness.preview import preview
 from harness.progress import Emit, silent
 from harness.question import Question
@@ -122,6 +124,40 @@ class Harness:
             text,
         )
         return self._loop.run(self.rooms.ingress.deliver(self._agent(agent), event, emit))
+
+    def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
+        """The calls that wait in it, for somebody who allows them or for the client who makes them."""
+        return self.rooms.ingress.pending(conversation)
+
+    def answer(
+        self,
+        conversation: Conversation,
+        *answers: Answer,
+        event_id: str | None = None,
+        emit: Emit = silent,
+    ) -> Outcome:
+        """Answer calls that wait, and wait for what comes of the turn: it goes on when none waits any
+        more. NotFound, Conflict for a call that does not."""
+        event = Event(event_id or new_id("evt"), conversation.key, answers)
+        agent = self.agents.get(conversation.agent_id)
+        return self._loop.run(self.rooms.ingress.deliver(agent, event, emit))
+
+    def approve(
+        self,
+        conversation: Conversation,
+        call_id: str | None = None,
+        *,
+        is_allowed: bool = True,
+        reason: str | None = None,
+        emit: Emit = silent,
+    ) -> Outcome:
+        """Allow a call that waits, or deny it; without `call_id` all that wait for that. NotFound."""
+        ids = [one.id for one in self.pending(conversation) if one.asked.waits_for == "approval"]
+        ids = ids if call_id is None else [call_id]
+        if not ids:
+            raise nothing_waits(None)
+        approvals = [Approval(call_id=one, is_allowed=is_allowed, reason=reason) for one in ids]
+        return self.answer(conversation, *approvals, emit=emit)
 
     def preview(
         self,

@@ -1,23 +1,36 @@
 """The inbox: the events of one conversation, waiting in line until they are turns, each done once.
 
     inbox:<conversation>   tail       {next, bytes}            moved by whoever adds an event
-                           head       {next, bytes, running}   moved by the holder of the lease alone
+                           head       {next, bytes, running, paused?}   moved by the lease's holder alone
                            <number>   {event, bytes, ends}     stays until its turn has ended
 
 Numbers are given out by `tail` and never again; `bytes` counts all that ever came, so that what waits is
 the difference of the two, and adding and taking disturb nobody but their own kind.
 
-What is written together:
+What is written together, all but the first under the lease's guard:
 
     accept    claim · event · tail · the job that looks after the conversation · the lease, when it is free
-    begin     head, with `running` · the turn's first entry                      under the lease's guard
+    begin     head, with `running` · the turn's first entry
     finish    the outcome into the claim · head, running nothing · the event away · the job, when it was
-              the last one                                                       under the lease's guard
+              the last one
+    pause     the turn waits for a person or a client: into the claim that it waits · head, `paused` and
+              running nothing · the job, when it was the last one
+    answer    an entry with what was allowed or answered · head, past the answer and still `paused`, or
+              `running` again when it was the last that the turn waited for · the answer's claim leads to
+              the claim of the turn's event · that one says what it waits for now, or nothing · the
+              answer away
+    abandon   something else was said, or the turn was cancelled: an entry with results that say so · the
+              outcome into the claim · head, paused nothing · the event away
 
 So at every moment an event is in exactly one state, whoever dies: it was not accepted, and may be sent
 again; it waits, and the next holder takes it; it is `running`, its model may have been asked, and the next
-holder goes on where the turn stopped; or its outcome stands in its claim. What fails before `begin` gives
+holder goes on where the turn stopped; it is `paused`, nothing of what it waits for was run, and it stays
+so until an event comes; or its outcome stands in its claim. What fails before `begin` or `answer` gives
 the event back: its claim says why, and may be made again.
+
+A paused turn needs nobody to look after it, and stands before nothing: the next event either answers it or
+ends it. The outcome of a turn is kept once, with the event that began it, so that all who have a part
+in it are told the same in the same instant.
 """
 
 from __future__ import annotations
@@ -30,7 +43,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from harness.conversation import Conversation, Conversations, claim_key, inbox_partition
+from harness.conversation import (
+    SAY_FOR_GOOD,
+    Conversation,
+    Conversations,
+    claim_key,
+    inbox_partition,
+)
 from harness.event import Event, event_of
 from harness.job import Job, Jobs, wish_key
 from harness.outcome import Ending
@@ -38,7 +57,16 @@ from workspaces.account import Principal
 from workspaces.blobs import BlobStore
 from workspaces.claim import Claim, Claims
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, TooMany, Unavailable
+from workspaces.errors import (
+    Busy,
+    Conflict,
+    Failure,
+    Forbidden,
+    LeaseLost,
+    NotFound,
+    TooMany,
+    Unavailable,
+)
 from workspaces.expect import ABSENT, ANY
 from workspaces.ids import AgentId, TurnId
 from workspaces.lease import Bid, Lease, Leases
@@ -90,6 +118,7 @@ class Head:
     next: int
     bytes: int
     running: JsonObject | None
+    paused: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +142,17 @@ class Running:
     """The number of the turn's first entry."""
     attempt: int
     head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A turn that waits for an answer."""
+
+    number: int
+    event: Event
+    item: Item
+    turn_id: TurnId
+    first: int
 
 
 class Inbox:
@@ -143,6 +183,8 @@ class Inbox:
         Conflict for an id that was used with another body; TooMany when the line is full; Busy for a
         conversation in use, when the agent `rejects` what comes then; NotFound for another user's.
         """
+        if event.system_kept and not self._principal.may_configure:
+            raise Forbidden(SAY_FOR_GOOD)
         claim = self.claim_key(agent_id, event.id)
         conversation: Conversation | None = None
         for _ in _tries():
@@ -150,7 +192,7 @@ class Inbox:
             if isinstance(standing, Claim):
                 return self._again(standing)
             if conversation is None:
-                conversation = self._conversations.open(agent_id, event.conversation_key)
+                conversation = self._opened(agent_id, event)
             try:
                 return self._added(conversation, event, claim, standing, rejects=rejects)
             except Conflict as conflict:
@@ -183,7 +225,7 @@ class Inbox:
             if item is not None:
                 return Waiting(number, self._event(item), item, head)
         if tail is not None and head.next < end:  # the rest were withdrawn
-            moved = Head(head.counter, end, tail.value["bytes"], None)
+            moved = replace(head, next=end, bytes=tail.value["bytes"])
             self._guarded(lease, _head_put(conversation, moved))
         return None
 
@@ -210,6 +252,69 @@ class Inbox:
         claim = self._claims.find(conversation.claim_key(running.event.id))
         outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
         self._settle(conversation, running.number, None, outcome, lease)
+
+    def paused(self, conversation: Conversation, head: Head | None = None) -> Paused | None:
+        """The turn that waits for an answer, if one does."""
+        data = (head or self._head(conversation)).paused
+        if data is None:
+            return None
+        item = self._begun(conversation, data["number"])
+        event, turn_id = self._event(item), TurnId(data["turn"])
+        return Paused(data["number"], event, item, turn_id, data["first"])
+
+    def pause(
+        self, conversation: Conversation, running: Running, ending: Ending, lease: Lease
+    ) -> None:
+        claim = self._claims.find(conversation.claim_key(running.event.id))
+        told = () if claim is None else (self._claims.resting(claim, ending.as_json()),)
+        head = self._head(conversation)
+        paused = {"number": running.number, "turn": running.turn_id, "first": running.first}
+        self._settle(conversation, None, replace(head, running=None, paused=paused), told, lease)
+
+    def answering(
+        self, conversation: Conversation, waiting: Waiting, paused: Paused, rest: Ending | None
+    ) -> tuple[Running | None, tuple[Change, ...]]:
+        """What must be written with the entry of an answer. `rest`: how the turn still waits; None when
+        this was the last that it waited for, and it runs again."""
+        ends = waiting.item.value["ends"]
+        head = replace(waiting.head, next=waiting.number + 1, bytes=ends)
+        running = None
+        if rest is None:
+            running = Running(paused.number, paused.event, paused.turn_id, paused.first, 1, head)
+            head = replace(head, running=_running_json(running), paused=None)
+        return running, (
+            Delete(waiting.item.key, expect=waiting.item.counter),
+            _head_put(conversation, head),
+            *self._led(conversation, waiting.event, paused.event),
+            *self._standing(conversation, paused.event, rest),
+        )
+
+    def abandoning(
+        self, conversation: Conversation, paused: Paused, ending: Ending
+    ) -> tuple[Change, ...]:
+        """What must be written with the entry that says that nobody waits any more."""
+        claim = self._claims.find(conversation.claim_key(paused.event.id))
+        outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
+        head = replace(self._head(conversation), paused=None)
+        return (
+            Delete(paused.item.key),
+            _head_put(conversation, head),
+            *outcome,
+        )
+
+    def outcome(self, conversation: Conversation, claim: Claim) -> JsonObject | None:
+        """How the turn ended that the event began or answered, or that it waits; None while it is on its
+        way. NotFound when that was too long ago."""
+        if claim.outcome is None or "of" not in claim.outcome:
+            return claim.outcome
+        began = self._claims.find(conversation.claim_key(claim.outcome["of"]))
+        if began is None:
+            raise NotFound("event", claim.outcome["of"])
+        return began.outcome
+
+    def forget(self, gone: Waiting | Paused) -> None:
+        """What lies beside the records of an event that is not in the line any more."""
+        self._forget_large(gone.item)
 
     def give_back(
         self, conversation: Conversation, waiting: Waiting, why: Failure, lease: Lease
@@ -241,6 +346,29 @@ class Inbox:
             return self.withdraw(accepted)
         self._forget_large(item)
         return True
+
+    def _opened(self, agent_id: AgentId, event: Event) -> Conversation:
+        """An answer begins no conversation. NotFound."""
+        if not event.is_answer:
+            return self._conversations.open(agent_id, event.conversation_key)
+        found = self._conversations.find(agent_id, event.conversation_key)
+        if found is None:
+            raise NotFound("conversation", event.conversation_key)
+        return found
+
+    def _led(self, conversation: Conversation, answer: Event, to: Event) -> tuple[Put, ...]:
+        claim = self._claims.find(conversation.claim_key(answer.id))
+        return () if claim is None else (self._claims.finished(claim, {"of": to.id}),)
+
+    def _standing(
+        self, conversation: Conversation, event: Event, rest: Ending | None
+    ) -> tuple[Put, ...]:
+        claim = self._claims.find(conversation.claim_key(event.id))
+        if claim is None:
+            return ()
+        if rest is None:
+            return (self._claims.resumed(claim),)
+        return (self._claims.resting(claim, rest.as_json()),)
 
     def _again(self, claim: Claim) -> Accepted:
         conversation = self._conversations.get(claim.about["conversation"])
@@ -325,13 +453,13 @@ class Inbox:
     def _settle(
         self,
         conversation: Conversation,
-        number: int,
+        number: int | None,
         head: Head | None,
         ending: tuple[Put, ...],
         lease: Lease,
     ) -> None:
-        """The event is done with, and so is the job when no other event waits."""
-        item = self._records.get(_event_key(conversation, number))
+        """The event, if it is one, is done with, and so is the job when no other event waits."""
+        item = None if number is None else self._records.get(_event_key(conversation, number))
         head = head or replace(self._head(conversation), running=None)
         gone = (Delete(item.key),) if item else ()
         for job in (self._job_when_empty(conversation, head), ()):
@@ -361,12 +489,16 @@ class Inbox:
             raise
 
     def _running(self, conversation: Conversation, data: JsonObject, head: Head) -> Running:
-        number: int = data["number"]
+        event = self._event(self._begun(conversation, data["number"]))
+        turn_id, first, attempt = TurnId(data["turn"]), data["first"], data["attempt"]
+        return Running(data["number"], event, turn_id, first, attempt, head)
+
+    def _begun(self, conversation: Conversation, number: int) -> Item:
+        """Of the event of a turn that has not ended."""
         item = self._records.get(_event_key(conversation, number))
         if item is None:
             raise NotFound("event", f"{number} of conversation {conversation.id}")
-        turn_id, first, attempt = TurnId(data["turn"]), data["first"], data["attempt"]
-        return Running(number, self._event(item), turn_id, first, attempt, head)
+        return item
 
     def _head(self, conversation: Conversation) -> Head:
         return self._ends(conversation)[0]
@@ -385,7 +517,8 @@ class Inbox:
         if item is None:
             return Head(ABSENT, 1, 0, None), tail
         value = item.value
-        return Head(item.counter, value["next"], value["bytes"], value["running"]), tail
+        paused = value.get("paused")
+        return Head(item.counter, value["next"], value["bytes"], value["running"], paused), tail
 
     def _small(self, conversation: Conversation, event: Event) -> JsonObject:
         """The event, or where it lies, when it is too large for a record."""
@@ -440,7 +573,8 @@ def _running_json(running: Running) -> JsonObject:
 
 
 def _head_put(conversation: Conversation, head: Head) -> Put:
-    value = {"next": head.next, "bytes": head.bytes, "running": head.running}
+    paused = {"paused": head.paused} if head.paused is not None else {}
+    value = {"next": head.next, "bytes": head.bytes, "running": head.running, **paused}
     return Put(_head_key(conversation), value, head.counter)
 
 

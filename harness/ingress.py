@@ -14,6 +14,9 @@ What ends a turn before its time:
   at most, and then reports it as failed;
 - something breaks. Before the first entry the event is given back, after it the turn has failed; the
   line moves on either way.
+
+A turn may rest meanwhile: a call of it waits for a person or for the client. Then the lease is let go, and
+the next event answers the call, and the same turn goes on; or it says something else, and ends it.
 """
 
 from __future__ import annotations
@@ -27,14 +30,17 @@ from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
 from harness.allowance import Allowance
+from harness.approval import Unanswered, answered, nothing_waits, pending, unanswered
 from harness.briefing import Briefing
+from harness.client_tool import check_names
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
-from harness.inbox import Accepted, Inbox, Running, Waiting
+from harness.inbox import Accepted, Inbox, Paused, Running, Waiting
 from harness.models.port import Model
 from harness.outcome import Ending, Outcome, ending_of, outcome_of
+from harness.pending import PendingCall
 from harness.progress import Emit, Queued, silent
 from harness.pulse import kept_alive
 from harness.request import ModelFailure
@@ -42,14 +48,17 @@ from harness.tools.desk import Desk
 from harness.tools.port import Tool, Toolset
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
+from harness.transcript import Entry
 from harness.turn import Turn, run_turn
 from workspaces.claim import Claim
 from workspaces.clock import Clock
 from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
 from workspaces.lease import Lease, Leases
+from workspaces.records import Change as RecordChange
 from workspaces.records import JsonObject
 from workspaces.revision import Author
+from workspaces.stamp import stamp_of
 
 ATTEMPTS_MAX = 3
 """A turn whose process died this often is what kills it."""
@@ -57,7 +66,7 @@ ATTEMPTS_MAX = 3
 LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.5
 """Between two looks at a conversation that another process is at: a turn takes seconds."""
 
-State = Literal["queued", "running", "done", "failed", "refused"]
+State = Literal["queued", "running", "waiting", "done", "failed", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,8 @@ class Ingress:
         return await self.answer(accepted, emit)
 
     async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
-        """Durably in line, from now on. Conflict, Busy, TooMany, NotFound."""
+        """Durably in line, from now on. Conflict, Busy, TooMany, NotFound, Forbidden, Refused."""
+        check_names(event.tools, (tool.name for tool in self.tools))
         rejects = (event.on_busy or agent.config.on_busy) == "reject"
         return await or_undone(
             lambda: self.inbox.accept(agent.id, event, rejects=rejects), self._given_up
@@ -149,12 +159,19 @@ class Ingress:
         if claim.refusal is not None:
             state = "refused"
         elif outcome is not None:
-            state = "failed" if outcome.status == "failed" else "done"
+            state = _state_of(outcome)
         elif self.inbox.is_running(conversation, claim.about["number"]):
             state = "running"
         else:
             state = "queued"
         return EventStatus(event_id, state, conversation.id, outcome, claim.refusal)
+
+    def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
+        """The calls that wait in a conversation, for somebody who allows them or for the client."""
+        paused = self.inbox.paused(conversation)
+        if paused is None:
+            return ()
+        return pending(list(self.conversations.transcript(conversation).entries(paused.first)))
 
     async def _awaited(self, accepted: Accepted, emit: Emit) -> Outcome:
         """Work whenever the conversation is free, until the event is done."""
@@ -197,7 +214,7 @@ class Ingress:
             may_end = is_mine and accepted is not None and accepted.is_new
             at_it = _AtIt(self, conversation, lease, is_mine, may_end, emit if is_mine else silent)
             if isinstance(found, Waiting):
-                await at_it.begin(found)
+                await at_it.take(found)
             else:
                 await at_it.go_on(found)
 
@@ -233,9 +250,10 @@ class Ingress:
         return self._outcome(accepted.conversation, claim)
 
     def _outcome(self, conversation: Conversation, claim: Claim) -> Outcome | None:
-        if claim.outcome is None:
+        told = self.inbox.outcome(conversation, claim)
+        if told is None:
             return None
-        ending = ending_of(claim.outcome)
+        ending = ending_of(told)
         transcript = self.conversations.transcript(conversation)
         own = list(transcript.entries(ending.first, ending.last))
         return outcome_of(ending, conversation.id, own)
@@ -253,43 +271,105 @@ class _AtIt:
     may_end: bool
     emit: Emit
 
-    async def begin(self, waiting: Waiting) -> None:
-        """Everything up to the first question to the model gives the event back when it fails. A turn
-        that is gone on with was admitted when it began."""
+    async def take(self, waiting: Waiting) -> None:
+        """What is first in line: it begins a turn, or answers the one that is paused, or ends it, and then
+        it is first again. Everything up to the entry that it makes gives the event back when it fails."""
         async with AsyncExitStack() as stack:
-            begun = await self._begun(waiting, stack)
-            if begun is not None:
-                await self._begin(waiting, begun)
-
-    async def _begun(self, waiting: Waiting, stack: AsyncExitStack) -> _Begun | None:
-        """None when the event was given back."""
-        account_id = self.conversation.account_id
-        try:
-            await stack.enter_async_context(self.ingress.allowance.admitted(account_id))
-            return await in_thread(self._prepared, waiting.event, TurnId(new_id("turn")), None)
-        except Exception as problem:  # whatever it is: the event must not stand in the way for ever
-            why = problem if isinstance(problem, Failure) else Failure(_told(problem))
-            give_back = (self.conversation, waiting, why, self.lease)
-            await to_the_end(lambda: self.ingress.inbox.give_back(*give_back))
-            if self.is_mine:
+            try:
+                entering = await self._entering(waiting, stack)
+            except LeaseLost:
                 raise
-            return None
+            except (
+                Exception
+            ) as problem:  # whatever it is: the event must not stand in the way for ever
+                why = problem if isinstance(problem, Failure) else Failure(_told(problem))
+                give_back = (self.conversation, waiting, why, self.lease)
+                await to_the_end(lambda: self.ingress.inbox.give_back(*give_back))
+                if self.is_mine:
+                    raise
+                return
+            if entering is not None:
+                await self._enter(waiting, entering)
 
-    async def _begin(self, waiting: Waiting, begun: _Begun) -> None:
-        turn, inbox = begun.turn, self.ingress.inbox
-        entry = turn.entry(waiting.event.message, event_id=waiting.event.id)
+    async def _entering(self, waiting: Waiting, stack: AsyncExitStack) -> _Entering | None:
+        """None when the event only ended what was paused."""
+        event, inbox = waiting.event, self.ingress.inbox
+        paused = None
+        if waiting.head.paused is not None:
+            paused = await in_thread(inbox.paused, self.conversation, waiting.head)
+        if event.is_answer:
+            return await self._answering(waiting, paused, stack)
+        if paused is not None:
+            await to_the_end(self._abandon, paused, "superseded")
+            return None
+        begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
+        turn = begun.turn
+        entry = replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
         running, also = inbox.beginning(self.conversation, waiting, turn.id, turn.first)
+        return _Entering(entry, also, running, begun)
+
+    async def _answering(
+        self, waiting: Waiting, paused: Paused | None, stack: AsyncExitStack
+    ) -> _Entering:
+        answers, inbox = waiting.event.answers, self.ingress.inbox
+        if paused is None:
+            raise nothing_waits(answers[0].call_id)
+        entries = await in_thread(self._entries, paused.first)
+        results = self.ingress.results(self.conversation.id)
+        found = await in_thread(answered, entries, answers, results.shown)
+        at = stamp_of(self.ingress.clock.now())
+        number, event_id = entries[-1].number + 1, waiting.event.id
+        entry = Entry(number, at, paused.turn_id, found.message, event_id, allowed=found.allowed)
+        rest, begun = None, None
+        if pending([*entries, entry]):
+            rest = Ending("waiting", paused.turn_id, paused.first, number)
+        else:
+            begun = await self._admitted(stack, paused.event, paused.turn_id, paused.first)
+        running, also = await in_thread(inbox.answering, self.conversation, waiting, paused, rest)
+        return _Entering(entry, also, running, begun)
+
+    async def _admitted(
+        self, stack: AsyncExitStack, event: Event, turn_id: TurnId, first: int | None
+    ) -> _Begun:
+        """A turn that is gone on with after a crash was admitted when it began."""
+        account_id = self.conversation.account_id
+        await stack.enter_async_context(self.ingress.allowance.admitted(account_id))
+        return await in_thread(self._prepared, event, turn_id, first)
+
+    async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
+        transcript = self.ingress.conversations.transcript(self.conversation)
+        entry, running, begun = entering.entry, entering.running, entering.begun
         try:
-            await to_the_end(lambda: turn.transcript.append(entry, self.lease, *also))
+            await to_the_end(lambda: transcript.append(entry, self.lease, *entering.also))
         except Conflict as conflict:
             if conflict.name == str(waiting.item.key):
                 return  # withdrawn in this instant
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
-            if self.may_end:
+            if self.may_end and running is not None:
                 await self._fail(running, _INTERRUPTED)
             raise
-        await self._run(running, begun.with_turn(turn.with_entry(entry)))
+        if waiting.event.is_answer:
+            await in_thread(self.ingress.inbox.forget, waiting)
+        if running is not None and begun is not None:
+            await self._run(running, begun.with_turn(begun.turn.with_entry(entry)))
+
+    def _abandon(self, paused: Paused, why: Unanswered) -> None:
+        """End a turn that waits: its calls were not run, and that is what the model will read."""
+        entries = self._entries(paused.first)
+        number, at = entries[-1].number + 1, stamp_of(self.ingress.clock.now())
+        entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
+        ending = Ending("interrupted", paused.turn_id, paused.first, number)
+        also = self.ingress.inbox.abandoning(self.conversation, paused, ending)
+        transcript = self.ingress.conversations.transcript(self.conversation)
+        try:
+            transcript.append(entry, self.lease, *also)
+        except Conflict as conflict:
+            raise LeaseLost(self.lease.key) from conflict
+        self.ingress.inbox.forget(paused)
+
+    def _entries(self, first: int) -> list[Entry]:
+        return list(self.ingress.conversations.transcript(self.conversation).entries(first))
 
     async def go_on(self, running: Running) -> None:
         """With a turn that was interrupted, where it stopped."""
@@ -301,6 +381,7 @@ class _AtIt:
         running = await in_thread(inbox.resume, self.conversation, running, self.lease)
         try:
             begun = await in_thread(self._prepared, running.event, running.turn_id, running.first)
+            begun = begun.with_turn(replace(begun.turn, may_have_run=True))
         except Exception as problem:  # noqa: BLE001 - or the event would stand in the way for ever
             await self._fail(running, _told(problem))
             return
@@ -327,8 +408,9 @@ class _AtIt:
         await self._finish(running, told)
 
     async def _finish(self, running: Running, ending: Ending) -> None:
-        finish = (self.conversation, running, ending, self.lease)
-        await to_the_end(lambda: self.ingress.inbox.finish(*finish))
+        inbox = self.ingress.inbox
+        end = inbox.pause if ending.status == "waiting" else inbox.finish
+        await to_the_end(end, self.conversation, running, ending, self.lease)
 
     async def _fail(self, running: Running, reason: str) -> None:
         newest = await in_thread(self.ingress.conversations.transcript(self.conversation).newest)
@@ -359,6 +441,7 @@ class _AtIt:
             tuple(entry for entry in window.entries if entry.number < first),
             first,
             tuple(entry for entry in window.entries if entry.number >= first),
+            event.system_once,
         )
         seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
         desk = Desk(
@@ -369,7 +452,8 @@ class _AtIt:
             results=ingress.results(conversation.id),
         )
         left_out = tuple(dangling(agent, mounts))
-        return _Begun(turn, model, Toolset(ingress.tools, desk), left_out)
+        toolset = Toolset(ingress.tools, desk, (*agent.config.tools, *event.tools))
+        return _Begun(turn, model, toolset, left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +468,26 @@ class _Begun:
         return replace(self, turn=turn)
 
 
+@dataclass(frozen=True, slots=True)
+class _Entering:
+    """An event about to make its entry, with what is written in the same batch."""
+
+    entry: Entry
+    also: tuple[RecordChange, ...]
+    running: Running | None
+    """None when the turn waits for more."""
+    begun: _Begun | None
+
+
 _INTERRUPTED = "the turn was interrupted"
+
+
+def _state_of(outcome: Outcome) -> State:
+    match outcome.status:
+        case "failed" | "waiting":
+            return outcome.status
+        case _:
+            return "done"
 
 
 def _told(problem: BaseException) -> str:

@@ -7,13 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.approval import pending
+from harness.pending import PendingCall
 from harness.request import NO_USAGE, ModelFailure, Usage
 from harness.tools.desk import Change
 from harness.transcript import Entry
 from workspaces.ids import ConversationId, TurnId
 from workspaces.records import JsonObject
 
-Status = Literal["done", "failed", "out_of_steps", "cut"]
+Status = Literal[
+    "done",
+    "waiting",  # for somebody who allows its calls, or for the client who makes them: it is not over
+    "cut",  # the answer is cut at the limit of output tokens
+    "out_of_steps",
+    "interrupted",  # somebody ended it
+    "failed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,8 @@ class Outcome:
     """Mounts whose workspace or sandbox was deleted."""
     is_shared: bool = False
     """Whether the files that it changed are in S3."""
+    pending: tuple[PendingCall, ...] = ()
+    """The calls that it waits for."""
     remarks: tuple[Remark, ...] = ()
 
     def as_json(self) -> JsonObject:
@@ -92,6 +103,7 @@ class Outcome:
             "usage": self.usage.as_json(),
             "revisions": [change.as_json() for change in self.changes],
             "durable": {"local": True, "files": self.is_shared, "history": False},
+            **({"pending": [call.as_json() for call in self.pending]} if self.pending else {}),
             **({"error": _error(self.failure)} if self.failure else {}),
             **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
             **({"leftOut": list(self.left_out)} if self.left_out else {}),
@@ -129,6 +141,7 @@ def outcome_of(ending: Ending, conversation_id: ConversationId, own: Sequence[En
         ending.unavailable,
         ending.left_out,
         ending.is_shared,
+        pending(own) if ending.status == "waiting" else (),
         ending.remarks,
     )
 

@@ -100,10 +100,12 @@ def put(
     *,
     at: datetime,
     running: TurnId | None,
+    instructions: str | None = None,
     is_hard: bool = False,
 ) -> Question:
     """`held`: what the conversation has been shown until now; `running`: the turn that asks, if one does;
-    `is_hard`: with as little as may be, whatever the agent's setting."""
+    `instructions`: what the platform says for this turn alone; `is_hard`: with as little as may be,
+    whatever the agent's setting."""
     now = briefing.moment(
         at,
         window.newest_number,
@@ -116,7 +118,7 @@ def put(
     held = after(held, news, at)
     said, pruning = window.said, briefing.pruning_for(is_hard=is_hard)
     messages = prune(said, pruning, render, running=running)
-    request = assemble(held.snapshot, held.deltas, messages)
+    request = assemble(held.snapshot, held.deltas, messages, kept=window.system, turn=instructions)
     length = measured(request, _turned_out(before, window))
     held = replace(held, length=length, entry=window.newest_number)
     return Question(request, said, pruning, held, running, news, length)

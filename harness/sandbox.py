@@ -33,7 +33,7 @@ class SandboxConfig(Shape):
     network: Literal["none", "host"] = "none"
     limits: SandboxLimits = SandboxLimits()
     permission: Literal["bypass", "ask"] = "bypass"
-    """Whether a person is asked before commands and writes. (`ask` is kept, and not acted upon yet.)"""
+    """Whether a person is asked before commands and writes."""
 
 
 class SandboxRecord(Shape):

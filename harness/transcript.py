@@ -24,6 +24,7 @@ from typing import Literal
 
 from harness.context.said import Said
 from harness.message import Message, ToolResult, message_of
+from harness.pending import Asked, asked_of
 from harness.request import NO_USAGE, Usage, usage_of
 from harness.session import Session, new_session, session_of
 from harness.tools.desk import Change, Seen, change_of
@@ -73,6 +74,12 @@ class Entry:
     """What a tool has changed, with its result."""
     seen: Seen = field(default_factory=lambda: NOTHING_SEEN)
     """The versions of files that the conversation has come to know by this entry."""
+    asks: tuple[Asked, ...] = ()
+    """With a reply: those of its calls that must be allowed, or made by the client, before any is run."""
+    allowed: tuple[str, ...] = ()
+    """With an answer: the calls that it allows."""
+    system: tuple[str, ...] = ()
+    """What the platform said to the model with this event, for good."""
     kind: Kind = "said"
     covers: int | None = None
     """Of a summary: the last entry that it stands for."""
@@ -88,6 +95,9 @@ class Entry:
             **({} if self.is_complete else {"cut": True}),
             **({"revisions": [one.as_json() for one in self.changes]} if self.changes else {}),
             **({"seen": self.seen} if self.seen else {}),
+            **({"asks": [one.as_json() for one in self.asks]} if self.asks else {}),
+            **({"allowed": list(self.allowed)} if self.allowed else {}),
+            **({"system": list(self.system)} if self.system else {}),
             **({"kind": self.kind} if self.kind != "said" else {}),
             **({"covers": self.covers} if self.covers is not None else {}),
         }
@@ -121,6 +131,11 @@ class Window:
         return next(
             (one for one in self.entries if one.number == number and _is_summary(one)), None
         )
+
+    @property
+    def system(self) -> tuple[str, ...]:
+        """What the platform said beside them for good."""
+        return tuple(text for entry in self.entries for text in entry.system)
 
 
 class Transcript:
@@ -269,6 +284,9 @@ def entry_of(number: int, value: JsonObject) -> Entry:
         not value.get("cut", False),
         tuple(change_of(one) for one in value.get("revisions", ())),
         value.get("seen", NOTHING_SEEN),
+        tuple(asked_of(one) for one in value.get("asks", ())),
+        tuple(value.get("allowed", ())),
+        tuple(value.get("system", ())),
         value.get("kind", "said"),
         value.get("covers"),
     )

@@ -3,6 +3,9 @@
 Where a turn stands is what its entries say, and nothing else: a turn that was interrupted is built from
 the same entries by another process and goes on with the same loop. Calls whose results are missing may
 have run, wholly or in part, so they are never run again: the model is told, and decides.
+
+A reply is stored with which of its calls wait, for a person or for the client. As long as one does, none
+of them is run and the turn is at rest: it goes on when the last of them was allowed or answered.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from harness.agent import Limits
+from harness.approval import open_calls, pending
 from harness.briefing import Briefing
 from harness.context.repair import INTERRUPTED
 from harness.crossing import in_thread
 from harness.message import Message, ToolCall, ToolResult
 from harness.models.port import Model
 from harness.outcome import Ending, Status
+from harness.pending import Asked
 from harness.progress import Emit
 from harness.question import put
 from harness.request import ModelFailure, Reply, Request
@@ -47,6 +52,10 @@ class Turn:
     first: int
     """The number of its first entry."""
     entries: tuple[Entry, ...] = ()
+    instructions: str | None = None
+    """What the platform says to the model in this turn alone."""
+    may_have_run: bool = False
+    """Whether calls without a result may have been run, by whoever was at it before."""
 
     @property
     def steps(self) -> int:
@@ -61,15 +70,7 @@ class Turn:
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
-        """Those of the newest reply whose results are not stored."""
-        answered: set[str] = set()
-        for entry in reversed(self.entries):
-            if entry.message.role == "assistant":
-                calls = entry.message.tool_calls if entry.is_complete else ()
-                return tuple(call for call in calls if call.id not in answered)
-            parts = entry.message.parts
-            answered |= {part.call_id for part in parts if isinstance(part, ToolResult)}
-        return ()
+        return open_calls(self.entries)
 
     def entry(self, message: Message, *, event_id: str | None = None) -> Entry:
         """The next one."""
@@ -84,9 +85,9 @@ class Turn:
         await in_thread(self.transcript.append, entry, self.lease)
         return self.with_entry(entry)
 
-    async def replied(self, reply: Reply) -> Turn:
-        entry = self.entry(reply.message)
-        return await self.append(replace(entry, usage=reply.usage, is_complete=reply.is_complete))
+    async def replied(self, reply: Reply, asks: tuple[Asked, ...]) -> Turn:
+        entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
+        return await self.append(replace(entry, asks=asks if reply.is_complete else ()))
 
     async def resulted(self, result: ToolResult, news: News) -> Turn:
         entry = self.entry(Message("user", (result,)))
@@ -105,6 +106,7 @@ class Turn:
             toolset.specs(),
             at=self.clock.now(),
             running=self.id,
+            instructions=self.instructions,
         )
         self.showing.keep(question, self.id, self.briefing.model, self.lease)
         return question.request
@@ -122,18 +124,21 @@ async def run_turn(
     Each result is stored before the next call is made: the guard of that write is what asks, before
     every call, whether the conversation is still ours.
     """
-    for call in turn.open_calls:
-        interrupted = ToolResult(call.id, INTERRUPTED, is_error=True)
-        turn = await turn.resulted(interrupted, toolset.desk.take_news())
+    if turn.may_have_run and not pending(turn.entries):
+        for call in turn.open_calls:
+            interrupted = ToolResult(call.id, INTERRUPTED, is_error=True)
+            turn = await turn.resulted(interrupted, toolset.desk.take_news())
     while not turn.is_answered:
+        if pending(turn.entries):
+            return turn, turn.ended("waiting")
+        for call in turn.open_calls:
+            result = await toolset.run(call, emit)
+            turn = await turn.resulted(result, toolset.desk.take_news())
         if turn.steps >= turn.limits.steps:
             return turn, turn.ended("out_of_steps")
         request = await in_thread(turn.ask, toolset)
         reply = await model.reply(request, output_tokens_max=turn.limits.output_tokens, emit=emit)
         if isinstance(reply, ModelFailure):
             return turn, turn.ended("failed", reply)
-        turn = await turn.replied(reply)
-        for call in turn.open_calls:
-            result = await toolset.run(call, emit)
-            turn = await turn.resulted(result, toolset.desk.take_news())
+        turn = await turn.replied(reply, toolset.asks(reply.message.tool_calls))
     return turn, turn.ended("done" if turn.entries[-1].is_complete else "cut")

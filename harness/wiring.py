@@ -180,7 +180,14 @@ class House:
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
-        agents = Agents(principal, records, clock, workspaces=workspaces, sandboxes=sandboxes)
+        agents = Agents(
+            principal,
+            records,
+            clock,
+            workspaces=workspaces,
+            sandboxes=sandboxes,
+            tool_names=(tool.name for tool in TOOLS),
+        )
         conversations = Conversations(
             principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
         )

@@ -103,14 +103,15 @@ class Baseline:
             row = database.execute("select value from fact where name = ?", (name,)).fetchone()
         return str(row[0]) if row else None
 
-    def note(self, name: str, value: str) -> None:
-        with self._asked() as database:
+    def note(self, name: str, value: str, *, wait: bool = True) -> None:
+        with self._changing(wait=wait) as database:
             database.execute("insert or replace into fact values (?, ?)", (name, value))
 
     def begin_anew(self) -> None:
         """Nothing is agreed: what is found on either side is new to the other."""
-        with self._asked() as database:
+        with self._changing() as database:
             database.execute("delete from agreed")
+            database.execute("delete from fact where name = 'head'")
 
     def known(self) -> Known:
         """The stat cache of the last scan."""

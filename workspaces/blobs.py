@@ -83,6 +83,10 @@ class BlobStore(Protocol):
         """NotFound."""
         ...
 
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        """The blob, or None while it is as it was with this token. NotFound."""
+        ...
+
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         """Conflict when `expect` does not hold; then nothing was written. Durable on return."""
         ...

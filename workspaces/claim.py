@@ -69,14 +69,26 @@ class Claims:
     def finished(self, claim: Claim, outcome: JsonObject) -> Put:
         return self._ended(claim, {"outcome": outcome})
 
+    def resting(self, claim: Claim, outcome: JsonObject) -> Put:
+        """How it stands, for now: it is not over, so the claim has no end."""
+        return Put(claim.key, {**_standing(claim), "outcome": outcome}, claim.counter)
+
+    def resumed(self, claim: Claim) -> Put:
+        """On its way again."""
+        return Put(claim.key, _standing(claim), claim.counter)
+
     def released(self, claim: Claim, why: JsonObject) -> Put:
         return self._ended(claim, {"refusal": why})
 
     def _ended(self, claim: Claim, end: JsonObject) -> Put:
-        value = {"body": claim.body, "at": claim.made_at, "about": claim.about, **end}
+        value = {**_standing(claim), **end}
         now = self._clock.now().timestamp()
         expires_at = max(claim.made_at + CLAIM_S, now + OUTCOME_S)
         return Put(claim.key, value, claim.counter, expires_at)
+
+
+def _standing(claim: Claim) -> JsonObject:
+    return {"body": claim.body, "at": claim.made_at, "about": claim.about}
 
 
 def _claim(item: Item) -> Claim:

@@ -49,6 +49,9 @@ class LeasedDeletion:
     def read(self, name: BlobName) -> Blob:
         return self._store.read(name)
 
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        return self._store.read_if_changed(name, since)
+
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         return self._store.write(name, data, expect=expect, meta=meta)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NewType
 
@@ -85,6 +85,12 @@ def message(changes: list[FileChange], author: Author, at: Stamp) -> str:
     ]
     told = _cut("".join([*because, subject(changes)]), SUBJECT_CHARACTERS_MAX)
     return "\n".join([told, "", *lines, ""])
+
+
+def merge_message(parents: Sequence[RevisionId], author: Author, at: Stamp) -> str:
+    """A function of what is merged: the same wherever it is."""
+    named = " and ".join(parent[:8] for parent in parents)
+    return "\n".join([f"merge of {named}", "", f"At: {at}", f"Source: {author.source}", ""])
 
 
 def trailers_of(text: str) -> dict[str, str]:

@@ -35,9 +35,11 @@ from workspaces.errors import (
 )
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.file import File, as_bytes
+from workspaces.history.graft import After
 from workspaces.history.history import HEAD, History, View
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.history.origins import Origins
+from workspaces.history.quarantine import Quarantine
 from workspaces.history.undo import Files, touched, undone
 from workspaces.ids import Namespace, Version, version_of
 from workspaces.live import Displaced, LiveTree
@@ -85,6 +87,17 @@ class Arrival:
     """What they had, where `data` is a merge of it with what is here."""
 
 
+@dataclass(frozen=True, slots=True)
+class Theirs:
+    """The history that others have made, as far as it is not here: to be followed once the files here are
+    at least what it says."""
+
+    tip: RevisionId
+    quarantine: Quarantine
+    aside: Collection[str] = ()
+    """Files that have no place here, or are held: as theirs, whatever is here."""
+
+
 @dataclass(slots=True)
 class Brought:
     """What did not come in: everything else is there now."""
@@ -95,6 +108,8 @@ class Brought:
     """There is no place for it here."""
     there: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     """It was there already."""
+    unfollowed: Failure | None = None
+    """Why their history was not followed, where something is wrong with it."""
 
 
 class Remote(Protocol):
@@ -353,11 +368,21 @@ class Workspace:
                 recorded.update(self._recorded(dirty))
         return {path for path, state in found.items() if recorded.get(path) == state}
 
-    def bring(self, arrivals: Sequence[Arrival], *, by: Author) -> Brought:
-        """Take over what other machines made, as one revision."""
+    def bring(
+        self, arrivals: Sequence[Arrival], *, by: Author, theirs: Theirs | None = None
+    ) -> Brought:
+        """Take over what other machines made. With their history it is told as they told it; without, as
+        one revision by `by`."""
         paths = tuple(arrival.path for arrival in arrivals)
         brought = Brought()
         with self._writing(by) as held:
+            alike = frozenset[WorkspacePath]()
+            if theirs is not None:
+                try:
+                    self._history.receive(theirs.quarantine, theirs.tip)
+                    alike = self._settled_against(theirs, paths)
+                except Failure as failure:
+                    brought.unfollowed, theirs = failure, None
             self._record_dirty(Intent(self._person, paths))
             swaps = [swap for arrival in arrivals if (swap := self._swap_for(arrival, brought))]
             held.intend(by, paths)
@@ -365,10 +390,15 @@ class Workspace:
             for path, reason in refused.items():
                 brought.refused.append(Problem(path, "unreadable", str(reason)))
             brought.left += [s.path for s in swaps if s.path not in done and s.path not in refused]
-            told = {a.path: a for a in arrivals if a.path in done or _is_met_halfway(a, brought)}
-            if told:
-                beside = {p: a.beside for p, a in told.items() if a.beside is not None}
-                self._history.record({p: a.data for p, a in told.items()}, by, beside=beside)
+            if theirs is not None and not brought.left:
+                here = done | brought.there
+                told = {a.path: a for a in arrivals if a.path in here}
+                self._follow_theirs(theirs, told, alike | refused.keys(), by)
+            else:
+                told = {
+                    a.path: a for a in arrivals if a.path in done or _is_met_halfway(a, brought)
+                }
+                self._tell(told, by)
             held.fulfilled()
             self._record_dirty(Intent(self._person, paths))  # what was saved in the middle of it
         return brought
@@ -475,6 +505,67 @@ class Workspace:
         self._record_dirty(Intent(self._person, (path,)))
         return revision, has_followed
 
+    def _settled_against(
+        self, theirs: Theirs, arriving: Collection[WorkspacePath]
+    ) -> frozenset[WorkspacePath]:
+        """What a person changed by hand where their history says something else becomes a revision; but
+        what is the same as theirs, or counts as theirs, is returned."""
+        differing = self._history.differences(self._history.tip(), theirs.tip)
+        alike: set[WorkspacePath] = set()
+        for path, (_, there) in differing.items():
+            if path in theirs.aside or (path not in arriving and self._object_at(path) == there):
+                alike.add(path)
+        dirty = [path for path in differing if path not in alike and path not in arriving]
+        self._record_dirty(Intent(self._person, tuple(dirty)))
+        return frozenset(alike)
+
+    def _follow_theirs(
+        self,
+        theirs: Theirs,
+        told: Mapping[WorkspacePath, Arrival],
+        alike: Collection[str],
+        by: Author,
+    ) -> None:
+        """Our line of history and theirs become one, in which the files are as they are here now."""
+        tip = self._history.tip()
+        if tip is not None and self._history.descends(tip, theirs.tip):
+            self._tell(told, by)
+            return
+        differing: dict[WorkspacePath, After] = {
+            path: ours
+            for path, (_, ours) in self._history.differences(theirs.tip, tip).items()
+            if path not in alike
+        }
+        beside: dict[WorkspacePath, bytes] = {}
+        for path, arrival in told.items():
+            there = self._history.find(theirs.tip, path)
+            differing.pop(path, None)
+            if (None if arrival.data is None else blob_id(arrival.data)) != there:
+                differing[path] = arrival.data
+            if arrival.beside is not None and blob_id(arrival.beside) != there:
+                beside[path] = arrival.beside
+        self._history.follow(theirs.tip, differing, by, beside=beside)
+
+    def _tell(self, told: Mapping[WorkspacePath, Arrival], by: Author) -> None:
+        """What came in, as a revision of its own, where it says anything new."""
+        tip = self._history.tip()
+        beside = {path: one.beside for path, one in told.items() if one.beside is not None}
+        changes = {
+            path: one.data
+            for path, one in told.items()
+            if path in beside
+            or self._history.find(tip, path) != (None if one.data is None else blob_id(one.data))
+        }
+        if changes:
+            self._history.record(changes, by, beside=beside)
+
+    def _object_at(self, path: WorkspacePath) -> ObjectId | None:
+        try:
+            blob = self._blob(path)
+        except Failure:
+            return None
+        return blob_id(blob.data) if blob else None
+
     def _swap_for(self, arrival: Arrival, brought: Brought) -> Swap | None:
         """None when there is nothing to swap: it is there already, or not what this was planned on."""
         path = arrival.path
@@ -575,11 +666,12 @@ class Workspace:
         """What is new or different in the tree, and what has gone from it."""
         recorded = self._history.tree(tip)
         found = self._found = self.scan()
-        problems = {problem.path for problem in found.problems}  # there, though they cannot be kept
         changed = [
             path for path, state in found.files.items() if recorded.get(path) != state.object_id
         ]
-        gone = [path for path in recorded if path not in found.files and path not in problems]
+        gone = {path for path in recorded if path not in found.files}
+        if gone:  # but for what is there, here or elsewhere, though it cannot be kept
+            gone -= {problem.path for problem in self.problems(found)}
         return changed, frozenset(gone)
 
     def _put_all(

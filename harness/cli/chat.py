@@ -62,8 +62,6 @@ def chat(
         while not talk.is_over and (text := _ask()) is not None:
             try:
                 talk.hear(text)
-            except KeyboardInterrupt:
-                notes().print("\n[dim](stopped)[/]")
             except Failure as failure:  # this was not said; what comes next may be
                 show_failure(failure)
     return 0
@@ -100,9 +98,17 @@ class _Chat:
         if command is not None:
             self._obey(command[1])
         elif text.strip():
-            close(
-                self.harness.run(text, agent=self.agent, conversation=self.key, emit=show_progress)
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        try:
+            outcome = self.harness.run(
+                text, agent=self.agent, conversation=self.key, emit=show_progress
             )
+        except KeyboardInterrupt:
+            notes().print("\n[dim](stopped)[/]")
+        else:
+            close(outcome)
 
     def _obey(self, name: str) -> None:
         """The beginning of a name is enough."""
@@ -179,7 +185,7 @@ class _Chat:
 
     def _mounted(self) -> dict[str, Workspace]:
         mounts = self.harness.agents.bindings(self.agent)
-        return {mount.name: mount.workspace for mount in mounts}
+        return {mount.name: mount.here for mount in mounts if not mount.is_distant}
 
 
 _COMMANDS: dict[str, Callable[[_Chat], None]] = {

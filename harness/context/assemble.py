@@ -31,15 +31,18 @@ def assemble(
     deltas: Iterable[Delta],
     messages: Sequence[Numbered],
     *,
+    kept: Sequence[str] = (),
     turn: str | None = None,
 ) -> Request:
-    """`turn` holds instructions for this turn alone: they come last of the system's blocks."""
+    """`kept` is what the platform said beside messages for good, and `turn` what it says for this turn
+    alone. No user can write among the system's blocks, so that is where they stand: behind the snapshot,
+    which they leave as it is."""
     shared = _block(part for part in snapshot.parts if part.source in _SHARED)
     own = _block(part for part in snapshot.parts if part.source not in _SHARED)
     stable = tuple(text for text in (shared, own) if text)
     sent = repair(_with_told(messages, deltas))
     return Request(
-        (*stable, turn) if turn else stable,
+        (*stable, *kept, turn) if turn else (*stable, *kept),
         sent,
         snapshot.tools,
         Breakpoints(tuple(range(len(stable))), _newest_of_user(sent)),

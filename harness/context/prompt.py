@@ -2,8 +2,8 @@
 
 Most stable first, because the provider's prompt cache holds up to the first byte that differs: the
 agent's own instructions → guidance → memory → the date → the summary of what was said before. What has
-nothing to say is absent; the date always stands. What is asked of one turn alone comes after all of this, where the request is put together
-(`assemble`): no snapshot holds it.
+nothing to say is absent; the date always stands. What is asked of one turn alone comes after all of
+this, where the request is put together (`assemble`): no snapshot holds it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ is put together from there later is what was sent.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -23,6 +23,9 @@ from workspaces.ids import TurnId
 from workspaces.records import JsonObject
 from workspaces.revision import RevisionId
 from workspaces.stamp import Stamp
+
+PLATFORM = "platform"
+"""The source of what the platform says beside the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ def receipt(
         said[-1].number,
         pruning,
         held.length,
-        shown_parts(held.snapshot, held.deltas),
+        (*shown_parts(held.snapshot, held.deltas), *_of_platform(request)),
         digest(request),
     )
 
@@ -180,6 +183,12 @@ def _as_taken(part: Part) -> ShownPart:
 def _as_told(change: PartChange, entry: int) -> ShownPart:
     size, left_out = len(change.text.encode()), change.lines_left_out
     return ShownPart(change.source, change.revision, size, left_out, change.unavailable, entry)
+
+
+def _of_platform(request: Request) -> Iterator[ShownPart]:
+    """What is said beside the snapshot: only that it was, and how much, for some of it is kept nowhere."""
+    for text in request.system[len(request.breakpoints.system) :]:
+        yield ShownPart(PLATFORM, None, len(text.encode()))
 
 
 def _part_of(data: JsonObject) -> ShownPart:

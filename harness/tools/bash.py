@@ -190,4 +190,11 @@ def _not_kept(mount: Mount, command: Command, *, is_one_of_several: bool) -> lis
     return [*lines, f"(and {left} more that are not kept{where})"] if left else lines
 
 
-BASH = Tool("bash", BashInput, _bash, is_writing=False, suits=_suits)
+def _asks(given: BashInput, desk: Desk) -> Mount | None:
+    mount = desk.mount(given.workspace)
+    _sandbox_of(mount, desk)
+    _check_command(given.command)
+    return mount if mount.is_asked_for else None
+
+
+BASH = Tool("bash", BashInput, _bash, is_writing=False, suits=_suits, asks=_asks)

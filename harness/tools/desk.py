@@ -89,6 +89,12 @@ class Desk:
             raise Refused("workspace", mount.name, rule)
         return mount
 
+    def asked_to_write(self, name: str | None, path: str) -> Mount | None:
+        """The mount, when somebody must allow that this is written. Raises Failure where it cannot be."""
+        mount = self.writable(name)
+        path_of(path)
+        return mount if mount.is_asked_for else None
+
     def see(self, mount: Mount, path: WorkspacePath, version: Version) -> None:
         self._seen[_key(mount, path)] = self._news[_key(mount, path)] = version
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from harness.agent import Mount
 from harness.tools.desk import Desk, path_of
 from harness.tools.port import Tool
 from workspaces.errors import Conflict, Refused
@@ -56,4 +57,8 @@ def _check_count(given: EditInput, count: int) -> None:
         raise Refused("old", given.old, rule, remedy=remedy)
 
 
-EDIT = Tool("edit", EditInput, _edit, is_writing=True)
+def _asks(given: EditInput, desk: Desk) -> Mount | None:
+    return desk.asked_to_write(given.workspace, given.path)
+
+
+EDIT = Tool("edit", EditInput, _edit, is_writing=True, asks=_asks)

@@ -9,8 +9,10 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 from harness.agent import Mount
+from harness.client_tool import ClientTool
 from harness.crossing import in_thread
 from harness.message import INVALID_JSON, ToolCall, ToolResult
+from harness.pending import Asked
 from harness.progress import Emit, ToolEnded, ToolStarted
 from harness.request import ToolSpec
 from harness.template import render
@@ -29,6 +31,10 @@ def _any_mount(mount: Mount, desk: Desk) -> bool:
     return True
 
 
+def _never(given: Any, desk: Desk) -> None:
+    del given, desk
+
+
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[I]):
     name: str
@@ -39,6 +45,8 @@ class Tool(Generic[I]):
     is_writing: bool
     suits: Callable[[Mount, Desk], bool] = _any_mount
     """Which mounts it can be used on; without any it is not offered."""
+    asks: Callable[[I, Desk], Mount | None] = _never
+    """The mount for which somebody must allow the call first. Raises Failure where the call is no use."""
 
     def spec(self, desk: Desk) -> ToolSpec:
         suited = [mount.name for mount in desk.mounts if self.suits(mount, desk)]
@@ -48,6 +56,13 @@ class Tool(Generic[I]):
     def is_offered(self, desk: Desk) -> bool:
         suited = [mount for mount in desk.mounts if self.suits(mount, desk)]
         return any(mount.is_writable or not self.is_writing for mount in suited)
+
+    def where_asked(self, call: ToolCall, desk: Desk) -> Mount | None:
+        """What cannot be done anyway is not asked about: its error is answer enough."""
+        try:
+            return self.asks(parse(self.input, call.input), desk)
+        except Failure:
+            return None
 
     async def answer(self, call: ToolCall, desk: Desk) -> str:
         given = parse(self.input, call.input)
@@ -61,12 +76,31 @@ class Tool(Generic[I]):
 class Toolset:
     """The tools of one turn."""
 
-    def __init__(self, tools: Sequence[Tool[Any]], desk: Desk) -> None:
+    def __init__(
+        self, tools: Sequence[Tool[Any]], desk: Desk, client: Sequence[ClientTool] = ()
+    ) -> None:
+        """`client` are those that the client runs; of two of a name the last one counts."""
         self._tools = {tool.name: tool for tool in tools if tool.is_offered(desk)}
+        known = {tool.name for tool in tools}
+        self._client = {tool.name: tool for tool in client if tool.name not in known}
         self.desk = desk
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(tool.spec(self.desk) for tool in self._tools.values())
+        own = tuple(tool.spec(self.desk) for tool in self._tools.values())
+        return (*own, *(tool.spec() for tool in self._client.values()))
+
+    def asks(self, calls: Sequence[ToolCall]) -> tuple[Asked, ...]:
+        """Those that must be allowed, or made by the client, before any of them is run."""
+        return tuple(asked for call in calls if (asked := self._asked(call)) is not None)
+
+    def _asked(self, call: ToolCall) -> Asked | None:
+        if INVALID_JSON in call.input:
+            return None
+        if call.name in self._client:
+            return Asked(call.id, "result")
+        tool = self._tools.get(call.name)
+        mount = tool.where_asked(call, self.desk) if tool else None
+        return Asked(call.id, "approval", mount.name) if mount else None
 
     async def run(self, call: ToolCall, emit: Emit) -> ToolResult:
         """A failure is a result too."""
@@ -78,8 +112,9 @@ class Toolset:
     async def _result(self, call: ToolCall) -> ToolResult:
         tool = self._tools.get(call.name)
         if tool is None:
-            near = nearest(call.name, list(self._tools))
-            hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(self._tools)}"
+            names = [*self._tools, *self._client]
+            near = nearest(call.name, names)
+            hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(names)}"
             return ToolResult(call.id, f"There is no tool {call.name!r}; {hint}", is_error=True)
         if INVALID_JSON in call.input:
             return ToolResult(call.id, _NO_OBJECT, is_error=True)

@@ -15,6 +15,8 @@ from workspaces.expect import ANY
 from workspaces.ids import ConversationId
 
 NAME_DIGITS = 40
+SHOWN_CHARACTERS_MAX = 64 * 1024
+"""Of a result, its head and its tail together: as much as of what a command printed."""
 
 
 class Results:
@@ -40,6 +42,19 @@ class Results:
         if told is None:
             raise NotFound("result", call_id)
         return told
+
+    def shown(self, call_id: str, text: str) -> str:
+        """What the model is shown of a result: whole, or head and tail with where the middle is kept."""
+        if len(text) <= SHOWN_CHARACTERS_MAX:
+            return text
+        self.keep(call_id, text)
+        half = SHOWN_CHARACTERS_MAX // 2
+        left_out = len(text) - 2 * half
+        middle = f"(… {left_out:,} characters are left out here"
+        return (
+            f'{text[:half]}\n{middle}; read_result with id "{call_id}" shows the whole …)\n'
+            f"{text[-half:]}"
+        )
 
     def _name(self, call_id: str) -> str:
         """An id is the provider's and may be any text, so that it cannot be a name itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from harness.agent import Mount
 from harness.tools.desk import Desk, path_of
 from harness.tools.port import Tool
 from workspaces.errors import AlreadyExists, Conflict, Refused
@@ -80,4 +81,8 @@ def _changed(path: WorkspacePath, new_lines: list[str]) -> Refused:
     return Refused("path", path, rule, remedy=remedy)
 
 
-WRITE = Tool("write", WriteInput, _write, is_writing=True)
+def _asks(given: WriteInput, desk: Desk) -> Mount | None:
+    return desk.asked_to_write(given.workspace, given.path)
+
+
+WRITE = Tool("write", WriteInput, _write, is_writing=True, asks=_asks)

@@ -41,10 +41,11 @@ def test_an_interrupted_chat_ends_with_130(harness: Terminal) -> None:
         env=harness.environment(),
     ) as chat:
         assert chat.stdin is not None
-        assert chat.stdout is not None
-        chat.stdin.write(b"hello\n")
+        assert chat.stderr is not None
+        chat.stdin.write(b"hello\n/help\n")
         chat.stdin.flush()
-        assert chat.stdout.readline()  # it has answered, and waits for the next line
+        while b"/quit" not in chat.stderr.readline():  # the last line of the help
+            pass
         chat.send_signal(signal.SIGINT)
         _, errors = chat.communicate(timeout=COMMAND_S_MAX)
     told(errors)

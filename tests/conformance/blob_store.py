@@ -63,12 +63,30 @@ class BlobStoreConformance:
     ) -> None:
         for call in (
             lambda: store.read(name),
+            lambda: store.read_if_changed(name, Token("t")),
             lambda: store.write(name, b"x", expect=ANY),
             lambda: store.delete(name, expect=ANY),
         ):
             with pytest.raises(Refused):
                 call()
         assert list(store.scan()) == []
+
+    def test_a_blob_is_read_again_only_if_it_has_changed(self, store: BlobStore) -> None:
+        first = store.write("a.md", b"one", expect=ABSENT, meta={"by": "me"})
+        assert store.read_if_changed("a.md", first) is None
+        second = store.write("a.md", b"two", expect=first)
+        blob = store.read_if_changed("a.md", first)
+        assert blob is not None
+        assert (blob.name, blob.data, blob.token) == ("a.md", b"two", second)
+        assert store.read_if_changed("a.md", second) is None
+        (stat,) = store.scan()
+        assert stat.token is None or store.read_if_changed("a.md", stat.token) is None
+
+    def test_what_is_gone_is_not_unchanged(self, store: BlobStore) -> None:
+        token = store.write("a.md", b"one", expect=ABSENT)
+        store.delete("a.md", expect=token)
+        with pytest.raises(NotFound):
+            store.read_if_changed("a.md", token)
 
     def test_absent_lets_exactly_the_first_writer_in(self, store: BlobStore) -> None:
         store.write("a.md", b"first", expect=ABSENT)

@@ -30,6 +30,10 @@ class MemoryPrefix:
         self.asked.append(f"GET {name}")
         return self.store.read(self._prefix + name)
 
+    def read_if_changed(self, name: str, since: Token) -> Blob | None:
+        self.asked.append(f"GET {name}")
+        return self.store.read_if_changed(self._prefix + name, since)
+
     def write(self, name: str, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         self.asked.append(f"PUT {name}")
         return self.store.write(self._prefix + name, data, expect=expect, meta=meta)

@@ -11,7 +11,7 @@ import pytest
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.clock import ManualClock
 from workspaces.errors import Unavailable
-from workspaces.history import history as history_module
+from workspaces.history import pack as packing
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.workspace import Workspace
@@ -118,7 +118,7 @@ def test_a_workspace_says_when_it_wants_tidying(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not workspace.needs_packing
-    monkeypatch.setattr(history_module, "LOOSE_OBJECTS_MAX", 100)
+    monkeypatch.setattr(packing, "LOOSE_OBJECTS_MAX", 100)
     for number in range(60):
         workspace.write("MEMORY.md", f"{number}\n", by=CALLER)
     assert workspace.needs_packing

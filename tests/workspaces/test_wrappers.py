@@ -65,6 +65,7 @@ class ReadThrough:
 
     def __init__(self, store: MemoryBlobs) -> None:
         self.read = ReadOnlyBlobs(store).read
+        self.read_if_changed = ReadOnlyBlobs(store).read_if_changed
         self.scan = ReadOnlyBlobs(store).scan
         self.write = store.write
         self.delete = store.delete

@@ -1,6 +1,7 @@
 """What happened to a workspace: making revisions, and reading them. Every git call is here.
 
 made     objects commit branch graft → history.record · pack
+travels  bundle: out · quarantine: in → history.follow
 read     log difference step blame inquiry → history
 undone   undo
 lines    lines → origins origin_table: which revision brought each line

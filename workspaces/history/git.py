@@ -9,11 +9,16 @@ follow `--end-of-options`, paths follow `--`, and pathspecs are literal.
 from __future__ import annotations
 
 import os
+from tempfile import TemporaryFile
 
 from workspaces.errors import Unavailable
 
 GIT_SECONDS_MAX = 60
 """No reading of a workspace within its quota takes longer; a git that hangs is ended."""
+
+MEMORY_KIB_MAX = 1024 * 1024
+"""What git may take to look at bytes of strangers: a few of the largest files at once. Where the system
+knows no such limit it is not kept, and the time is."""
 
 _ENVIRONMENT = (
     "GIT_CONFIG_NOSYSTEM=1",
@@ -52,8 +57,9 @@ _CONFIGURATION = (
 )
 
 
-def run_git(*arguments: str) -> bytes:
-    """What the program prints. Unavailable when it fails, is missing, or hangs."""
+def run_git(*arguments: str, told: bytes = b"", is_limited: bool = False) -> bytes:
+    """What the program prints. Unavailable when it fails, is missing, or hangs. `told`: what it reads;
+    `is_limited`: strangers wrote it, and it may be made to take more memory than there is."""
     try:
         from git import Git
         from git.exc import GitCommandError, GitCommandNotFound
@@ -61,14 +67,19 @@ def run_git(*arguments: str) -> bytes:
         raise _missing() from error
     settings = [part for setting in _CONFIGURATION for part in ("-c", setting)]
     environment = (f"PATH={os.environ.get('PATH', os.defpath)}", *_ENVIRONMENT)
-    command = ["env", "-i", *environment, "git", *settings, *arguments]
+    within = ["sh", "-c", _WITHIN_LIMITS, "sh"] if is_limited else []
+    command = ["env", "-i", *environment, *within, "git", *settings, *arguments]
     try:
-        return Git("/").execute(
-            command,
-            stdout_as_string=False,
-            strip_newline_in_stdout=False,
-            kill_after_timeout=GIT_SECONDS_MAX,
-        )
+        with TemporaryFile() as stream:
+            stream.write(told)
+            stream.seek(0)
+            return Git("/").execute(
+                command,
+                istream=stream if told else None,
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+                kill_after_timeout=GIT_SECONDS_MAX,
+            )
     except GitCommandNotFound as error:
         raise _missing() from error
     except GitCommandError as error:
@@ -77,6 +88,9 @@ def run_git(*arguments: str) -> bytes:
         reason = str(error.stderr).strip().strip("'").removeprefix("stderr: '").strip()
         command_name = next(word for word in arguments if not word.startswith("-"))
         raise Unavailable(f"git {command_name}", reason or f"ended with {error.status}") from error
+
+
+_WITHIN_LIMITS = f'ulimit -v {MEMORY_KIB_MAX} 2>/dev/null; exec "$@"'
 
 
 def _missing() -> Unavailable:

@@ -16,12 +16,15 @@ from workspaces.history.objects import (
 )
 from workspaces.paths import WorkspacePath
 
-_Nested: TypeAlias = "dict[str, bytes | _Nested | None]"
-_Change: TypeAlias = "bytes | _Nested | None"
+After: TypeAlias = "bytes | ObjectId | None"
+"""What a file becomes: bytes, what an object that is there already holds, or None: it goes."""
+
+_Nested: TypeAlias = "dict[str, After | _Nested]"
+_Change: TypeAlias = "After | _Nested"
 
 
 def graft(
-    changes: Mapping[WorkspacePath, bytes | None],
+    changes: Mapping[WorkspacePath, After],
     base: ObjectId | None,
     objects: Objects,
     batch: Batch,
@@ -51,12 +54,14 @@ def _write_entry(
         return None
     if isinstance(change, bytes):
         return Entry(FILE_MODE, batch.blob(change))
+    if isinstance(change, str):
+        return Entry(FILE_MODE, change)
     below = old.id if old and old.mode == TREE_MODE else None
     tree = _write_tree(below, change, objects, batch)
     return Entry(TREE_MODE, tree) if tree else None
 
 
-def _nested(changes: Mapping[WorkspacePath, bytes | None]) -> _Nested:
+def _nested(changes: Mapping[WorkspacePath, After]) -> _Nested:
     """`{"notes/a.md": …}` as `{"notes": {"a.md": …}}`: the shape that trees are written in. What goes
     comes first: a file may have the place of a directory now, or a directory that of a file."""
     root: _Nested = {}

@@ -17,20 +17,21 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from workspaces.clock import Clock
-from workspaces.errors import NotFound, Refused, Unavailable
+from workspaces.errors import Failure, NotFound, Refused, Unavailable
 from workspaces.history import branch, log
 from workspaces.history.blame import BlamedLine, blamed_line, parse_porcelain
 from workspaces.history.branch import Branch
+from workspaces.history.bundle import BUNDLE_BYTES_MAX, bundles
 from workspaces.history.commit import Commit, commit_bytes, parse_commit
 from workspaces.history.difference import EMPTY_TREE, PATCH_OPTIONS, Difference, parse_patch
 from workspaces.history.git import run_git
-from workspaces.history.graft import graft
+from workspaces.history.graft import After, graft
 from workspaces.history.inquiry import inquiry
 from workspaces.history.log import Change
 from workspaces.history.objects import (
@@ -41,10 +42,18 @@ from workspaces.history.objects import (
     Objects,
     unwritable,
 )
-from workspaces.history.pack import LOOSE_OBJECTS_MAX, count_loose, pack
+from workspaces.history.pack import needs_packing, pack
+from workspaces.history.quarantine import Quarantine
 from workspaces.history.step import RAW_OPTIONS, Step, parse_raw, parse_steps
 from workspaces.paths import WorkspacePath
-from workspaces.revision import Author, FileChange, Revision, RevisionId, message
+from workspaces.revision import (
+    Author,
+    FileChange,
+    Revision,
+    RevisionId,
+    merge_message,
+    message,
+)
 from workspaces.stamp import next_stamp
 
 HEAD: Final = "head"
@@ -129,6 +138,29 @@ class History:
         except Unavailable:  # it is not there at all
             return False
 
+    def has(self, revision: RevisionId) -> bool:
+        """Whether it can be read here, reached by anything or not."""
+        try:
+            self.commit(revision)
+        except (Failure, StopIteration, ValueError):
+            return False
+        return True
+
+    def descends(self, revision: RevisionId | None, ancestor: RevisionId | None) -> bool:
+        """Whether all of `ancestor` is in `revision`; both are here."""
+        if ancestor is None or ancestor == revision:
+            return True
+        if revision is None:
+            return False
+        return not self._git("rev-list", "-n1", ancestor, f"^{revision}", "--")
+
+    def differences(
+        self, older: RevisionId | None, newer: RevisionId | None
+    ) -> dict[WorkspacePath, tuple[ObjectId | None, ObjectId | None]]:
+        """What each path has in both where that is not the same. Equal directories are not looked into."""
+        trees = [self.commit(one).tree if one else None for one in (older, newer)]
+        return dict(sorted(self._differing(trees[0], trees[1], "")))
+
     def find(self, revision: RevisionId | None, path: WorkspacePath) -> ObjectId | None:
         """One file of a revision, looked up along its path alone."""
         directory, _, leaf = path.rpartition("/")
@@ -166,6 +198,51 @@ class History:
         batch.sync()
         self._branch.move(made.id, expect=tip)
         return made.id
+
+    def follow(
+        self,
+        theirs: RevisionId,
+        differing: Mapping[WorkspacePath, After],
+        author: Author,
+        *,
+        beside: Mapping[WorkspacePath, bytes] | None = None,
+    ) -> RevisionId:
+        """The newest revision becomes theirs, or one that both ours and theirs lead to. `differing`: where
+        the files are not as theirs; `beside`: versions that were met and are in neither.
+
+        Ours is in theirs and nothing differs: it is theirs, as it was made. Ours is in theirs: what
+        differs is a revision on top of it. Else it is a merge, which is a function of its parents and
+        the files alone (parents sorted, the later of their stamps), and so the same on every machine."""
+        ours = self.tip()
+        batch = self._objects.batch()
+        onto = self.commit(theirs)
+        if beside:
+            onto = self._add(batch, beside, author, [onto])
+        if ours is None or self.descends(theirs, ours):
+            made = self._add(batch, differing, author, [onto]) if differing or beside else onto
+        else:
+            made = self._merge(batch, (self.commit(ours), onto), onto, differing, author)
+        batch.sync()
+        self._branch.move(made.id, expect=ours)
+        return made.id
+
+    def bundles(
+        self, tip: RevisionId, known: Collection[RevisionId], *, bytes_max: int = BUNDLE_BYTES_MAX
+    ) -> Iterator[tuple[RevisionId, bytes]]:
+        """What others lack who have `known`, the oldest first; of each the newest revision. OverLimit."""
+        return bundles(self._directory, tip, known, bytes_max=bytes_max)
+
+    def quarantine(self) -> Quarantine:
+        """For what comes from elsewhere."""
+        return Quarantine(self._directory)
+
+    def receive(self, quarantine: Quarantine, revision: RevisionId) -> None:
+        """Take over what was looked at, and make sure that everything `revision` leads to is here then.
+        Under the writer lock: nothing is pruned in between. Unavailable."""
+        quarantine.admit()
+        tip = self.tip()
+        wanted = [revision, *([f"^{tip}"] if tip else []), "--"]
+        self._git("rev-list", "--objects", "--quiet", "--end-of-options", *wanted)
 
     def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Revision]:
         """Newest first; with a path only the revisions that touched it."""
@@ -266,16 +343,46 @@ class History:
 
     @property
     def needs_packing(self) -> bool:
-        return count_loose(self._directory / "objects") > LOOSE_OBJECTS_MAX
+        return needs_packing(self._directory / "objects")
 
     def pack(self) -> None:
         """Loose objects into one pack. Only under the writer lock; readers are not disturbed."""
         pack(self._directory)
 
+    def _merge(
+        self,
+        batch: Batch,
+        both: Sequence[Commit],
+        base: Commit,
+        changes: Mapping[WorkspacePath, After],
+        author: Author,
+    ) -> Commit:
+        ids = tuple(sorted(parent.id for parent in both))
+        at = max(parent.at for parent in both)
+        tree = graft(changes, base.tree, self._objects, batch) if changes else base.tree
+        data = commit_bytes(tree, ids, author, at, merge_message(ids, author, at))
+        return Commit(RevisionId(batch.commit(data)), tree, ids, at, author.name, {})
+
+    def _differing(
+        self, older: ObjectId | None, newer: ObjectId | None, prefix: str
+    ) -> Iterator[tuple[WorkspacePath, tuple[ObjectId | None, ObjectId | None]]]:
+        if older == newer:
+            return
+        before = self._objects.entries(older) if older else {}
+        after = self._objects.entries(newer) if newer else {}
+        for name in {**before, **after}:
+            pair = (before.get(name), after.get(name))
+            files = [one.id if one and one.mode != TREE_MODE else None for one in pair]
+            trees = [one.id if one and one.mode == TREE_MODE else None for one in pair]
+            if files[0] != files[1]:
+                yield WorkspacePath(prefix + name), (files[0], files[1])
+            if trees[0] != trees[1]:
+                yield from self._differing(trees[0], trees[1], f"{prefix}{name}/")
+
     def _add(
         self,
         batch: Batch,
-        changes: Mapping[WorkspacePath, bytes | None],
+        changes: Mapping[WorkspacePath, After],
         author: Author,
         parents: Sequence[Commit],
     ) -> Commit:
@@ -283,7 +390,7 @@ class History:
         first = parents[0] if parents else None
         at = next_stamp(self._clock.now(), *(parent.at for parent in parents))
         told = [
-            FileChange(path, self._before(first.id if first else None, path), after)
+            FileChange(path, self._before(first.id if first else None, path), self._bytes(after))
             for path, after in sorted(changes.items())
         ]
         tree = graft(changes, first.tree if first else None, self._objects, batch)
@@ -312,6 +419,9 @@ class History:
     def _before(self, tip: RevisionId | None, path: WorkspacePath) -> bytes | None:
         found = self.find(tip, path)
         return self.read(found) if found else None
+
+    def _bytes(self, after: After) -> bytes | None:
+        return self.read(after) if isinstance(after, str) else after
 
     def _files(self, tree: ObjectId, prefix: str) -> list[tuple[WorkspacePath, ObjectId]]:
         found: list[tuple[WorkspacePath, ObjectId]] = []

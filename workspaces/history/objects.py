@@ -131,6 +131,10 @@ class Batch:
     def commit(self, data: bytes) -> ObjectId:
         return self._write(b"commit", data)
 
+    def add(self, kind: str, data: bytes) -> ObjectId:
+        """An object that exists elsewhere."""
+        return self._write(kind.encode(), data)
+
     def sync(self) -> None:
         """From here on all that was written can be read, and survives a power cut."""
         try:

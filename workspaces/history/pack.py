@@ -11,13 +11,21 @@ Nothing here runs on its own; the holder of the writer lock calls it.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from workspaces.history.git import run_git
 from workspaces.history.objects import sync, unwritable
+from workspaces.history.quarantine import sweep
 
 LOOSE_OBJECTS_MAX = 2_000
 """Some five hundred revisions: below it packing gains little, far above it directories get slow."""
+
+PACKS_MAX = 32
+"""What comes from other machines in large pieces stays in packs: each is asked for each object."""
+
+INCOMING_KEPT_S = 24 * 3600
+"""No machine takes longer to look at what came from elsewhere."""
 
 UNREACHABLE_KEPT = "1.day.ago"
 """Longer than any writer takes from its first object to its revision, with room for a person to
@@ -39,8 +47,18 @@ def pack(git_directory: Path) -> None:
             _remove_all(packs, before)
         run_git(git, "prune-packed", "--quiet")
         run_git(git, "prune", f"--expire={UNREACHABLE_KEPT}")
+        sweep(git_directory, time.time() - INCOMING_KEPT_S)
     except OSError as error:
         raise unwritable(error) from error
+
+
+def needs_packing(objects: Path) -> bool:
+    if count_loose(objects) > LOOSE_OBJECTS_MAX:
+        return True
+    try:
+        return sum(name.endswith(".pack") for name in os.listdir(objects / "pack")) > PACKS_MAX  # noqa: PTH208
+    except FileNotFoundError:
+        return False
 
 
 def count_loose(objects: Path) -> int:

@@ -47,6 +47,9 @@ class FaultyBlobs:
     def read(self, name: BlobName) -> Blob:
         return self._plan.carried_out(lambda: self._store.read(name))
 
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        return self._plan.carried_out(lambda: self._store.read_if_changed(name, since))
+
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         return self._plan.carried_out(
             lambda: self._store.write(name, data, expect=expect, meta=meta)

@@ -109,6 +109,11 @@ class FileBlobs:
         data, _ = self._tree.read(check_name(name), bytes_max=self._bytes_max)
         return Blob(name, data, Token(version_of(data)))
 
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        """A token is what the bytes are: without them there is none to compare."""
+        blob = self.read(name)
+        return None if blob.token == since else blob
+
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         """`meta` is checked and left out: a plain file has no place for it."""
         check_name(name)

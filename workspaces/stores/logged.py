@@ -34,6 +34,12 @@ class LoggedBlobs:
             facts["bytes"] = len(blob.data)
             return blob
 
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        with self._lines.call("read_if_changed", name=name) as facts:
+            blob = self._store.read_if_changed(name, since)
+            facts["bytes"] = None if blob is None else len(blob.data)
+            return blob
+
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         with self._lines.call("write", name=name, bytes=len(data), expect=str(expect)):
             return self._store.write(name, data, expect=expect, meta=meta)

@@ -48,6 +48,10 @@ class MemoryBlobs:
         except KeyError:
             raise NotFound("file", name) from None
 
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        blob = self.read(name)
+        return None if blob.token == since else blob
+
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         said = dict(check_meta(meta))
         with self._lock:

@@ -16,6 +16,9 @@ class ReadOnlyBlobs:
     def read(self, name: BlobName) -> Blob:
         return self._store.read(name)
 
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        return self._store.read_if_changed(name, since)
+
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:  # noqa: ARG002
         raise _refused(name)
 

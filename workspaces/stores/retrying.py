@@ -75,6 +75,9 @@ class RetryingBlobs:
     def read(self, name: BlobName) -> Blob:
         return _repeated(lambda: self._store.read(name), self._begin())
 
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        return _repeated(lambda: self._store.read_if_changed(name, since), self._begin())
+
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         patience = self._begin()
         try:

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import boto3.session  # pyright: ignore[reportMissingTypeStubs]
@@ -39,6 +39,7 @@ import obstore
 from botocore import exceptions as boto  # pyright: ignore[reportMissingTypeStubs]
 from botocore.config import Config  # pyright: ignore[reportMissingTypeStubs]
 from obstore.auth.boto3 import Boto3CredentialProvider
+from obstore.exceptions import NotModifiedError
 from obstore.store import S3Store
 
 from workspaces.blobs import (
@@ -59,6 +60,9 @@ from workspaces.expect import Wildcard
 from workspaces.paths import broken_rule
 from workspaces.stores.s3_listing import read_contents
 from workspaces.stores.s3_refusal import ERRORS, Refusal, refusal_of
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
 
 KEY_BYTES_MAX = 1024
 """S3's limit of a whole key, prefix included."""
@@ -113,10 +117,23 @@ class S3Blobs:
         self._bucket.close()
 
     def read(self, name: BlobName) -> Blob:
-        key = self._key(name)
+        blob = self._read(name, None)
+        if blob is None:
+            raise self._unavailable(Refusal(304, ""))  # which nobody asked for
+        return blob
 
-        def get() -> Blob:
-            found = obstore.get(self._bucket.connected().reading, key)
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        return self._read(name, since)
+
+    def _read(self, name: BlobName, since: Token | None) -> Blob | None:
+        key = self._key(name)
+        options: GetOptions = {} if since is None else {"if_none_match": since}
+
+        def get() -> Blob | None:
+            try:
+                found = obstore.get(self._bucket.connected().reading, key, options=options)
+            except NotModifiedError:
+                return None
             if found.meta["size"] > self._bytes_max:
                 raise self._over_limit(name, found.meta["size"])
             said = {word: str(text) for word, text in found.attributes.items()}

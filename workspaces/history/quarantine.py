@@ -1,0 +1,333 @@
+"""A quarantine: bundles that came from elsewhere, and nobody has looked at them yet.
+
+Whoever can write to the bucket can put anything there. So what comes is unpacked beside the history, in
+a git directory of its own, and looked at whole before any of it counts: git itself takes only objects
+that are well-formed and complete (`index-pack --strict`), within limits of memory and time; then every
+tree must hold nothing but regular files under names that are paths of a workspace (no link, no
+submodule, nothing that git or this system would look for), every directory must fit into a path, and
+every revision must bear a stamp that can be reckoned with. What breaks a rule refuses the bundle, whole.
+
+`admit` moves the objects over, under the writer lock: until then nothing of it is in the history, and a
+crash leaves a directory that the next packing removes. Reachable it becomes only by the branch, which
+`History.follow` moves, after everything that it leads to has been found to be there.
+
+What is never read here: the contents of files. No hook, filter or attribute of anyone is looked at; a
+bundle has no place for a configuration.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from workspaces.blobs import BLOB_BYTES_MAX
+from workspaces.errors import NotFound, OverLimit, Refused, Unavailable
+from workspaces.history.bundle import BUNDLE_BYTES_MAX, parse_bundle
+from workspaces.history.commit import parse_commit
+from workspaces.history.git import run_git
+from workspaces.history.objects import (
+    FILE_MODE,
+    TREE_MODE,
+    Batch,
+    ObjectId,
+    Objects,
+    sync,
+    unwritable,
+)
+from workspaces.paths import PARTS_MAX, PATH_BYTES_MAX, broken_rule
+from workspaces.revision import RevisionId
+from workspaces.stamp import is_stamp
+
+PREFIX = "incoming-"
+
+OBJECTS_MAX = 1_000_000
+"""A hundred thousand revisions and more."""
+
+COMMIT_BYTES_MAX = 64 * 1024
+"""Ours have a dozen lines of at most five hundred characters."""
+
+TREES_BYTES_MAX = 512 * 2**20
+"""Trees and commits of one bundle, all together, are read into memory in parts of `READ_BYTES`."""
+
+READ_BYTES = 32 * 2**20
+
+FILES_MAX = 1_000_000
+"""Of one revision: a few small trees that name each other can spell out more files than there are atoms."""
+
+LOOSE_MAX = 100
+"""From so many objects on they stay in their pack."""
+
+_ENTRY = re.compile(rb"([0-7]+) ([^\0]*)\0(.{20})", re.DOTALL)
+_FILE, _TREE = FILE_MODE.encode(), TREE_MODE.encode()
+
+
+class _Object(NamedTuple):
+    kind: str
+    id: ObjectId
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How far a tree reaches."""
+
+    files: int
+    parts: int
+    bytes: int
+    """Of its longest path."""
+
+
+_Level = tuple[int, int, list[tuple[int, ObjectId]]]
+"""Of one tree: how many files, the length of the longest name, and of each directory the length of its
+name, and its tree."""
+
+
+class Quarantine:
+    """Beside one history; gone when its block ends."""
+
+    def __init__(self, git_directory: Path) -> None:
+        self._history = git_directory
+        self._objects = Objects(git_directory / "objects")
+        self._extents: dict[ObjectId, _Extent] = {}
+        self._names: set[bytes] = set()
+        """Good ones: the same come again and again."""
+        try:
+            self._directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=git_directory))
+            for name in ("refs", "objects/pack", "objects/info"):
+                (self._directory / name).mkdir(parents=True)
+            (self._directory / "HEAD").write_text("ref: refs/heads/main\n")
+        except OSError as error:
+            raise unwritable(error) from error
+
+    def __enter__(self) -> Quarantine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def take(self, data: bytes) -> RevisionId:
+        """Unpack a bundle: its newest revision. Refused, OverLimit; NotFound when it builds on a revision
+        that is not here."""
+        if len(data) > BUNDLE_BYTES_MAX:
+            raise OverLimit(
+                "size of a bundle", maximum=BUNDLE_BYTES_MAX, actual=len(data), unit="bytes"
+            )
+        bundle = parse_bundle(data)
+        for revision in bundle.known:
+            if not self.has(revision):
+                raise NotFound("revision", revision, remedy="the bundle before it is missing")
+        self._unpack(bundle.pack)
+        if not self.has(bundle.tip):
+            raise Refused("bundle", bundle.tip, "is named as its newest revision and is not in it")
+        return bundle.tip
+
+    def has(self, revision: RevisionId) -> bool:
+        """Whether a revision is here or in the history."""
+        try:
+            kind = self._git("cat-file", "-t", revision, alternates=True)
+        except Unavailable:
+            return False
+        return kind.strip() == b"commit"
+
+    def admit(self) -> None:
+        """All of it, once it was checked, into the history, durably; under the writer lock."""
+        found = self._listed()
+        if len(found) <= LOOSE_MAX and sum(one.size for one in found) <= READ_BYTES:
+            batch = Batch(self._history / "objects")
+            for one, data in self._read(found):
+                batch.add(one.kind, data)
+            batch.sync()
+            return
+        there = self._history / "objects" / "pack"
+        try:
+            there.mkdir(exist_ok=True)
+            files = list((self._directory / "objects" / "pack").iterdir())
+            for file in sorted(files, key=lambda file: file.suffix == ".idx"):  # it comes last
+                sync(file)
+                file.rename(there / file.name)
+            sync(there)
+        except OSError as error:
+            raise unwritable(error) from error
+
+    def _unpack(self, pack: bytes) -> None:
+        limit = f"--max-input-size={BUNDLE_BYTES_MAX}"
+        try:
+            self._git(
+                "-c",
+                f"core.bigFileThreshold={READ_BYTES}",
+                "-c",
+                "pack.threads=1",
+                "index-pack",
+                "--stdin",
+                "--fix-thin",
+                "--strict",
+                limit,
+                alternates=True,
+                told=pack,
+            )
+        except Unavailable as failure:
+            raise Refused("bundle", "in S3", f"is not good: {failure.reason}") from failure
+
+    def _listed(self) -> list[_Object]:
+        """What has been unpacked so far, and nothing of the history."""
+        out = self._git(
+            "cat-file",
+            "--batch-all-objects",
+            "--unordered",
+            "--batch-check=%(objecttype) %(objectname) %(objectsize)",
+        )
+        found = (line.split() for line in out.decode().splitlines())
+        return [_Object(kind, ObjectId(name), int(size)) for kind, name, size in found]
+
+    def check(self) -> None:
+        """Look at all that was taken. Refused, OverLimit."""
+        found = self._listed()
+        if len(found) > OBJECTS_MAX:
+            raise OverLimit(
+                "objects of a bundle", maximum=OBJECTS_MAX, actual=len(found), unit="objects"
+            )
+        limits = {"blob": BLOB_BYTES_MAX, "commit": COMMIT_BYTES_MAX, "tree": READ_BYTES}
+        for one in found:
+            if one.kind not in limits:
+                raise Refused("bundle", one.id, f"is a {one.kind}, and no history has one")
+            if one.size > limits[one.kind]:
+                what = f"size of a {one.kind} in a bundle"
+                raise OverLimit(what, maximum=limits[one.kind], actual=one.size, unit="bytes")
+        read = [one for one in found if one.kind != "blob"]
+        total = sum(one.size for one in read)
+        if total > TREES_BYTES_MAX:
+            raise OverLimit(
+                "trees of a bundle", maximum=TREES_BYTES_MAX, actual=total, unit="bytes"
+            )
+        trees = [one for one in read if one.kind == "tree"]
+        below = {one.id: self._checked_tree(data) for one, data in self._read(trees)}
+        roots = {
+            self._checked_commit(RevisionId(one.id), data)
+            for one, data in self._read([one for one in read if one.kind == "commit"])
+        }
+        for root in roots:
+            self._check_extent(root, below)
+
+    def _checked_commit(self, revision: RevisionId, data: bytes) -> ObjectId:
+        commit = parse_commit(revision, data)
+        if not is_stamp(commit.at):
+            raise Refused("bundle", revision, f"bears the stamp {commit.at!r}, which is none")
+        return commit.tree
+
+    def _checked_tree(self, data: bytes) -> _Level:
+        entries: list[tuple[bytes, bytes, bytes]] = _ENTRY.findall(data)
+        directories: list[tuple[int, ObjectId]] = []
+        for mode, name, of in entries:
+            if name not in self._names:
+                self._check_name(name)
+                self._names.add(name)
+            if mode == _TREE:
+                directories.append((len(name), ObjectId(of.hex())))
+            elif mode != _FILE:
+                told = name.decode(errors="replace")
+                raise Refused("bundle", told, f"has mode {mode.decode()}: no regular file")
+        longest = max((len(name) for _, name, _ in entries), default=0)
+        return len(entries) - len(directories), longest, directories
+
+    def _check_name(self, name: bytes) -> None:
+        try:
+            text = name.decode()
+        except UnicodeDecodeError:
+            raise Refused("bundle", name.decode(errors="replace"), "is no UTF-8") from None
+        rule = "contains a slash" if "/" in text else broken_rule(text)
+        if rule is not None:
+            raise Refused("bundle", text, rule)
+
+    def _check_extent(self, root: ObjectId, below: dict[ObjectId, _Level]) -> None:
+        extent = self._extent(root, below, PARTS_MAX)
+        if extent.bytes > PATH_BYTES_MAX:
+            raise Refused("bundle", root, f"has a path longer than {PATH_BYTES_MAX} bytes")
+        if extent.files > FILES_MAX:
+            raise OverLimit(
+                "files of a revision", maximum=FILES_MAX, actual=extent.files, unit="files"
+            )
+
+    def _extent(
+        self,
+        tree: ObjectId,
+        below: dict[ObjectId, _Level],
+        parts_left: int,
+    ) -> _Extent:
+        found = self._extents.get(tree)
+        if found is None:
+            if parts_left == 0:
+                raise Refused("bundle", tree, f"has a path of more than {PARTS_MAX} parts")
+            files, longest, directories = below.get(tree) or self._known_tree(tree)
+            parts = 1
+            for length, child in directories:
+                extent = self._extent(child, below, parts_left - 1)
+                files += extent.files
+                parts = max(parts, 1 + extent.parts)
+                longest = max(longest, length + 1 + extent.bytes)
+            found = self._extents[tree] = _Extent(files, parts, longest)
+        if found.parts > parts_left:
+            raise Refused("bundle", tree, f"has a path of more than {PARTS_MAX} parts")
+        return found
+
+    def _known_tree(self, tree: ObjectId) -> _Level:
+        """One that was here before."""
+        try:
+            data = self._objects.read(tree)
+        except Unavailable as failure:
+            raise Refused("bundle", tree, "is not in it, and not here") from failure
+        return self._checked_tree(data)
+
+    def _read(self, wanted: Sequence[_Object]) -> Iterator[tuple[_Object, bytes]]:
+        for part in _parts(wanted):
+            told = "".join(f"{one.id}\n" for one in part)
+            out = self._git("cat-file", "--batch", "--buffer", told=told.encode())
+            position = 0
+            for one in part:
+                position = out.index(b"\n", position) + 1
+                yield one, out[position : position + one.size]
+                position += one.size + 1
+
+    def _git(self, *arguments: str, told: bytes = b"", alternates: bool = False) -> bytes:
+        """`alternates`: together with what is in the history."""
+        file = self._directory / "objects" / "info" / "alternates"
+        if alternates:
+            file.write_text(f"{self._history / 'objects'}\n")
+        else:
+            file.unlink(missing_ok=True)
+        return run_git(f"--git-dir={self._directory}", *arguments, told=told, is_limited=True)
+
+
+def sweep(git_directory: Path, older_than: float) -> None:
+    """Take away what killed processes have left, by when it was begun."""
+    for left in git_directory.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if left.stat().st_mtime < older_than:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _parts(objects: Iterable[_Object]) -> Iterator[list[_Object]]:
+    part: list[_Object] = []
+    size = 0
+    for one in objects:
+        if part and size + one.size > READ_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += one.size
+    if part:
+        yield part

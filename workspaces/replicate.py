@@ -1,0 +1,290 @@
+"""Replication: the history of a workspace, in S3 and on every machine that has it.
+
+**Out.** A revision is made here first, then its files go to S3, then what S3 lacks of the history goes as
+one pack, and last the head is moved to name it, on the condition that it is still the head that was seen.
+A death between any two of these leaves less there than here and nothing wrong: a pack that no head names
+is worth nothing, and the next push begins with what the head says. So the head never names a revision
+whose files were not there.
+
+**In.** The head is read first and the files are listed after it: then the files are at least what the
+head's newest revision says. What is missing of its packs is fetched, compared with its name, looked at in
+a quarantine and handed to whoever brings the files (`Workspace.bring`), who makes both one.
+
+**Lost packs.** A pack that is missing, or not what its name says, is found by `check`: whoever has its
+revisions packs them anew. Who lacks them is told so, keeps its own history, and syncs files as before.
+
+What was seen of the head is remembered (`head` in the baseline), so that a push asks nothing first, and
+believed only while the history here still has the revision it names.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from workspaces.baseline import Baseline
+from workspaces.blobs import BlobStore, Token
+from workspaces.errors import Conflict, Failure, NotFound, OverLimit, Refused, Unavailable
+from workspaces.expect import ABSENT, ANY
+from workspaces.head import NAME, Head, Pack, fold_from, head_bytes, parse_head
+from workspaces.history.history import History
+from workspaces.history.quarantine import Quarantine
+from workspaces.revision import RevisionId
+
+FETCH_BYTES_MAX = 4 * 2**30
+"""Of all packs of one history that are fetched at once."""
+
+ORPHAN_KEPT_S = 24 * 3600.0
+"""A pack that no head names any more, or not yet: somebody may be about to fetch it, or to name it."""
+
+_SEEN = "head"
+"""The fact of the baseline that says what was seen there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """There, when it was last looked at."""
+
+    head: Head
+    token: Token
+    good: Mapping[str, Token]
+    """Packs that were found good, by name, and the tokens they had."""
+
+
+class Replication:
+    """One history and its part of the place. Threads may share it."""
+
+    def __init__(
+        self, history: History, there: BlobStore, baseline: Baseline, *, now: Callable[[], float]
+    ) -> None:
+        """`now`: seconds since the epoch, to tell old packs from new ones."""
+        self._history = history
+        self._there = there
+        self._baseline = baseline
+        self._now = now
+        self._lock = threading.Lock()
+        self._has_looked = False
+        self._good: dict[str, Token] = {}
+        """Found good since it was last remembered."""
+        self.requests = 0
+
+    def has_moved(self) -> bool:
+        """Whether the head in S3 names something that the history here does not have yet."""
+        with self._lock:
+            head = self._look()
+        return head is not None and not self._has(head.tip)
+
+    def fetch(self) -> tuple[RevisionId, Quarantine] | None:
+        """What the head names and is not here, looked at; to be closed by the caller. None when there is
+        nothing of the kind. Refused, Unavailable: what is there cannot be used."""
+        with self._lock:
+            head = self._look()
+            if head is None or head.tip is None or self._has(head.tip):
+                return None
+            quarantine = self._history.quarantine()
+            try:
+                for pack in self._wanted(head.packs):
+                    if quarantine.take(self._read(pack)) != pack.tip:
+                        raise Refused(NAME, pack.name, "names a pack with another newest revision")
+                quarantine.check()
+            except BaseException:
+                quarantine.close()
+                raise
+            return head.tip, quarantine
+
+    def seen(self) -> RevisionId | None:
+        """The revision that the head named when it was last seen."""
+        seen = self._remembered()
+        return seen.head.tip if seen else None
+
+    def push(self, tip: RevisionId) -> bool:
+        """Make `tip`, whose files are there, the head. False when others have moved it: what they made is
+        to be brought here first."""
+        with self._lock:
+            seen = self._known()
+            head = seen.head if seen else Head(None)
+            if head.tip is not None and head.tip != tip:
+                if not self._history.has(head.tip):
+                    return False
+                if not self._history.descends(tip, head.tip):
+                    return self._history.descends(head.tip, tip)
+            if head.tip == tip:
+                return True
+            packs = (*head.packs, *self._packed(tip, [head.tip] if head.tip else []))
+            return self._moved(replace(head, tip=tip, packs=packs), seen)
+
+    def fold(self) -> None:
+        """Make few packs of many. Whoever has just read the old head still finds them, for a day."""
+        with self._lock:
+            seen = self._remembered()
+            start = fold_from(seen.head.packs) if seen else None
+            if seen is None or start is None or not self._has(seen.head.tip):
+                return
+            kept = seen.head.packs[:start]
+            known = [kept[-1].tip] if kept else []
+            packs = (*kept, *self._packed(seen.head.packs[-1].tip, known))
+            if self._moved(replace(seen.head, packs=packs), seen):
+                self._sweep(packs)
+
+    def check(self) -> list[str]:
+        """Look whether every pack that the head names is there, and good; those that are not are made
+        anew. Returns what was damaged. Unavailable when its revisions are not here."""
+        with self._lock:
+            seen = self._known()
+            if seen is None or not seen.head.packs:
+                return []
+            damaged = self._damaged(seen)
+            if not damaged:
+                self._remember(seen.head, seen.token)
+                return []
+            if not self._has(seen.head.tip):
+                raise _lost(damaged[0])
+            packs: list[Pack] = []
+            before: list[RevisionId] = []
+            for pack in seen.head.packs:
+                packs += self._packed(pack.tip, before) if pack in damaged else [pack]
+                before = [pack.tip]
+            self._moved(replace(seen.head, packs=tuple(packs)), seen)
+            return [pack.name for pack in damaged]
+
+    def _look(self) -> Head | None:
+        """The head as it is now; None when there is none."""
+        seen = self._remembered()
+        self.requests += 1
+        self._has_looked = True
+        try:
+            if seen is None or not self._has(seen.head.tip):
+                blob = self._there.read(NAME)
+            else:
+                blob = self._there.read_if_changed(NAME, seen.token)
+        except NotFound:
+            self._baseline.note(_SEEN, "")
+            return None
+        if blob is None:
+            return seen.head if seen else None
+        found = _parsed(blob.data)
+        self._remember(found, blob.token)
+        return found
+
+    def _known(self) -> _Seen | None:
+        """The head as it was last seen, by anybody on this machine. It is looked at when it never was, or
+        when what was seen is not in the history here."""
+        seen = self._remembered()
+        is_believed = self._has_looked if seen is None else self._has_or_none(seen.head.tip)
+        if not is_believed:
+            self._look()
+            seen = self._remembered()
+        return seen
+
+    def _has_or_none(self, revision: RevisionId | None) -> bool:
+        return revision is None or self._history.has(revision)
+
+    def _has(self, revision: RevisionId | None) -> bool:
+        """Whether the history here has grown from it."""
+        if revision is None:
+            return True
+        tip = self._history.tip()
+        return self._history.has(revision) and self._history.descends(tip, revision)
+
+    def _wanted(self, packs: Sequence[Pack]) -> Sequence[Pack]:
+        """Who has the newest revision of a pack has all before it."""
+        known = next((n for n in reversed(range(len(packs))) if self._has(packs[n].tip)), -1)
+        found = packs[known + 1 :]
+        total = sum(pack.bytes for pack in found)
+        if total > FETCH_BYTES_MAX:
+            raise OverLimit("history in S3", maximum=FETCH_BYTES_MAX, actual=total, unit="bytes")
+        return found
+
+    def _read(self, pack: Pack) -> bytes:
+        self.requests += 1
+        try:
+            blob = self._there.read(pack.blob)
+        except NotFound as missing:
+            raise _lost(pack) from missing
+        if len(blob.data) != pack.bytes or sha256(blob.data).hexdigest() != pack.name:
+            raise _lost(pack)
+        self._good[pack.name] = blob.token
+        return blob.data
+
+    def _packed(self, tip: RevisionId, known: Sequence[RevisionId]) -> Iterator[Pack]:
+        """Under its name there is either nothing, or the same bytes, or damaged ones."""
+        for newest, data in self._history.bundles(tip, known):
+            pack = Pack(sha256(data).hexdigest(), len(data), newest)
+            self.requests += 1
+            self._good[pack.name] = self._there.write(pack.blob, data, expect=ANY)
+            yield pack
+
+    def _moved(self, head: Head, seen: _Seen | None) -> bool:
+        self.requests += 1
+        try:
+            token = self._there.write(NAME, head_bytes(head), expect=seen.token if seen else ABSENT)
+        except Conflict:
+            return False
+        self._remember(head, token)
+        return True
+
+    def _damaged(self, seen: _Seen) -> list[Pack]:
+        self.requests += 1
+        listed = {stat.name: stat for stat in self._there.scan()}
+        good = {**seen.good, **self._good}
+        damaged: list[Pack] = []
+        for pack in seen.head.packs:
+            stat = listed.get(pack.blob)
+            if stat is None or stat.size != pack.bytes:
+                damaged.append(pack)
+            elif stat.token is None or good.get(pack.name) != stat.token:
+                try:
+                    self._read(pack)
+                except Unavailable:
+                    damaged.append(pack)
+        return damaged
+
+    def _sweep(self, packs: Sequence[Pack]) -> None:
+        named = {NAME, *(pack.blob for pack in packs)}
+        self.requests += 1
+        for stat in list(self._there.scan()):
+            is_old = stat.modified is not None and stat.modified < self._now() - ORPHAN_KEPT_S
+            if stat.name not in named and is_old:
+                with suppress(Failure):  # the next folding comes by here again
+                    self.requests += 1
+                    self._there.delete(stat.name, expect=ANY)
+
+    def _remembered(self) -> _Seen | None:
+        text = self._baseline.fact(_SEEN)
+        if not text:
+            return None
+        told = json.loads(text)
+        return _Seen(parse_head(told["head"].encode()), Token(told["token"]), told["good"])
+
+    def _remember(self, head: Head, token: Token) -> None:
+        """A power cut may take it back: then it is asked for once more."""
+        before = self._remembered()
+        known = {**(before.good if before else {}), **self._good}
+        good = {pack.name: known[pack.name] for pack in head.packs if pack.name in known}
+        told = {"token": token, "head": head_bytes(head).decode(), "good": good}
+        self._baseline.note(_SEEN, json.dumps(told), wait=False)
+        self._good.clear()
+
+
+def _parsed(data: bytes) -> Head:
+    try:
+        return parse_head(data)
+    except Refused as refused:
+        if refused.remedy is None:
+            refused.remedy = (
+                "it was not written by workspace-harness: put the right one back, or delete it; "
+                "the next sync of a machine that has the history writes it anew"
+            )
+        raise
+
+
+def _lost(pack: Pack) -> Unavailable:
+    return Unavailable(
+        "history in S3",
+        f"its pack {pack.name[:12]} is missing or damaged",
+        remedy="run `harness sync --check` on a machine that has the history",
+    )
