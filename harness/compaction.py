@@ -30,6 +30,7 @@ from harness.context.compact import (
     chunk,
     cover,
     due,
+    has_grown,
     input_of,
     question_to_writer,
     usable,
@@ -86,8 +87,9 @@ class Compaction:
     turn_id: TurnId
 
     async def when_due(self, window: Window, question: Question, emit: Emit) -> Compacted | None:
-        """Before a request; None when there is nothing to do or to say."""
-        if not self.config.enabled:
+        """Before a request; None when there is nothing to do or to say. Once in a turn: what is still too
+        long after that is the newest turns, which are to stay."""
+        if not self.config.enabled or self._has_stored("summary", window):
             return None
         characters_max = self.config.max_context_length
         match due(_state(window, question), characters_max):
@@ -103,9 +105,12 @@ class Compaction:
     async def at_once(
         self, window: Window, question: Question, emit: Emit, *, shorter: Question | None = None
     ) -> Compacted:
-        """Whatever the length. `shorter`: what may be asked instead of a question that is too long."""
-        length = question.length.characters
-        found = cover(_state(window, question), length if shorter is None else length // 2)
+        """Whatever the length. `shorter`: what may be asked instead of a question that was refused."""
+        state = _state(window, question)
+        if shorter is not None and not has_grown(state):
+            return Compacted(window, ())
+        length = state.characters if shorter is None else state.characters // 2
+        found = cover(state, length)
         if isinstance(found, TurnTooLong):
             return Compacted(window, (Remark("turn_too_long", _ONE_TURN),))
         return await self._covered(found, window, question, shorter or question, emit)
@@ -126,9 +131,11 @@ class Compaction:
 
     def _may_flush(self, window: Window) -> bool:
         """Once in a turn, and only where there is something to write to."""
-        begun = any(one.kind == "flush" and one.turn_id == self.turn_id for one in window.entries)
         is_writable = any(mount.is_writable for mount in self.toolset.desk.mounts)
-        return self.config.flush and is_writable and not begun
+        return self.config.flush and is_writable and not self._has_stored("flush", window)
+
+    def _has_stored(self, kind: Kind, window: Window) -> bool:
+        return any(one.kind == kind and one.turn_id == self.turn_id for one in window.entries)
 
 
 class _Work:
@@ -156,8 +163,12 @@ class _Work:
             self._usage += reply.usage  # it had nothing to write: nothing has happened
             return None
         await self._store(replace(self._entry(reply.message, "flush"), usage=reply.usage))
+        asked = {one.call_id for one in toolset.asks(calls)}
         for call in calls:
-            result: ToolResult = await toolset.run(call, self._emit)
+            if call.id in asked:
+                result = ToolResult(call.id, render("compaction/not-allowed.md"), is_error=True)
+            else:
+                result = await toolset.run(call, self._emit)
             news = toolset.desk.take_news()
             entry = self._entry(Message("user", (result,)), "flush")
             await self._store(replace(entry, seen=news.seen, changes=news.changes))
@@ -185,7 +196,10 @@ class _Work:
     async def done(self, summary: str, found: Cover) -> Compacted:
         session = self._window.session
         written = self._entry(Message("assistant", (Text(summary),)), "summary")
-        entry = replace(written, usage=self._usage, covers=found.until)
+        window = self._window
+        carried = window.summary.system if window.summary else ()
+        system = (*carried, *window.system_until(found.until))
+        entry = replace(written, usage=self._usage, covers=found.until, system=system)
         session = replace(session, window_from=found.until + 1, summary=entry.number, failed_at=0)
         session = await in_thread(self._with.transcript.compact, entry, session, self._with.lease)
         entries = (*self._window.entries, entry)
@@ -215,6 +229,28 @@ class _Work:
     async def _store(self, entry: Entry) -> None:
         await in_thread(self._with.transcript.append, entry, self._with.lease)
         self._window = replace(self._window, entries=(*self._window.entries, entry))
+
+
+PRUNED_HARD = Remark(
+    "pruned_hard",
+    "the provider found the conversation too long: in this turn the model is not shown what tools did in "
+    "earlier ones, and of long texts only head and tail",
+)
+
+
+def still_too_long(refused: ModelFailure, config: SessionCompaction) -> ModelFailure:
+    """Nothing is left that could be made shorter."""
+    if config.enabled:
+        setting = (
+            f"lower `session.compaction.maxContextLength` (now {config.max_context_length:,}), shorten "
+            "MEMORY.md"
+        )
+    else:
+        setting = "turn on `session.compaction.enabled`, shorten MEMORY.md"
+    reason = "the conversation is longer than the model can take, even shortened"
+    return ModelFailure(
+        "context_too_long", reason, f"{setting}, or reset the conversation", refused.usage
+    )
 
 
 _AS_IT_WAS = (

@@ -166,12 +166,16 @@ class Conversations:
     def reset(self, conversation: Conversation) -> Session:
         """A new session from here on. Busy while a turn runs or was interrupted."""
         with self._leases.held(conversation.lease_key) as lease:
-            head = self._records.get(Key(inbox_partition(conversation.id), "head"))
-            if head is not None and head.value["running"] is not None:
-                raise Busy("the conversation", holder="a turn that was interrupted")
-            if head is not None and head.value.get("paused") is not None:
-                raise Busy("the conversation", holder="a turn that waits for an answer")
+            self.check_at_rest(conversation)
             return self.transcript(conversation).reset(lease, self._now())
+
+    def check_at_rest(self, conversation: Conversation) -> None:
+        """Busy when a turn waits or was interrupted; for whoever holds the lease, so that none runs."""
+        head = self._records.get(Key(inbox_partition(conversation.id), "head"))
+        if head is not None and head.value["running"] is not None:
+            raise Busy("the conversation", holder="a turn that was interrupted")
+        if head is not None and head.value.get("paused") is not None:
+            raise Busy("the conversation", holder="a turn that waits for an answer")
 
     def fork(self, conversation: Conversation, at: int, key: str) -> Conversation:
         """A new conversation that begins with the entries of this one up to number `at`."""

@@ -25,7 +25,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
@@ -33,6 +33,7 @@ from harness.allowance import Allowance
 from harness.approval import Unanswered, answered, nothing_waits, pending, unanswered
 from harness.briefing import Briefing
 from harness.client_tool import check_names
+from harness.compaction import Compacted, Compaction
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
@@ -50,6 +51,7 @@ from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.transcript import Entry
 from harness.turn import Turn, run_turn
+from harness.usage import Purpose
 from workspaces.claim import Claim
 from workspaces.clock import Clock
 from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
@@ -89,6 +91,18 @@ class GivenBack(Failure):
         self.code = refusal["code"]
 
 
+class OpenModel(Protocol):
+    """The agent's model, in a conversation, for a purpose."""
+
+    def __call__(
+        self,
+        agent: AgentRecord,
+        conversation_id: ConversationId | None,
+        purpose: Purpose = "turn",
+        /,
+    ) -> Model: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Ingress:
     """Of one principal."""
@@ -100,7 +114,7 @@ class Ingress:
     leases: Leases
     tools: tuple[Tool[Any], ...]
     allowance: Allowance
-    open_model: Callable[[AgentRecord, ConversationId | None], Model]
+    open_model: OpenModel
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
@@ -147,6 +161,15 @@ class Ingress:
         lease = await self._acquired(conversation)
         async with self._leased(lease):
             await self._line(conversation, lease, None, silent)
+
+    async def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
+        """Summarise the beginning of a conversation now, however short it is. Busy while a turn runs, waits
+        or was interrupted; LeaseLost."""
+        lease = await self._acquired(conversation)
+        async with self._leased(lease):
+            await in_thread(self.conversations.check_at_rest, conversation)
+            at_it = _AtIt(self, conversation, lease, is_mine=True, may_end=True, emit=emit)
+            return await at_it.compact()
 
     def status(self, agent_id: AgentId, event_id: str) -> EventStatus:
         """NotFound for an id that was never used, or more than a day ago."""
@@ -387,13 +410,24 @@ class _AtIt:
             return
         await self._run(running, begun)
 
+    async def compact(self) -> Compacted:
+        """Outside of any turn, under an id of its own."""
+        begun = await in_thread(self._prepared, None, TurnId(new_id("turn")), None)
+        question = await in_thread(begun.turn.question, begun.toolset)
+        found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
+        await begun.pushed(begun.turn.compacted(found))
+        return found
+
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
             turn, ending = await run_turn(
-                begun.turn, model=begun.model, toolset=begun.toolset, emit=self.emit
+                begun.turn,
+                model=begun.model,
+                toolset=begun.toolset,
+                compaction=begun.compaction,
+                emit=self.emit,
             )
-            changed = [change.workspace for entry in turn.entries for change in entry.changes]
-            is_shared = await in_thread(push, begun.toolset.desk.mounts, changed)
+            is_shared = await begun.pushed(turn)
         except LeaseLost:
             raise
         except BaseException as problem:
@@ -419,7 +453,7 @@ class _AtIt:
         ending = Ending("failed", running.turn_id, running.first, last, failure)
         await self._finish(running, ending)
 
-    def _prepared(self, event: Event, turn_id: TurnId, first: int | None) -> _Begun:
+    def _prepared(self, event: Event | None, turn_id: TurnId, first: int | None) -> _Begun:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
         agent = ingress.agents.get(conversation.agent_id)
@@ -440,8 +474,11 @@ class _AtIt:
             agent.config.limits,
             tuple(entry for entry in window.entries if entry.number < first),
             first,
-            tuple(entry for entry in window.entries if entry.number >= first),
-            event.system_once,
+            tuple(one for one in window.entries if one.number >= first and one.kind == "said"),
+            event.system_once if event else None,
+            asides=tuple(
+                one for one in window.entries if one.number >= first and one.kind != "said"
+            ),
         )
         seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
         desk = Desk(
@@ -452,8 +489,18 @@ class _AtIt:
             results=ingress.results(conversation.id),
         )
         left_out = tuple(dangling(agent, mounts))
-        toolset = Toolset(ingress.tools, desk, (*agent.config.tools, *event.tools))
-        return _Begun(turn, model, toolset, left_out)
+        own = event.tools if event else ()
+        toolset = Toolset(ingress.tools, desk, (*agent.config.tools, *own))
+        compaction = Compaction(
+            agent.config.session.compaction,
+            ingress.open_model(agent, conversation.id, "compaction"),
+            toolset,
+            transcript,
+            self.lease,
+            ingress.clock,
+            turn_id,
+        )
+        return _Begun(turn, model, toolset, compaction, left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,8 +508,14 @@ class _Begun:
     turn: Turn
     model: Model
     toolset: Toolset
+    compaction: Compaction
     left_out: tuple[str, ...]
     """Mounts that lead nowhere."""
+
+    async def pushed(self, turn: Turn) -> bool:
+        """Whether the files that the turn has changed are in S3."""
+        changed = [change.workspace for entry in turn.own for change in entry.changes]
+        return await in_thread(push, self.toolset.desk.mounts, changed)
 
     def with_turn(self, turn: Turn) -> _Begun:
         return replace(self, turn=turn)
@@ -495,13 +548,17 @@ def _told(problem: BaseException) -> str:
 
 
 def _authorship(
-    agent: AgentRecord, conversation: Conversation, turn_id: TurnId, event: Event, model: Model
+    agent: AgentRecord,
+    conversation: Conversation,
+    turn_id: TurnId,
+    event: Event | None,
+    model: Model,
 ) -> Callable[[str], Author]:
     trailers = {
         "Agent": agent.id,
         "Conversation": f"{conversation.id} {conversation.key}",
         "Turn": turn_id,
-        "Event": event.id,
+        **({"Event": event.id} if event else {}),
         "Model": model.name,
     }
     return lambda call_id: Author(agent.name, agent.id, "turn", {**trailers, "Call": call_id})

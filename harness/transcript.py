@@ -135,7 +135,17 @@ class Window:
     @property
     def system(self) -> tuple[str, ...]:
         """What the platform said beside them for good."""
-        return tuple(text for entry in self.entries for text in entry.system)
+        carried = self.summary.system if self.summary else ()
+        return (*carried, *self.system_until(self.newest_number))
+
+    def system_until(self, last: int) -> tuple[str, ...]:
+        """Of it, what came with the entries up to this one."""
+        return tuple(
+            text
+            for entry in self.entries
+            if entry.kind == "said" and entry.number <= last
+            for text in entry.system
+        )
 
 
 class Transcript:

@@ -27,8 +27,8 @@ from harness.request import Reply, Request
 
 VERBATIM_TURNS = 2
 
-GROWTH = 1.1
-"""What the context must have grown to, after a summary failed, before another one is tried."""
+GROWTH_TENTHS = 11
+"""Of the length at which a summary failed: before another one is tried."""
 
 CHUNK_CHARACTERS_MAX = 400_000
 """What a writer is given at once: a hundred thousand tokens of prose fit into every model's window."""
@@ -87,9 +87,12 @@ def due(state: State, characters_max: int) -> Due | None:
         return None
     if state.system_characters > characters_max:
         return SystemTooLong(state.system_characters)
-    if state.failed_at and state.characters < state.failed_at * GROWTH:
-        return None
-    return cover(state, characters_max)
+    return cover(state, characters_max) if has_grown(state) else None
+
+
+def has_grown(state: State) -> bool:
+    """Whether a summary may be tried, after one that failed."""
+    return 10 * state.characters >= GROWTH_TENTHS * state.failed_at
 
 
 def cover(state: State, characters_max: int) -> Cover | TurnTooLong:
