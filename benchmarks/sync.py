@@ -290,7 +290,7 @@ def _fill(root: Path, size: int) -> None:
     for name in _names(size):
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(FILE)
+        file.write_bytes(FILE + name.encode())  # no two alike: equal ones would be one object
         os.utime(file, (1, 1))
 
 

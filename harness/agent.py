@@ -40,6 +40,9 @@ MEMORY_CHARACTERS_HIGHEST = 200_000
 """What memory may ever take of the largest context that can be configured."""
 CONTEXT_CHARACTERS_HIGHEST = 500_000
 MOUNTS_MAX = 20
+TURN_SECONDS_MAX = 86_400
+TURN_DOLLARS_MAX = 10_000
+"""More than these is a typing error."""
 
 
 class MountConfig(Shape):
@@ -51,7 +54,13 @@ class MountConfig(Shape):
 
 
 class Limits(Shape):
+    """Of one turn. None: no limit."""
+
     steps: Annotated[int, Field(ge=1, le=1000)] = 40
+    seconds: Annotated[float, Field(gt=0, le=TURN_SECONDS_MAX)] | None = None
+    """While it is at it: the time in which it waits for an answer does not count."""
+    dollars: Annotated[float, Field(gt=0, le=TURN_DOLLARS_MAX)] | None = None
+    """Looked at before each question, so that the last one may pass it."""
     output_tokens: Annotated[int, Field(ge=1, le=128_000)] = 16_000
 
 

@@ -32,6 +32,7 @@ from workspaces.file import File
 from workspaces.history.history import HEAD, View
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
+from workspaces.seam import Seam, seams_since
 from workspaces.workspace import Workspace
 
 ViewOf = Callable[[Mount], View]
@@ -133,7 +134,7 @@ class Briefing:
             gate=_digest(self._views),
             configuration=_digest([self.model, self._memory_max, trusted, offered]),
         )
-        return Moment(at, entry, terms, parts, tools, self._is_erased(shown))
+        return Moment(at, entry, terms, parts, tools, self._is_erased(shown), self._seams(shown))
 
     def _look(self, mount: Mount) -> bool:
         """Whether there is something else to be seen than before."""
@@ -179,6 +180,18 @@ class Briefing:
             self._memory_max,
             summary,
         )
+
+    def _seams(self, shown: Mapping[str, RevisionId]) -> dict[str, list[Seam]]:
+        """Where sync has merged since then, in workspaces that have grown."""
+        found: dict[str, list[Seam]] = {}
+        for mount in self._mounts:
+            source, workspace = memory_of(mount.name), mount.workspace
+            before, now = shown.get(source), self._found[mount.name].revision
+            if isinstance(workspace, DistantWorkspace) or now is None or before in {None, now}:
+                continue
+            with suppress(Failure):  # they are an addition: what changed is told without them too
+                found[source] = seams_since(workspace.history, now, before)
+        return found
 
     def _is_erased(self, shown: Mapping[str, RevisionId]) -> bool:
         """A revision that was shown, and that its workspace's history does not know any more."""

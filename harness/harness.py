@@ -160,6 +160,10 @@ class Harness:
         approvals = [Approval(call_id=one, is_allowed=is_allowed, reason=reason) for one in ids]
         return self.answer(conversation, *approvals, emit=emit)
 
+    def cancel(self, conversation: Conversation) -> bool:
+        """End the turn that runs or waits in it, whoever runs it. False when there is none."""
+        return self._loop.run(self.rooms.ingress.cancel(conversation))
+
     def preview(
         self,
         agent: AgentRecord | str | None = None,

@@ -3,6 +3,7 @@
     inbox:<conversation>   tail       {next, bytes}            moved by whoever adds an event
                            head       {next, bytes, running, paused?}   moved by the lease's holder alone
                            <number>   {event, bytes, ends}     stays until its turn has ended
+                           cancel     {turn}                   wanted by anyone, looked for by its holder
 
 Numbers are given out by `tail` and never again; `bytes` counts all that ever came, so that what waits is
 the difference of the two, and adding and taking disturb nobody but their own kind.
@@ -302,6 +303,18 @@ class Inbox:
             *outcome,
         )
 
+    def cancel(self, conversation: Conversation) -> TurnId | None:
+        """Whoever runs a turn there is to end it; None when none runs."""
+        running = self._head(conversation).running
+        if running is None:
+            return None
+        self._records.write(Put(_cancel_key(conversation), {"turn": running["turn"]}))
+        return TurnId(running["turn"])
+
+    def is_cancelled(self, conversation: Conversation, turn_id: TurnId) -> bool:
+        item = self._records.get(_cancel_key(conversation))
+        return item is not None and item.value["turn"] == turn_id
+
     def outcome(self, conversation: Conversation, claim: Claim) -> JsonObject | None:
         """How the turn ended that the event began or answered, or that it waits; None while it is on its
         way. NotFound when that was too long ago."""
@@ -588,6 +601,10 @@ def _head_key(conversation: Conversation) -> Key:
 
 def _tail_key(conversation: Conversation) -> Key:
     return Key(inbox_partition(conversation.id), "tail")
+
+
+def _cancel_key(conversation: Conversation) -> Key:
+    return Key(inbox_partition(conversation.id), "cancel")
 
 
 def _event_key(conversation: Conversation, number: int) -> Key:

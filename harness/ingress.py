@@ -7,6 +7,8 @@ nobody waits for any more are looked after by a job (`look_after`).
 
 What ends a turn before its time:
 
+- its time is up, or somebody wants it to end (`cancel`), here or in another process: calls that were under
+  way get a result that says so, and the outcome is "out_of_time" or "interrupted";
 - the caller cancels. The event that it brought is over: withdrawn while it waited, "interrupted" once it
   ran. One that somebody else brought, be it the same one earlier, is left as it stands for the next holder;
 - the lease is lost. Nothing more is written; another process is at it, and we wait for what comes of it;
@@ -22,7 +24,7 @@ the next event answers the call, and the same turn goes on; or it says something
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -30,21 +32,32 @@ from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
 from harness.allowance import Allowance
-from harness.approval import Unanswered, answered, nothing_waits, pending, unanswered
+from harness.approval import (
+    Unanswered,
+    answered,
+    nothing_waits,
+    open_calls,
+    pending,
+    unanswered,
+)
 from harness.briefing import Briefing
 from harness.client_tool import check_names
 from harness.compaction import Compacted, Compaction
+from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
 from harness.inbox import Accepted, Inbox, Paused, Running, Waiting
+from harness.message import Message, ToolResult
 from harness.models.port import Model
-from harness.outcome import Ending, Outcome, ending_of, outcome_of
+from harness.outcome import Ending, Outcome, Status, ending_of, outcome_of
 from harness.pending import PendingCall
+from harness.price import Price
 from harness.progress import Emit, Queued, silent
 from harness.pulse import kept_alive
 from harness.request import ModelFailure
+from harness.stop import Stop, Stopped
 from harness.tools.desk import Desk
 from harness.tools.port import Tool, Toolset
 from harness.tools.result import Results
@@ -54,7 +67,7 @@ from harness.turn import Turn, run_turn
 from harness.usage import Purpose
 from workspaces.claim import Claim
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
+from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, Refused
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
 from workspaces.lease import Lease, Leases
 from workspaces.records import Change as RecordChange
@@ -67,6 +80,9 @@ ATTEMPTS_MAX = 3
 
 LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.5
 """Between two looks at a conversation that another process is at: a turn takes seconds."""
+
+CANCEL_LOOK_S = 1.0
+"""Between two looks whether another process wants a turn to end: a person waits for it."""
 
 State = Literal["queued", "running", "waiting", "done", "failed", "refused"]
 
@@ -117,6 +133,9 @@ class Ingress:
     open_model: OpenModel
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
+    price: Callable[[str], Price | None]
+    stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
+    """Of the turns that run here."""
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
@@ -170,6 +189,27 @@ class Ingress:
             await in_thread(self.conversations.check_at_rest, conversation)
             at_it = _AtIt(self, conversation, lease, is_mine=True, may_end=True, emit=emit)
             return await at_it.compact()
+
+    async def cancel(self, conversation: Conversation) -> bool:
+        """End the turn that runs or waits in it: its outcome will be "interrupted". Here it is stopped at
+        once, in another process when that looks next. False when there is none. Busy while it is changing
+        from one to the other. What waits in line behind it stays."""
+        turn_id = await in_thread(self.inbox.cancel, conversation)
+        if turn_id is not None:
+            stop = self.stops.get(turn_id)
+            if stop is not None:
+                stop.cancel()
+            return True
+        if await in_thread(self.inbox.paused, conversation) is None:
+            return False
+        lease = await self._acquired(conversation)
+        async with self._leased(lease):
+            paused = await in_thread(self.inbox.paused, conversation)
+            if paused is None:
+                return False
+            at_it = _AtIt(self, conversation, lease, False, False, silent)
+            await to_the_end(at_it.abandon, paused, "cancelled")
+        return True
 
     def status(self, agent_id: AgentId, event_id: str) -> EventStatus:
         """NotFound for an id that was never used, or more than a day ago."""
@@ -323,7 +363,7 @@ class _AtIt:
         if event.is_answer:
             return await self._answering(waiting, paused, stack)
         if paused is not None:
-            await to_the_end(self._abandon, paused, "superseded")
+            await to_the_end(self.abandon, paused, "superseded")
             return None
         begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
         turn = begun.turn
@@ -370,14 +410,14 @@ class _AtIt:
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
             if self.may_end and running is not None:
-                await self._fail(running, _INTERRUPTED)
+                await self._interrupt(running)
             raise
         if waiting.event.is_answer:
             await in_thread(self.ingress.inbox.forget, waiting)
         if running is not None and begun is not None:
             await self._run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
-    def _abandon(self, paused: Paused, why: Unanswered) -> None:
+    def abandon(self, paused: Paused, why: Unanswered) -> None:
         """End a turn that waits: its calls were not run, and that is what the model will read."""
         entries = self._entries(paused.first)
         number, at = entries[-1].number + 1, stamp_of(self.ingress.clock.now())
@@ -415,31 +455,79 @@ class _AtIt:
         begun = await in_thread(self._prepared, None, TurnId(new_id("turn")), None)
         question = await in_thread(begun.turn.question, begun.toolset)
         found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
-        await begun.pushed(begun.turn.compacted(found))
+        await begun.pushed(begun.turn.compacted(found).asides)
         return found
 
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
-            turn, ending = await run_turn(
-                begun.turn,
-                model=begun.model,
-                toolset=begun.toolset,
-                compaction=begun.compaction,
-                emit=self.emit,
-            )
-            is_shared = await begun.pushed(turn)
+            ending = await self._stoppable(running, begun)
+            is_shared = await begun.pushed(await in_thread(self._entries, running.first))
         except LeaseLost:
             raise
-        except BaseException as problem:
-            is_end_of_process = not isinstance(problem, Exception)
-            if is_end_of_process and not self.may_end:
-                raise  # the next holder goes on with it
-            await self._fail(running, _INTERRUPTED if is_end_of_process else _told(problem))
+        except Exception as problem:
+            await self._fail(running, _told(problem))
             if self.is_mine:
                 raise
             return
+        except BaseException:
+            if self.may_end:  # else the next holder goes on with it
+                await self._interrupt(running)
+            raise
         told = replace(ending, left_out=begun.left_out, is_shared=is_shared)
         await self._finish(running, told)
+
+    async def _stoppable(self, running: Running, begun: _Begun) -> Ending:
+        """The turn, until it ends, its time is up or somebody wants it to end."""
+        stops = self.ingress.stops
+        stop = stops[running.turn_id] = Stop(begun.turn.limits.seconds)
+        looking = asyncio.create_task(self._look_for_cancellation(running, stop))
+        try:
+            async with stop:
+                _, ending = await run_turn(
+                    begun.turn,
+                    model=begun.model,
+                    toolset=begun.toolset,
+                    compaction=begun.compaction,
+                    emit=self.emit,
+                )
+        except Stopped as stopped:
+            return await to_the_end(self._cut_short, running, stopped.reason)
+        finally:
+            looking.cancel()
+            del stops[running.turn_id]
+        if stop.is_cancelled and ending.status == "waiting":
+            return await to_the_end(self._cut_short, running, "interrupted")
+        return ending
+
+    async def _look_for_cancellation(self, running: Running, stop: Stop) -> None:
+        """Whoever cancels may be in another process."""
+        inbox = self.ingress.inbox
+        pause = 0.0 if running.attempt > 1 else CANCEL_LOOK_S
+        while not stop.is_cancelled:
+            await asyncio.sleep(pause)
+            pause = CANCEL_LOOK_S
+            with suppress(Failure):  # a store that does not answer may answer the next time
+                if await in_thread(inbox.is_cancelled, self.conversation, running.turn_id):
+                    stop.cancel()
+
+    def _cut_short(
+        self, running: Running, status: Status, failure: ModelFailure | None = None
+    ) -> Ending:
+        """A turn that ends in its middle: calls without a result get one, so that what is stored is what
+        a provider takes."""
+        entries = self._entries(running.first)
+        last = entries[-1].number if entries else running.first
+        calls = open_calls(entries)
+        if calls:
+            last, at = last + 1, stamp_of(self.ingress.clock.now())
+            results = tuple(ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
+            entry = Entry(last, at, running.turn_id, Message("user", results))
+            self.ingress.conversations.transcript(self.conversation).append(entry, self.lease)
+        return Ending(status, running.turn_id, running.first, last, failure)
+
+    async def _interrupt(self, running: Running) -> None:
+        ending = await to_the_end(self._cut_short, running, "interrupted")
+        await self._finish(running, ending)
 
     async def _finish(self, running: Running, ending: Ending) -> None:
         inbox = self.ingress.inbox
@@ -447,10 +535,8 @@ class _AtIt:
         await to_the_end(end, self.conversation, running, ending, self.lease)
 
     async def _fail(self, running: Running, reason: str) -> None:
-        newest = await in_thread(self.ingress.conversations.transcript(self.conversation).newest)
-        last = newest.number if newest else running.first
         failure = ModelFailure("broken", reason, "say it again")
-        ending = Ending("failed", running.turn_id, running.first, last, failure)
+        ending = await to_the_end(self._cut_short, running, "failed", failure)
         await self._finish(running, ending)
 
     def _prepared(self, event: Event | None, turn_id: TurnId, first: int | None) -> _Begun:
@@ -474,11 +560,10 @@ class _AtIt:
             agent.config.limits,
             tuple(entry for entry in window.entries if entry.number < first),
             first,
-            tuple(one for one in window.entries if one.number >= first and one.kind == "said"),
+            tuple(one for one in window.entries if one.number >= first and one.is_said),
             event.system_once if event else None,
-            asides=tuple(
-                one for one in window.entries if one.number >= first and one.kind != "said"
-            ),
+            self._price(agent, model.name),
+            asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
         )
         seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
         desk = Desk(
@@ -502,6 +587,15 @@ class _AtIt:
         )
         return _Begun(turn, model, toolset, compaction, left_out)
 
+    def _price(self, agent: AgentRecord, model: str) -> Price | None:
+        """Refused where a limit cannot be kept."""
+        price = self.ingress.price(model)
+        if agent.config.limits.dollars is not None and price is None:
+            rule = "has no price, so the agent's limit `dollars` cannot be kept"
+            remedy = "state its price in the file that the setting `prices` names"
+            raise Refused("model", model, rule, remedy=remedy)
+        return price
+
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
@@ -512,9 +606,9 @@ class _Begun:
     left_out: tuple[str, ...]
     """Mounts that lead nowhere."""
 
-    async def pushed(self, turn: Turn) -> bool:
-        """Whether the files that the turn has changed are in S3."""
-        changed = [change.workspace for entry in turn.own for change in entry.changes]
+    async def pushed(self, entries: Iterable[Entry]) -> bool:
+        """Whether the files that came to be changed with these entries are in S3."""
+        changed = [change.workspace for entry in entries for change in entry.changes]
         return await in_thread(push, self.toolset.desk.mounts, changed)
 
     def with_turn(self, turn: Turn) -> _Begun:
@@ -530,9 +624,6 @@ class _Entering:
     running: Running | None
     """None when the turn waits for more."""
     begun: _Begun | None
-
-
-_INTERRUPTED = "the turn was interrupted"
 
 
 def _state_of(outcome: Outcome) -> State:

@@ -20,6 +20,8 @@ Status = Literal[
     "waiting",  # for somebody who allows its calls, or for the client who makes them: it is not over
     "cut",  # the answer is cut at the limit of output tokens
     "out_of_steps",
+    "out_of_time",
+    "out_of_money",  # of the turn's own; an account that has none left is a failure
     "interrupted",  # somebody ended it
     "failed",
 ]

@@ -131,7 +131,7 @@ def _turned_out(held: Held | None, window: Window) -> Length | None:
     answers = (
         entry
         for entry in window.entries
-        if entry.kind == "said" and entry.number > held.entry and entry.message.role == "assistant"
+        if entry.is_said and entry.number > held.entry and entry.message.role == "assistant"
     )
     answer = next(answers, None)
     return held.length.counted(answer.usage.prompt) if answer else held.length

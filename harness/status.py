@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from workspaces.errors import Failure, NotFound
+from workspaces.seam import REVISIONS_MAX, Seam, open_seams
 from workspaces.stamp import stamp_of
 
 if TYPE_CHECKING:
     from harness.harness import Harness
     from workspaces.workspace import Workspace
 
-State = Literal["ok", "pending", "due", "conflict", "problem"]
+State = Literal["ok", "pending", "due", "merged", "conflict", "problem"]
 
 NAMES_MAX = 5
 """So many files are named in one line; programs are told all of them."""
@@ -73,7 +74,8 @@ def _workspaces(harness: Harness) -> Iterator[Line]:
 
 def _workspace(workspace: Workspace) -> list[Line]:
     name, tree = workspace.record.name, workspace.scan()
-    newest = next(iter(workspace.log(limit=1)), None)
+    revisions = workspace.log(limit=REVISIONS_MAX)
+    newest = revisions[0] if revisions else None
     last = (
         {} if newest is None else {"revision": newest.id, "at": newest.at, "author": newest.author}
     )
@@ -87,12 +89,28 @@ def _workspace(workspace: Workspace) -> list[Line]:
         remedy = f"`harness log {name}` makes it one, `harness watch` makes each save one"
         told = f"{_named(pending)}: edited by hand, in no revision yet"
         lines.append(Line(name, "pending", told, remedy, {"paths": pending}))
+    merges = [(one.id, one.trailers) for one in revisions if len(one.parents) > 1]
+    lines += [_merged(name, seam) for seam in open_seams(workspace.history, merges)]
     for problem in workspace.problems(tree):
         state: State = "conflict" if problem.kind == "conflict" else "problem"
         told = f"{problem.path!r} {problem.detail}"
         facts = {"path": problem.path, "kind": problem.kind}
         lines.append(Line(name, state, told, _REMEDIES.get(problem.kind), facts))
     return lines
+
+
+def _merged(name: str, seam: Seam) -> Line:
+    """What sync has merged and nobody has changed since."""
+    told = f"{seam.path!r} was changed by two at once and merged: {seam.told}"
+    remedy = (
+        f"read it and correct what is not true; `harness show {name} {seam.revision[:10]}` tells"
+    )
+    facts = {
+        "path": seam.path,
+        "revision": seam.revision,
+        "pairs": [[list(pair.one), list(pair.other)] for pair in seam.pairs],
+    }
+    return Line(name, "merged", told, remedy, facts)
 
 
 _REMEDIES = {

@@ -84,6 +84,11 @@ class Entry:
     covers: int | None = None
     """Of a summary: the last entry that it stands for."""
 
+    @property
+    def is_said(self) -> bool:
+        """In the conversation, so that the model is shown it."""
+        return self.kind == "said"
+
     def as_json(self) -> JsonObject:
         """Only what there is to say."""
         return {
@@ -121,7 +126,7 @@ class Window:
     def said(self) -> tuple[Said, ...]:
         """What the context is made of."""
         return tuple(
-            Said(one.number, one.turn_id, one.message) for one in self.entries if one.kind == "said"
+            Said(one.number, one.turn_id, one.message) for one in self.entries if one.is_said
         )
 
     @property
@@ -143,7 +148,7 @@ class Window:
         return tuple(
             text
             for entry in self.entries
-            if entry.kind == "said" and entry.number <= last
+            if entry.is_said and entry.number <= last
             for text in entry.system
         )
 

@@ -28,6 +28,7 @@ from harness.message import Message, ToolCall, ToolResult
 from harness.models.port import Model
 from harness.outcome import Ending, Remark, Status
 from harness.pending import Asked
+from harness.price import NANODOLLARS, Price
 from harness.progress import Emit, Withdrawn
 from harness.question import Question, put
 from harness.request import ModelFailure, Reply
@@ -61,6 +62,7 @@ class Turn:
     entries: tuple[Entry, ...] = ()
     instructions: str | None = None
     """What the platform says to the model in this turn alone."""
+    price: Price | None = None
     may_have_run: bool = False
     """Whether calls without a result may have been run, by whoever was at it before."""
     asides: tuple[Entry, ...] = ()
@@ -72,6 +74,14 @@ class Turn:
     @property
     def steps(self) -> int:
         return sum(entry.message.role == "assistant" for entry in self.entries)
+
+    @property
+    def is_out_of_money(self) -> bool:
+        """Of what it may spend itself."""
+        if self.limits.dollars is None or self.price is None:
+            return False
+        spent = sum(self.price.of(entry.usage) for entry in self.own)
+        return spent >= round(self.limits.dollars * NANODOLLARS)
 
     @property
     def is_answered(self) -> bool:
@@ -125,7 +135,7 @@ class Turn:
     def compacted(self, found: Compacted) -> Turn:
         """With the window as a compaction has left it."""
         stored = found.window.entries
-        fresh = (one for one in stored if one.kind != "said" and one.number > self._last)
+        fresh = (one for one in stored if not one.is_said and one.number > self._last)
         remarks = tuple(dict.fromkeys((*self.remarks, *found.remarks)))
         session, asides = found.window.session, (*self.asides, *fresh)
         return replace(self, session=session, asides=asides, remarks=remarks)
@@ -177,6 +187,8 @@ async def run_turn(
             turn = await turn.resulted(result, toolset.desk.take_news())
         if turn.steps >= turn.limits.steps:
             return turn, turn.ended("out_of_steps")
+        if turn.is_out_of_money:
+            return turn, turn.ended("out_of_money")
         turn, reply = await _asked(turn, model, toolset, compaction, emit)
         if isinstance(reply, ModelFailure):
             return turn, turn.ended("failed", reply)

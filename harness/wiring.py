@@ -238,6 +238,7 @@ class House:
                 partial(self.open_model, principal),
                 self.workshop,
                 self._results,
+                self.ledger.prices.find,
             ),
         )
 

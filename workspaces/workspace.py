@@ -47,6 +47,8 @@ from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.revision import Author, Revision, RevisionId
 from workspaces.room import Room
+from workspaces.seam import TRAILER as SEAMS
+from workspaces.seam import trailer_of
 from workspaces.search.recall import Recall
 from workspaces.swap import Swap, Swaps
 from workspaces.tree import Known, Tree, TreeScan
@@ -85,6 +87,8 @@ class Arrival:
     """What this was planned on; a file that is something else by now is left alone."""
     beside: bytes | None = None
     """What they had, where `data` is a merge of it with what is here."""
+    seam: str = ""
+    """What there is to be said of the merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,6 +561,8 @@ class Workspace:
             or self._history.find(tip, path) != (None if one.data is None else blob_id(one.data))
         }
         if changes:
+            seams = {path: told[path].seam for path in changes if told[path].seam}
+            by = by.saying(SEAMS, trailer_of(seams)) if seams else by
             self._history.record(changes, by, beside=beside)
 
     def _object_at(self, path: WorkspacePath) -> ObjectId | None:

@@ -16,6 +16,7 @@ _MARKS = {
     "ok": ("✓", "green"),
     "pending": ("•", "yellow"),
     "due": ("!", "bold yellow"),
+    "merged": ("≈", "yellow"),
     "conflict": ("✗", "bold red"),
     "problem": ("✗", "red"),
 }

@@ -7,17 +7,19 @@ from there, so only what is kept here is ever needed, never the file as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import SequenceMatcher
 from functools import partial
 
+from harness.context.fence import fenced, one_line
 from harness.context.part import Part
 from harness.context.prompt import date_text
 from harness.context.render import Render
 from workspaces.records import JsonObject
 from workspaces.revision import RevisionId
+from workspaces.seam import Seam
 
 COMPARED_MAX = 4_000_000
 """Pairs of lines that differ at both ends of a change: 2 000 lines on each side, some tenths of a second.
@@ -25,6 +27,16 @@ Beyond, all of it counts as rewritten, which is more than a delta may tell."""
 
 BEARING_CHARACTERS_MAX = 80
 """Of the line that is shown to say where a change is."""
+
+
+SEAMS_MAX = 10
+SEAM_LINES_MAX = 12
+"""Of each side, in all places together: enough to see what it is about; the files hold all of it."""
+
+SEAM_CHARACTERS_MAX = 200
+
+Seams = Mapping[str, Sequence[Seam]]
+"""By the source of a part: where sync has merged, since that part was shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +95,18 @@ def delta(
     now: Sequence[Part],
     day: date | None,
     render: Render,
+    seams: Seams | None = None,
 ) -> Delta | None:
     """What is told beside message `entry` to whoever has `shown` before their eyes, so that they know
     what `now` holds; None when nothing is different. `day` is another day that has begun."""
+    merged = seams or {}
     before = {part.source: part for part in shown if part.is_memory}
     after = {part.source: part for part in now if part.is_memory}
     sources = [*after, *(source for source in before if source not in after)]
-    found = (_change(one, before.get(one), after.get(one), render) for one in sources)
+    found = (
+        _change(one, before.get(one), after.get(one), render, merged.get(one, ()))
+        for one in sources
+    )
     changes = tuple(change for change in found if change is not None)
     if day is not None:
         return Delta(entry, changes, day, date_text(day, render))
@@ -139,19 +156,26 @@ def applied(lines: Sequence[str], changes: Iterable[Hunk]) -> list[str]:
     return [*result, *lines[at:]]
 
 
-def _change(source: str, old: Part | None, new: Part | None, render: Render) -> PartChange | None:
+def _change(
+    source: str, old: Part | None, new: Part | None, render: Render, seams: Sequence[Seam]
+) -> PartChange | None:
     """Memory that cannot be read does not take away what was shown; it is told once."""
     told = partial(render, "prompt/memory-change.md", workspace=source.partition("/")[2])
     if new is not None and new.unavailable is not None:
         if old is not None and old.unavailable is not None:
             return None
-        text = told(lines=[], unavailable=new.unavailable)
+        text = told(lines=[], seams=[], seams_left_out=0, unavailable=new.unavailable)
         return PartChange(source, text, unavailable=new.unavailable)
     if old is not None and new is not None and old.text == new.text:
         return None
     before, after = _lines(old), _lines(new)
     found = hunks(before, after)
-    text = told(lines=_marked(before, found), unavailable=None)
+    text = told(
+        lines=_marked(before, found),
+        seams=[_seam(seam) for seam in seams[:SEAMS_MAX]],
+        seams_left_out=len(seams[SEAMS_MAX:]),
+        unavailable=None,
+    )
     revision, left_out = (new.revision, new.lines_left_out) if new else (None, 0)
     return PartChange(source, text, revision, found, left_out)
 
@@ -165,6 +189,15 @@ def _marked(old: Sequence[str], found: Iterable[Hunk]) -> list[str]:
         lines += [f"- {line}".rstrip() for line in old[hunk.start : hunk.end]]
         lines += [f"+ {line}".rstrip() for line in hunk.lines]
     return lines
+
+
+def _seam(seam: Seam) -> dict[str, object]:
+    """Each side's lines under a mark of their own."""
+    one = [line for pair in seam.pairs for line in pair.one][:SEAM_LINES_MAX]
+    other = [line for pair in seam.pairs for line in pair.other][:SEAM_LINES_MAX]
+    marked = [("1", line) for line in one] + [("2", line) for line in other]
+    lines = [f"{mark} {fenced(line)[:SEAM_CHARACTERS_MAX]}".rstrip() for mark, line in marked]
+    return {"path": one_line(seam.path), "told": one_line(seam.told), "lines": lines}
 
 
 def _bearing(line: str) -> str:

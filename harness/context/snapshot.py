@@ -15,18 +15,19 @@ the three is due: nothing, a delta, or another snapshot. The reasons for another
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
-from harness.context.delta import Delta, delta, with_deltas
+from harness.context.delta import Delta, Seams, delta, with_deltas
 from harness.context.length import Length
 from harness.context.part import Part, part_of
 from harness.context.render import Render
 from harness.request import ToolSpec, tool_spec_of
 from workspaces.records import JsonObject
 from workspaces.revision import RevisionId
+from workspaces.seam import Seam
 from workspaces.stamp import Stamp, stamp_of
 
 CACHE_LIFETIME = timedelta(hours=1)
@@ -135,6 +136,7 @@ class Moment:
     tools: tuple[ToolSpec, ...] = ()
     is_erased: bool = False
     """A revision that was shown is gone from its history."""
+    seams: Seams = field(default_factory=dict[str, Sequence[Seam]], hash=False)
 
     @property
     def day(self) -> date:
@@ -149,7 +151,7 @@ def decide(held: Held | None, now: Moment, render: Render) -> Snapshot | Delta |
     if reason is not None:
         return _snapshot(held.snapshot.number + 1, reason, now)
     day = now.day if now.day != held.day else None
-    news = delta(now.entry, held.parts, now.parts, day, render)
+    news = delta(now.entry, held.parts, now.parts, day, render, now.seams)
     if news is None:
         return None
     told = sum(len(one.text) for one in (*held.deltas, news))

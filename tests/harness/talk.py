@@ -22,7 +22,7 @@ from typing import Any
 from harness.birth import be_born
 from harness.conversation import Conversation
 from harness.duty import duties
-from harness.event import Event
+from harness.event import Approval, Event
 from harness.inbox import Inbox
 from harness.ingress import Ingress
 from harness.job import Jobs
@@ -290,9 +290,22 @@ class Dying:
         return reply
 
 
-def kill_everywhere(home: str) -> None:
+async def talked(ingress: Ingress, text: str, emit: Emit = silent) -> Outcome:
+    """Something is said, and each call that waits then is allowed by an event of its own."""
+    outcome = await delivered(ingress, text, "c1", text, emit)
+    agent = ingress.agents.get("assistant")
+    while outcome.status == "waiting":
+        (first, *_) = outcome.pending
+        allowed = Approval(call_id=first.id, is_allowed=True)
+        event = Event(f"allow-{first.id}", "c1", (allowed,))
+        outcome = await ingress.deliver(agent, event, emit)
+    return outcome
+
+
+def kill_everywhere(home: str, permission: str) -> None:
     """One event after the other, each killed one point later; then somebody else delivers it again."""
     rooms = opened(home, Rule(writes=True))
+    rooms.sandboxes.patch("default", {"config": {"permission": permission}})
     told: list[dict[str, Any]] = []
     for number in range(200):
         text = f"e{number}"
@@ -307,10 +320,10 @@ def kill_everywhere(home: str) -> None:
             def at_a_tool(progress: Progress) -> None:
                 deadly.point()
 
-            asyncio.run(delivered(ingress, text, "c1", text, at_a_tool))
+            asyncio.run(talked(ingress, text, at_a_tool))
 
         def second(text: str = text) -> None:
-            outcome = asyncio.run(delivered(ingress_of(rooms), text, "c1", text))
+            outcome = asyncio.run(talked(ingress_of(rooms), text))
             (Path(home) / f"outcome-{text}").write_text(json.dumps(outcome.as_json()))
 
         was_killed = not forked(first)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,18 +12,20 @@ from harness.crossing import LoopThread
 from harness.message import ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
 from harness.progress import silent
-from harness.sandboxes.none import NoSandbox
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
 from harness.wiring import TOOLS
+from tests.harness.homes import Open, opened, prefix
 from tests.servers import BUCKET, S3Server
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.distant import GLANCE_BYTES_MAX, DistantWorkspace
 from workspaces.errors import NotFound, Refused
 from workspaces.expect import ANY
-from workspaces.ids import Namespace, new_id, version_of
+from workspaces.ids import Namespace, version_of
 from workspaces.revision import Author
 from workspaces.workspace import Workspace
+
+__all__ = ["opened", "prefix"]
 
 PERSON = Author("ann", "usr_1", "api")
 FILES = {
@@ -36,32 +36,6 @@ FILES = {
     "notes/ä b.md": "# Ümlaut\n",
     "data/x.csv": "1,2\n",
 }
-
-Open = Callable[..., Harness]
-
-
-@pytest.fixture
-def prefix(tmp_path: Path, seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Two homes share records, as two machines do, and S3."""
-    for name, value in seaweedfs.environment().items():
-        monkeypatch.setenv(name, value)
-    prefix = new_id("test")
-    monkeypatch.setenv("HARNESS_S3", f"s3://{BUCKET}/{prefix}")
-    monkeypatch.setenv("HARNESS_RECORDS", f"sqlite:{tmp_path}/records.db")
-    return prefix
-
-
-@pytest.fixture
-def opened(tmp_path: Path, prefix: str) -> Iterator[Open]:
-    machines: list[Harness] = []
-
-    def open_machine(name: str, **more: Any) -> Harness:
-        machines.append(Harness.open(tmp_path / name, sandbox=NoSandbox("not here"), **more))
-        return machines[-1]
-
-    yield open_machine
-    for machine in machines:
-        machine.close()
 
 
 @pytest.fixture

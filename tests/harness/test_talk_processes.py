@@ -17,6 +17,7 @@ from harness.message import Message, Part, ToolResult
 from tests.harness.talk import (
     Rule,
     assert_in_order,
+    conversation_of,
     entries_of,
     follow,
     hold,
@@ -76,18 +77,27 @@ def test_events_that_16_processes_deliver_and_a_tenth_of_which_kill_have_one_eff
     rooms.records.close()
 
 
-def test_a_turn_killed_at_every_point_is_gone_on_with_and_done_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("permission", ["bypass", "ask"])
+def test_a_turn_killed_at_every_point_is_gone_on_with_and_done_once(
+    tmp_path: Path, permission: str
+) -> None:
+    """With `ask` it waits twice on its way, for two approvals that come one by one."""
     home = tmp_path / "home"
-    told = json.loads(run(kill_everywhere, str(home), wait_s=WAIT_S))
+    told = json.loads(run(kill_everywhere, str(home), permission, wait_s=WAIT_S))
     killed = [one for one in told if one["killed"]]
     print(f"{len(killed)} points")
     assert len(killed) >= 40
     assert not told[-1]["killed"], "the last one was to come through"
     rooms = opened(home, Rule())
     events = assert_in_order(rooms, "c1")
-    assert events == [one["event"] for one in told]
+    said = [event for event in events if not event.startswith("allow-")]
+    assert said == [one["event"] for one in told]
+    if permission == "ask":
+        allowed = [f"allow-toolu_{event}{which}" for event in said for which in "ab"]
+        assert [event for event in events if event not in said] == allowed
     messages = tuple(entry.message for entry in entries_of(rooms, "c1"))
     assert parts_of(repair(messages)) == parts_of(messages), "the transcript had to be repaired"
+    assert rooms.ingress.inbox.paused(conversation_of(rooms, "c1")) is None
     for one in told:
         assert one["outcome"]["outcome"] == "done"
         assert one["outcome"]["reply"] == f"answer to {one['event']}"

@@ -1,6 +1,6 @@
 """What happened to a workspace: making revisions, and reading them. Every git call is here.
 
-made     objects commit branch graft → history.record · pack
+made     objects packfile commit branch graft → history.record · pack
 travels  bundle: out · quarantine: in → history.follow
 read     log difference step blame inquiry → history
 undone   undo

@@ -5,9 +5,10 @@ nothing points at. Each is made durable under a temporary name and only then giv
 has an object's name is whole, even after a power cut. `Batch` writes any number of them; after its
 `sync` the names are durable too, and only then may a branch name one.
 
-New objects are loose files, read here without help. Packing (`pack`) moves them, at any moment, into
-packs, which GitPython's object database reads; what is found nowhere is therefore looked for again
-with fresh eyes before it is called missing.
+New objects are loose files, read here without help; many at once are a pack (`packfile`), which waits for
+the disk twice instead of once for each. Packing (`pack`) moves them, at any moment, into one pack. Packs are
+read by GitPython's object database; what is found nowhere is therefore looked for again with fresh eyes
+before it is called missing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
 
 from workspaces.beneath import flush_all
 from workspaces.errors import Failure, Unavailable
+from workspaces.history.packfile import Packed, fits, write_pack
 
 ObjectId = NewType("ObjectId", str)
 """Git's name of a blob, tree or commit: not a Version, and never shown to strangers."""
@@ -37,6 +39,9 @@ TREE_MODE = "40000"
 
 LOOKS_MAX = 4
 """How often a missing object is looked for: each packing in between explains one miss."""
+
+PACKED_FROM = 64
+"""Objects of one batch. A revision of one file has four; a pack for each of those would be many packs."""
 
 SYNCED_AT_ONCE = 32
 """From so many objects on, one flush of the whole file system is sooner done than one of each."""
@@ -111,52 +116,62 @@ class Objects:
 
 
 class Batch:
-    """Objects on their way to the disk."""
+    """Objects on their way to the disk: nothing is written before `sync`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
-        self._written: dict[str, str] = {}
-        """Temporary name → the object's own."""
-        self._directories = {self._directory}
+        self._held: dict[str, Packed] = {}
 
     def blob(self, data: bytes) -> ObjectId:
-        return self._write(b"blob", data)
+        return self.add("blob", data)
 
     def tree(self, entries: Mapping[str, Entry]) -> ObjectId:
         parts: list[bytes] = []
         for name, entry in sorted(entries.items(), key=_tree_order):
             parts.append(f"{entry.mode} {name}\0".encode() + bytes.fromhex(entry.id))
-        return self._write(b"tree", b"".join(parts))
+        return self.add("tree", b"".join(parts))
 
     def commit(self, data: bytes) -> ObjectId:
-        return self._write(b"commit", data)
+        return self.add("commit", data)
 
     def add(self, kind: str, data: bytes) -> ObjectId:
-        """An object that exists elsewhere."""
-        return self._write(kind.encode(), data)
+        object_id = _object_id(_framed(kind.encode(), data))
+        self._held[object_id] = Packed(kind, data)
+        return object_id
 
     def sync(self) -> None:
-        """From here on all that was written can be read, and survives a power cut."""
+        """Write them. From here on all of them can be read, and survive a power cut."""
+        new = {
+            one: held for one, held in self._held.items() if not os.path.lexists(self._path(one))
+        }
+        is_packed = len(new) >= PACKED_FROM and fits(new)
+        loose = self._held.keys() - new.keys() if is_packed else self._held.keys()
+        directories = {self._directory, *(self._path(one).rpartition("/")[0] for one in loose)}
         try:
-            _sync_all(self._written, self._directory)
-            for temporary, path in self._written.items():
-                os.rename(temporary, path)  # noqa: PTH104 - strings on the hot path
-            _sync_all(self._directories, self._directory)
+            if is_packed:
+                packs = f"{self._directory}/pack"
+                write_pack(Path(packs), new, level=_LEVEL)
+                directories.add(packs)
+            else:
+                self._write_loose(new)
+            _sync_all(directories, self._directory)
         except OSError as error:
             raise unwritable(error) from error
 
-    def _write(self, kind: bytes, data: bytes) -> ObjectId:
-        framed = _framed(kind, data)
-        object_id = _object_id(framed)
-        directory = f"{self._directory}/{object_id[:2]}"
-        self._directories.add(directory)
-        path = f"{directory}/{object_id[2:]}"
-        if not os.path.lexists(path):  # else: the same bytes, synced before they had this name
-            try:
-                self._written[_write_temporary(directory, framed)] = path
-            except OSError as error:
-                raise unwritable(error) from error
-        return object_id
+    def _write_loose(self, objects: Mapping[str, Packed]) -> None:
+        written: dict[str, str] = {}
+        """Temporary name → the object's own."""
+        for object_id, (kind, data) in objects.items():
+            path = self._path(object_id)
+            framed = _framed(kind.encode(), data)
+            written[_write_temporary(path.rpartition("/")[0], framed)] = path
+        _sync_all(written, self._directory)
+        for temporary, path in written.items():
+            os.rename(temporary, path)  # noqa: PTH104 - strings on the hot path
+
+    def _path(self, object_id: str) -> str:
+        """Of a loose object; a file with this name is whole, and was synced before it had it."""
+        return f"{self._directory}/{object_id[:2]}/{object_id[2:]}"
 
 
 class _Packs:

@@ -15,6 +15,7 @@ from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.reconcile import Apart, Meet, Merged, Pull, PullDeletion, Same, met
 from workspaces.revision import Author
+from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
@@ -102,8 +103,10 @@ class Incoming:
         match result:
             case Same():
                 pass
-            case Merged(data):
-                arrivals.append(Arrival(path, data, version_of(here), beside=blob.data))
+            case Merged(data, overlaps, clashes):
+                seam = told_of(overlaps, clashes)
+                expect = version_of(here)
+                arrivals.append(Arrival(path, data, expect, beside=blob.data, seam=seam))
                 told.merged.append(path)
             case Apart(beside):
                 arrivals.append(Arrival(beside, here, None))

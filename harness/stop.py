@@ -1,0 +1,58 @@
+"""Stopping what runs: when its time is up, or when somebody wants it to end.
+
+Both are the same thing, a deadline that has come, so there is one way in which a turn ends in its middle
+and one place that puts its transcript right afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Literal
+
+StopReason = Literal["interrupted", "out_of_time"]
+
+
+class Stopped(Exception):
+    """In the place of whatever was under way."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason)
+        self.reason: StopReason = reason
+
+
+class Stop:
+    """Around what may be stopped; to be entered once. Any thread may call `cancel`."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._timeout = asyncio.timeout(seconds)
+        self._loop = asyncio.get_running_loop()
+        self._is_inside = False
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        self.is_cancelled = True
+        if self._is_inside:
+            self._timeout.reschedule(self._loop.time())
+
+    async def __aenter__(self) -> Stop:
+        await self._timeout.__aenter__()
+        self._is_inside = True
+        if self.is_cancelled:
+            self._cancel()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_inside = False
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError as timeout:
+            raise Stopped("interrupted" if self.is_cancelled else "out_of_time") from timeout

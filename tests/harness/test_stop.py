@@ -1,0 +1,197 @@
+"""Turns that are stopped: by somebody, here or in another process, or at a limit of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import Harness
+from harness.context.repair import INTERRUPTED, repair
+from harness.event import Event
+from harness.ingress import Ingress
+from harness.message import Text, ToolCall, ToolResult
+from harness.models.scripted import ScriptedModel
+from harness.outcome import Outcome
+from harness.progress import ToolStarted, silent
+from harness.wiring import Rooms
+from tests.harness.talk import Rule, conversation_of, entries_of, ingress_of, opened, runner_of
+from tests.harness.test_ingress import (
+    Gate,
+    accept,
+    answered_by,
+    begin,
+    conversation_of_new,
+    run,
+    say,
+    status,
+    until,
+)
+from tests.ordinary import reachable_directory
+from workspaces.errors import Refused
+
+SONNET = "claude-sonnet-5"
+READ = ToolCall("t1", "read", {"path": "MEMORY.md"})
+
+Cancel = Callable[[], Awaitable[bool]]
+
+
+@pytest.fixture
+def rooms(home: Path) -> Iterator[Rooms]:
+    rooms = opened(home, Rule())
+    yield rooms
+    rooms.records.close()
+
+
+def assert_intact(rooms: Rooms) -> None:
+    """What is stored needs no repair but the joining of neighbours."""
+    messages = tuple(entry.message for entry in entries_of(rooms, "c1"))
+    parts = [part for message in messages for part in message.parts]
+    assert [part for message in repair(messages) for part in message.parts] == parts
+
+
+async def stopped_at_the_model(rooms: Rooms, by: Ingress) -> Outcome:
+    gate = Gate()
+    ingress = answered_by(rooms, gate)
+    task = asyncio.create_task(ingress.deliver(rooms.agents.get("assistant"), say(rooms, "one")))
+    await gate.asked.wait()
+    assert await by.cancel(conversation_of(rooms, "c1"))
+    outcome = await task
+    assert gate.cancelled
+    return outcome
+
+
+@pytest.mark.parametrize("where", ["here", "in another process"])
+def test_a_turn_that_somebody_ends_is_interrupted_and_the_conversation_goes_on(
+    rooms: Rooms, where: str
+) -> None:
+    other = replace(ingress_of(rooms, process="boot:other/1/1"), stops={})
+    by = rooms.ingress if where == "here" else other
+    outcome = run(stopped_at_the_model(rooms, by))
+    assert (outcome.status, outcome.reply) == ("interrupted", "")
+    assert rooms.jobs.list() == []
+    assert_intact(rooms)
+    again = run(rooms.ingress.deliver(rooms.agents.get("assistant"), say(rooms, "two")))
+    assert again.reply == "answer to two"
+    assert run(rooms.ingress.cancel(conversation_of(rooms, "c1"))) is False
+
+
+def test_a_turn_that_is_to_end_and_whose_process_dies_is_ended_by_the_next(rooms: Rooms) -> None:
+    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+    accept(rooms, "one")
+    begin(rooms, lease)
+    assert run(rooms.ingress.cancel(conversation_of(rooms, "c1")))
+    rooms.ingress.leases.release(lease)
+
+    async def follow() -> None:
+        await answered_by(rooms, Gate()).look_after(conversation_of(rooms, "c1").id)
+
+    run(follow())
+    assert status(rooms, "one").outcome.status == "interrupted"
+    assert run(runner_of(rooms).drain()).failed == 0
+
+
+def test_a_turn_that_waits_is_ended_and_its_calls_were_not_run(home: Path) -> None:
+    write = ToolCall("w1", "write", {"path": "a.md", "content": "x"})
+    model = ScriptedModel([write], "Go on.")
+    rooms = opened(home, model)
+    rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
+    agent = rooms.agents.get("assistant")
+    assert run(rooms.ingress.deliver(agent, say(rooms, "one"))).status == "waiting"
+    assert run(rooms.ingress.cancel(conversation_of(rooms, "c1")))
+    assert run(rooms.ingress.deliver(agent, say(rooms, "one"))).status == "interrupted"
+    assert run(rooms.ingress.deliver(agent, say(rooms, "two"))).reply == "Go on."
+    (result,) = [p for p in model.requests[1].messages[-1].parts if isinstance(p, ToolResult)]
+    assert "ended the turn" in result.text
+    assert_intact(rooms)
+    rooms.records.close()
+
+
+def test_a_command_that_runs_is_killed_with_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = ToolCall("b1", "bash", {"command": "echo begun > begun.md; sleep 500", "timeout": 500})
+    with reachable_directory() as place:
+        model = ScriptedModel([sleep], "I see.")
+        with Harness.open(place / "home", model=model) as harness:
+            found = harness.confinement()
+            if not found.works:
+                pytest.skip(f"no sandbox on this machine: {found.detail}")
+            ingress, agent = harness.rooms.ingress, harness.agents.get("assistant")
+            begun = harness.workspaces.get("notes").root / "begun.md"
+
+            async def talk() -> Outcome:
+                task = asyncio.create_task(ingress.deliver(agent, Event.said("e1", "c1", "go")))
+                await until(begun.exists)
+                await ingress.cancel(conversation_of(harness.rooms, "c1"))
+                return await task
+
+            outcome = harness._loop.run(talk())
+            assert outcome.status == "interrupted"
+            assert harness.run("and?", conversation="c1").reply == "I see."
+            (result,) = [
+                p for p in model.requests[1].messages[-1].parts if isinstance(p, ToolResult)
+            ]
+            assert result == ToolResult("b1", INTERRUPTED, is_error=True)
+            assert harness.workspaces.get("notes").read("begun.md").text == "begun\n"
+
+
+def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: Rooms) -> None:
+    class Slow:
+        name = "slow"
+
+        async def reply(self, request: Any, *, output_tokens_max: int, emit: Any) -> Any:
+            if request.messages[-1].text == "one":
+                return await ScriptedModel([Text("So."), READ]).reply(
+                    request, output_tokens_max=output_tokens_max, emit=silent
+                )
+            return await asyncio.Event().wait()
+
+    agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": 0.5}}})
+    outcome = run(answered_by(rooms, Slow()).deliver(agent, say(rooms, "one")))
+    assert outcome.status == "out_of_time"
+    assert [entry.message.role for entry in entries_of(rooms, "c1")] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert_intact(rooms)
+
+
+def test_a_call_under_way_when_the_time_is_up_is_told_as_interrupted(rooms: Rooms) -> None:
+    agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": 0.5}}})
+
+    def never(progress: Any) -> None:
+        if isinstance(progress, ToolStarted):
+            raise asyncio.CancelledError  # as it is when the time is up just here
+
+    ingress = answered_by(rooms, ScriptedModel([READ]))
+    with pytest.raises(asyncio.CancelledError):
+        run(ingress.deliver(agent, say(rooms, "one"), never))
+    results = entries_of(rooms, "c1")[-1].message.parts
+    assert results == (ToolResult("t1", INTERRUPTED, is_error=True),)
+    assert_intact(rooms)
+
+
+def test_a_turn_stops_when_it_has_spent_what_it_may(rooms: Rooms) -> None:
+    limits = {"dollars": 0.001}
+    agent = rooms.agents.patch("assistant", {"config": {"limits": limits}})
+    long = "x" * 200  # an output token each, for the scripted model: 10 dollars a million
+    model = ScriptedModel(*[[Text(long), READ]] * 50, name=SONNET)
+    outcome = run(answered_by(rooms, model).deliver(agent, say(rooms, "one")))
+    assert outcome.status == "out_of_money"
+    assert 1 <= len(model.requests) < 50
+    assert_intact(rooms)
+
+
+def test_a_limit_on_money_is_refused_where_no_price_is_known(rooms: Rooms) -> None:
+    agent = rooms.agents.patch("assistant", {"config": {"limits": {"dollars": 1.0}}})
+    ingress = answered_by(rooms, ScriptedModel("never", name="nobody-knows"))
+    with pytest.raises(Refused, match="no price"):
+        run(ingress.deliver(agent, say(rooms, "one")))
+    outcome = run(
+        answered_by(rooms, ScriptedModel("hi", name=SONNET)).deliver(agent, say(rooms, "one"))
+    )
+    assert outcome.reply == "hi"
