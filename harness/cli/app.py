@@ -19,6 +19,7 @@ from harness.cli import (
     agents,
     bench,
     chat,
+    compact,
     conversation,
     doctor,
     explain,
@@ -63,6 +64,7 @@ history.register(app)
 recall.register(app)
 shell.register(app)
 sync.register(app)
+compact.register(app)
 prompt.register(app)
 explain.register(app)
 doctor.register(app)

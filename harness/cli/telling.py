@@ -58,6 +58,8 @@ def close(outcome: Outcome) -> None:
 def say_what_went_wrong(outcome: Outcome) -> None:
     for source in outcome.unavailable:
         notes().print(f"{source} could not be read: the agent answered without it", markup=False)
+    for remark in outcome.remarks:
+        notes().print(f"({remark.detail})", markup=False, style="dim")
     if outcome.failure is not None:
         notes().print(f"error ({outcome.failure.kind}): {outcome.failure.reason}", markup=False)
         notes().print(f"  → {outcome.failure.remedy}", markup=False)
