@@ -184,7 +184,8 @@ class Harness:
         except NotFound:  # the agent is gone, and with it the names of its mounts
             mounts = []
         workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
-        return Explanation(self.conversations.showing(conversation), workspaces)
+        entries = self.conversations.transcript(conversation).entries()
+        return Explanation(self.conversations.showing(conversation), workspaces, entries)
 
     def confinement(self) -> Confinement:
         """Whether agents get bash here, and if not, why not."""

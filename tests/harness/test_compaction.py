@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness import Harness
 from harness.context.compact import CHUNK_CHARACTERS_MAX
+from harness.context.length import characters, measured
 from harness.conversation import Conversation
 from harness.event import Event, Said, SystemSaid
 from harness.message import Text, ToolCall, ToolResult
 from harness.models.scripted import Line, ScriptedModel
 from harness.outcome import Outcome
+from harness.progress import Emit
 from harness.question import Question, as_asked
-from harness.request import ModelFailure, Request
+from harness.request import ModelFailure, Reply, Request, Usage
 from harness.sandboxes.none import NoSandbox
 from harness.transcript import Entry, Window
 from workspaces.clock import ManualClock
@@ -633,3 +636,52 @@ def test_what_compactions_use_up_is_noted_as_theirs(talk: Talk) -> None:
     by = {line.name: line.spent.asked for line in talk.harness.usage(by="purpose").lines}
     assert by == {"turn": 4, "compaction": 1}
     assert talk.outcomes[-1].usage.output == len("S") + len("ok")
+
+
+def counting(request: Request) -> int:
+    """A provider with tokens of its own."""
+    return round(0.7 * measured(request, None).all_characters) + 20
+
+
+def test_receipts_say_how_long_a_request_was_estimated_and_as_it_was_counted(talk: Talk) -> None:
+    talk.model = Counted()
+    talk.harness.close()
+    talk.harness = talk.open(talk.model)
+    for number in range(6):
+        talk.say(f"{number} " + "x" * 300)
+    explained = talk.harness.explain(talk.conversation)
+    receipts = [receipt for turn in explained.turns() for receipt in turn.receipts]
+    for receipt, request in zip(receipts, talk.model.requests, strict=True):
+        assert receipt.length is not None
+        assert receipt.length.characters == characters(request.system, request.messages)
+        assert explained.counted(receipt) == counting(request)
+    first, *later = receipts
+    assert first.length is not None
+    assert first.length.tokens == round(first.length.all_characters / 4)
+    for receipt, request in zip(later, talk.model.requests[1:], strict=True):
+        assert receipt.length is not None
+        assert abs(receipt.length.tokens / counting(request) - 1) < 0.01
+    step = explained.as_json()["turns"][-1]["steps"][0]
+    assert step["counted"] == counting(talk.model.requests[-1])
+    assert step["length"]["characters"] > 1_000
+
+
+def test_a_request_that_failed_leaves_the_estimate_as_it_was(talk: Talk) -> None:
+    talk.say("one")
+    talk.say("two", OFFLINE)
+    talk.say("three", "ok")
+    explained = talk.harness.explain(talk.conversation)
+    receipts = [receipt for turn in explained.turns() for receipt in turn.receipts]
+    counted = [explained.counted(receipt) for receipt in receipts]
+    assert counted[0] is not None
+    assert counted[1] is None
+    assert counted[2] is not None
+    assert talk.next("four").length.tokens > 0
+
+
+class Counted(ScriptedModel):
+    async def reply(
+        self, request: Request, *, output_tokens_max: int, emit: Emit
+    ) -> Reply | ModelFailure:
+        reply = await super().reply(request, output_tokens_max=output_tokens_max, emit=emit)
+        return replace(reply, usage=Usage(input=1, cache_read=counting(request) - 1))
