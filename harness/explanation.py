@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
+from harness.agent import Agents
 from harness.context.memory import MEMORY, NOTES
 from harness.context.part import memory_of
 from harness.context.receipt import Entrance, Receipt, entrances
 from harness.context.snapshot import Held
+from harness.conversation import Conversation, Conversations
 from harness.showing import Showing
 from harness.transcript import Entry
 from workspaces.errors import Failure, NotFound
@@ -178,6 +180,19 @@ class Explanation:
             one for one in self._receipts if (one.snapshot, one.deltas) == (snapshot, deltas)
         )
         return self._showing.as_shown(receipt)
+
+
+def explained(
+    conversation: Conversation, agents: Agents, conversations: Conversations
+) -> Explanation:
+    """What its turns were shown, and which revision of which memory came in with which."""
+    try:
+        mounts = agents.bindings(agents.get(conversation.agent_id))
+    except NotFound:  # the agent is gone, and with it the names of its mounts
+        mounts = []
+    workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
+    entries = conversations.transcript(conversation).entries()
+    return Explanation(conversations.showing(conversation), workspaces, entries)
 
 
 def _is_memory(path: str) -> bool:

@@ -22,8 +22,9 @@ from harness.crossing import LoopThread, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
 from harness.event import Answer, Approval, Event, check_key
-from harness.explanation import Explanation
+from harness.explanation import Explanation, explained
 from harness.export import exported, imported
+from harness.following import Following
 from harness.job import Jobs
 from harness.models.port import Model
 from harness.outcome import Outcome
@@ -97,6 +98,11 @@ class Harness:
     def deletion(self) -> Deletion:
         """Deleting records, with what belongs to them."""
         return self.rooms.deletion
+
+    @property
+    def following(self) -> Following | None:
+        """How the account's records become the same on all machines; None where nothing is shared."""
+        return self.rooms.following
 
     @property
     def conversations(self) -> Conversations:
@@ -179,13 +185,7 @@ class Harness:
 
     def explain(self, conversation: Conversation) -> Explanation:
         """What its turns were shown, and which revision of which memory came in with which."""
-        try:
-            mounts = self.agents.bindings(self.agents.get(conversation.agent_id))
-        except NotFound:  # the agent is gone, and with it the names of its mounts
-            mounts = []
-        workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
-        entries = self.conversations.transcript(conversation).entries()
-        return Explanation(self.conversations.showing(conversation), workspaces, entries)
+        return explained(conversation, self.agents, self.conversations)
 
     def confinement(self) -> Confinement:
         """Whether agents get bash here, and if not, why not."""
@@ -260,9 +260,7 @@ class Harness:
         self, conversation: Conversation, key: str, *, at: int | None = None
     ) -> Conversation:
         """A new conversation that begins with the entries of this one, up to number `at` or all."""
-        newest = self.conversations.transcript(conversation).newest()
-        last = newest.number if newest else 0
-        return self.conversations.fork(conversation, last if at is None else at, check_key(key))
+        return self.conversations.fork(conversation, check_key(key), at)
 
     def run_jobs(self, told: Told = unheard) -> Drained:
         """Everything that is due, now; `told` hears of each."""
@@ -270,6 +268,9 @@ class Harness:
 
     def close(self) -> None:
         self._loop.close()
+        if self.rooms.following is not None:
+            with suppress(Failure):
+                self.rooms.following.tell_in_passing()
         with suppress(Failure):  # whatever stands in the way, the next one to close wants it too
             for workspace_id in self.workspaces.untidy():
                 self.jobs.enqueue(tidying(self.rooms.principal, workspace_id, self.house.clock))

@@ -40,6 +40,7 @@ from harness.approval import (
     pending,
     unanswered,
 )
+from harness.audience import Audience, Stage, both
 from harness.briefing import Briefing
 from harness.client_tool import check_names
 from harness.compaction import Compacted, Compaction
@@ -62,10 +63,9 @@ from harness.tools.desk import Desk
 from harness.tools.port import Tool, Toolset
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
-from harness.transcript import Entry
+from harness.transcript import Entry, Transcript
 from harness.turn import Turn, run_turn
 from harness.usage import Purpose
-from workspaces.claim import Claim
 from workspaces.clock import Clock
 from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, Refused
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
@@ -94,9 +94,35 @@ class EventStatus:
     event_id: str
     state: State
     conversation_id: ConversationId
+    number: int
+    """Its place in the conversation's line."""
+    ahead: int = 0
+    """So many events come before it, while it waits there."""
+    turn_id: TurnId | None = None
+    first: int | None = None
+    """The number of its turn's first entry."""
     outcome: Outcome | None = None
     refusal: JsonObject | None = None
     """Why it was given back before anything happened; it may be sent again."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing more will come of it by itself."""
+        return self.state not in {"queued", "running"}
+
+    def as_json(self) -> JsonObject:
+        """Only what there is to say."""
+        outcome = self.outcome.as_json() if self.outcome else {}
+        known = {"conversation", "turn"}
+        return {
+            "eventId": self.event_id,
+            "status": self.state,
+            "conversationId": self.conversation_id,
+            **({"turnId": self.turn_id} if self.turn_id else {}),
+            **({"ahead": self.ahead} if self.ahead else {}),
+            **{name: value for name, value in outcome.items() if name not in known},
+            **({"error": self.refusal} if self.refusal else {}),
+        }
 
 
 class GivenBack(Failure):
@@ -134,6 +160,9 @@ class Ingress:
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
     price: Callable[[str], Price | None]
+    follow: Callable[[], None]
+    """Brings what other machines have made of the account's records."""
+    audience: Audience = field(default_factory=Audience)
     stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
     """Of the turns that run here."""
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
@@ -184,11 +213,14 @@ class Ingress:
     async def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
         """Summarise the beginning of a conversation now, however short it is. Busy while a turn runs, waits
         or was interrupted; LeaseLost."""
-        lease = await self._acquired(conversation)
+        lease = await or_undone(
+            lambda: self.conversations.acquire(conversation), self.leases.release
+        )
         async with self._leased(lease):
             await in_thread(self.conversations.check_at_rest, conversation)
-            at_it = _AtIt(self, conversation, lease, is_mine=True, may_end=True, emit=emit)
-            return await at_it.compact()
+            with self.audience.stage(conversation.id) as stage:
+                at_it = _AtIt(self, conversation, lease, True, True, both(emit, stage.emit), stage)
+                return await at_it.compact()
 
     async def cancel(self, conversation: Conversation) -> bool:
         """End the turn that runs or waits in it: its outcome will be "interrupted". Here it is stopped at
@@ -207,8 +239,9 @@ class Ingress:
             paused = await in_thread(self.inbox.paused, conversation)
             if paused is None:
                 return False
-            at_it = _AtIt(self, conversation, lease, False, False, silent)
-            await to_the_end(at_it.abandon, paused, "cancelled")
+            with self.audience.stage(conversation.id) as stage:
+                at_it = _AtIt(self, conversation, lease, False, False, stage.emit, stage)
+                await to_the_end(at_it.abandon, paused, "cancelled")
         return True
 
     def status(self, agent_id: AgentId, event_id: str) -> EventStatus:
@@ -217,17 +250,19 @@ class Ingress:
         if claim is None:
             raise NotFound("event", event_id)
         conversation = self.conversations.get(claim.about["conversation"])
-        outcome = self._outcome(conversation, claim)
-        state: State
+        event = EventStatus(event_id, "queued", conversation.id, claim.about["number"])
         if claim.refusal is not None:
-            state = "refused"
-        elif outcome is not None:
-            state = _state_of(outcome)
-        elif self.inbox.is_running(conversation, claim.about["number"]):
-            state = "running"
-        else:
-            state = "queued"
-        return EventStatus(event_id, state, conversation.id, outcome, claim.refusal)
+            return replace(event, state="refused", refusal=claim.refusal)
+        began = self.inbox.began(conversation, claim)
+        if began.outcome is not None:
+            ending = ending_of(began.outcome)
+            outcome = self._outcome(conversation, ending)
+            turn_id, first, state = ending.turn_id, ending.first, _state_of(outcome)
+            return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
+        found = self.inbox.standing(conversation, began.about["number"])
+        state = "running" if found.is_begun else "queued"
+        turn_id, first = found.turn_id, found.first
+        return replace(event, state=state, ahead=found.ahead, turn_id=turn_id, first=first)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """The calls that wait in a conversation, for somebody who allows them or for the client."""
@@ -275,11 +310,13 @@ class Ingress:
                 return
             is_mine = accepted is not None and found.number == accepted.number
             may_end = is_mine and accepted is not None and accepted.is_new
-            at_it = _AtIt(self, conversation, lease, is_mine, may_end, emit if is_mine else silent)
-            if isinstance(found, Waiting):
-                await at_it.take(found)
-            else:
-                await at_it.go_on(found)
+            with self.audience.stage(conversation.id) as stage:
+                told = both(emit, stage.emit) if is_mine else stage.emit
+                at_it = _AtIt(self, conversation, lease, is_mine, may_end, told, stage)
+                if isinstance(found, Waiting):
+                    await at_it.take(found)
+                else:
+                    await at_it.go_on(found)
 
     @asynccontextmanager
     async def _leased(self, lease: Lease) -> AsyncGenerator[None]:
@@ -310,13 +347,10 @@ class Ingress:
             raise GivenBack({"code": "conflict", "message": told, "remedy": None})
         if claim.refusal is not None:
             raise GivenBack(claim.refusal)
-        return self._outcome(accepted.conversation, claim)
+        told = self.inbox.began(accepted.conversation, claim).outcome
+        return None if told is None else self._outcome(accepted.conversation, ending_of(told))
 
-    def _outcome(self, conversation: Conversation, claim: Claim) -> Outcome | None:
-        told = self.inbox.outcome(conversation, claim)
-        if told is None:
-            return None
-        ending = ending_of(told)
+    def _outcome(self, conversation: Conversation, ending: Ending) -> Outcome:
         transcript = self.conversations.transcript(conversation)
         own = list(transcript.entries(ending.first, ending.last))
         return outcome_of(ending, conversation.id, own)
@@ -333,6 +367,7 @@ class _AtIt:
     is_mine: bool
     may_end: bool
     emit: Emit
+    stage: Stage
 
     async def take(self, waiting: Waiting) -> None:
         """What is first in line: it begins a turn, or answers the one that is paused, or ends it, and then
@@ -342,9 +377,7 @@ class _AtIt:
                 entering = await self._entering(waiting, stack)
             except LeaseLost:
                 raise
-            except (
-                Exception
-            ) as problem:  # whatever it is: the event must not stand in the way for ever
+            except Exception as problem:  # the event must not stand in the way for ever
                 why = problem if isinstance(problem, Failure) else Failure(_told(problem))
                 give_back = (self.conversation, waiting, why, self.lease)
                 await to_the_end(lambda: self.ingress.inbox.give_back(*give_back))
@@ -400,7 +433,7 @@ class _AtIt:
         return await in_thread(self._prepared, event, turn_id, first)
 
     async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
-        transcript = self.ingress.conversations.transcript(self.conversation)
+        transcript = self._transcript()
         entry, running, begun = entering.entry, entering.running, entering.begun
         try:
             await to_the_end(lambda: transcript.append(entry, self.lease, *entering.also))
@@ -424,12 +457,17 @@ class _AtIt:
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
         ending = Ending("interrupted", paused.turn_id, paused.first, number)
         also = self.ingress.inbox.abandoning(self.conversation, paused, ending)
-        transcript = self.ingress.conversations.transcript(self.conversation)
+        transcript = self._transcript()
         try:
             transcript.append(entry, self.lease, *also)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
         self.ingress.inbox.forget(paused)
+
+    def _transcript(self) -> Transcript:
+        """One that tells on the stage how far it has come."""
+        conversations = self.ingress.conversations
+        return conversations.transcript(self.conversation, told=self.stage.stored)
 
     def _entries(self, first: int) -> list[Entry]:
         return list(self.ingress.conversations.transcript(self.conversation).entries(first))
@@ -542,12 +580,14 @@ class _AtIt:
     def _prepared(self, event: Event | None, turn_id: TurnId, first: int | None) -> _Begun:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
+        ingress.follow()
         agent = ingress.agents.get(conversation.agent_id)
         model = ingress.open_model(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
         pull(mounts)
-        transcript = ingress.conversations.transcript(conversation)
+        transcript = self._transcript()
         window = transcript.window()
+        self.stage.begin(window.next_number - 1)
         first = window.next_number if first is None else first
         turn = Turn(
             turn_id,

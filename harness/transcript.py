@@ -18,7 +18,7 @@ summary was made: its call of tools, and each result. Both are kept in the row a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -157,8 +157,15 @@ class Transcript:
     """One conversation's entries. Only the holder of its lease may append."""
 
     def __init__(
-        self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
+        self,
+        conversation_id: ConversationId,
+        records: RecordStore,
+        large: BlobStore,
+        *,
+        told: Callable[[int], None] | None = None,
     ) -> None:
+        """`told` hears the number of each entry that was appended."""
+        self._told = told
         self._conversation_id = conversation_id
         self._partition = f"transcript:{conversation_id}"
         self._sessions = f"sessions:{conversation_id}"
@@ -189,6 +196,16 @@ class Transcript:
                 return
             start = page[-1].key.sort + "\0"
 
+    def page(self, limit: int, *, after: int | None, backwards: bool = False) -> list[Entry]:
+        """At most so many: those behind the entry `after`, or before it where the newest come first."""
+        scan = self._records.scan
+        if backwards:
+            end = None if after is None else _sort(after)
+            found = scan(self._partition, end=end, backwards=True, limit=limit)
+        else:
+            found = scan(self._partition, start=_sort((after or 0) + 1), limit=limit)
+        return [self._entry(item) for item in found]
+
     def newest(self) -> Entry | None:
         found = self._records.scan(self._partition, backwards=True, limit=1)
         return self._entry(found[0]) if found else None
@@ -213,6 +230,8 @@ class Transcript:
             if lease.is_lost_by(conflict) or conflict.name == str(put.key):
                 raise LeaseLost(lease.key) from conflict
             raise
+        if self._told is not None:
+            self._told(entry.number)
 
     def moved(self, session: Session, lease: Lease, *first: Put) -> Session:
         """What is known of the newest session, and what must be written in the same instant."""
@@ -225,7 +244,10 @@ class Transcript:
 
     def compact(self, summary: Entry, session: Session, lease: Lease) -> Session:
         """The summary and the window that begins behind what it covers, in one instant."""
-        return self.moved(session, lease, self._put(summary, str(lease.generation)))
+        session = self.moved(session, lease, self._put(summary, str(lease.generation)))
+        if self._told is not None:
+            self._told(summary.number)
+        return session
 
     def summary_until(self, session: Session, last: int) -> Entry | None:
         """The newest summary of a session among its entries up to `last`."""

@@ -381,6 +381,8 @@ class Workspace:
         brought = Brought()
         with self._writing(by) as held:
             alike = frozenset[WorkspacePath]()
+            if theirs is not None and self._is_known(theirs.tip):
+                theirs = None
             if theirs is not None:
                 try:
                     self._history.receive(theirs.quarantine, theirs.tip)
@@ -532,9 +534,6 @@ class Workspace:
     ) -> None:
         """Our line of history and theirs become one, in which the files are as they are here now."""
         tip = self._history.tip()
-        if tip is not None and self._history.descends(tip, theirs.tip):
-            self._tell(told, by)
-            return
         differing: dict[WorkspacePath, After] = {
             path: ours
             for path, (_, ours) in self._history.differences(theirs.tip, tip).items()
@@ -564,6 +563,9 @@ class Workspace:
             seams = {path: told[path].seam for path in changes if told[path].seam}
             by = by.saying(SEAMS, trailer_of(seams)) if seams else by
             self._history.record(changes, by, beside=beside)
+
+    def _is_known(self, revision: RevisionId) -> bool:
+        return self._history.has(revision) and self._history.descends(self._history.tip(), revision)
 
     def _object_at(self, path: WorkspacePath) -> ObjectId | None:
         try:

@@ -77,6 +77,7 @@ class Server(uvicorn.Server):
         config.timeout_keep_alive = cast(int, patience.idle_s)
         config.timeout_graceful_shutdown = cast(int, patience.drain_s)  # any number will do
         super().__init__(config)
+        self._ending: asyncio.Event = app.state.ending
         self.ended_by: int | None = None
         """The signal that did."""
 
@@ -94,6 +95,11 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Streams end by themselves: whoever reads them takes them up again elsewhere."""
+        self._ending.set()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         self.ended_by = self.ended_by or sig
