@@ -18,6 +18,7 @@ from typing import Any
 from harness.agent import AgentRecord, Agents, Mount, mount_name
 from harness.approval import nothing_waits
 from harness.birth import be_born
+from harness.compaction import Compacted
 from harness.conversation import Conversation, Conversations
 from harness.crossing import LoopThread, entered
 from harness.deletion import Deletion
@@ -244,6 +245,11 @@ class Harness:
                 "conversation", reference, remedy="`harness conversation list` lists them"
             )
         return found
+
+    def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
+        """Summarise its beginning for the model now, however short it is: the newest two turns stay as they
+        are, and so does everything that is stored. Busy while a turn runs or waits."""
+        return self._loop.run(self.rooms.ingress.compact(conversation, emit))
 
     def export_conversation(self, conversation: Conversation) -> Iterator[str]:
         """JSON lines, each with its end."""
