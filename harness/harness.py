@@ -23,7 +23,7 @@ from harness.conversation import Conversation, Conversations
 from harness.crossing import LoopThread, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
-from harness.event import Answer, Approval, Event, check_key
+from harness.event import Answer, Approval, Event, OnBusy, check_key
 from harness.explanation import Explanation, explained
 from harness.export import exported, imported
 from harness.following import Following
@@ -127,18 +127,21 @@ class Harness:
         agent: AgentRecord | str | None = None,
         conversation: str | None = None,
         event_id: str | None = None,
+        on_busy: OnBusy | None = None,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
         """Say something to an agent and wait for what comes of it.
 
-        Without `agent` the home's default one; without `conversation` a new one. `tools`: functions that
-        it can call in this turn. A turn that waits is gone on with by `approve` or `answer`.
+        Without `agent` the home's default one; without `conversation` a new one. `on_busy`: what becomes
+        of it when the conversation is in use, else as the agent is configured. `tools`: functions that it
+        can call in this turn. A turn that waits is gone on with by `approve` or `answer`.
         """
         event = Event.said(
             new_id("evt") if event_id is None else event_id,
             new_id("c") if conversation is None else conversation,
             text,
+            on_busy=on_busy,
         )
         ingress = self._with(tools)
         return self._loop.run(ingress.deliver(self._agent(agent), event, emit))
