@@ -26,6 +26,7 @@ from harness.duty import tidying
 from harness.event import Answer, Approval, Event, Item, check_key
 from harness.explanation import Explanation, explained
 from harness.export import exported, imported
+from harness.following import Following
 from harness.ingress import Ingress
 from harness.job import Jobs
 from harness.models.own import OwnLoop
@@ -106,6 +107,11 @@ class Harness:
     def deletion(self) -> Deletion:
         """Deleting records, with what belongs to them."""
         return self.rooms.deletion
+
+    @property
+    def following(self) -> Following | None:
+        """How the account's records become the same on all machines; None where nothing is shared."""
+        return self.rooms.following
 
     @property
     def conversations(self) -> Conversations:
@@ -297,6 +303,9 @@ class Harness:
 
     def close(self) -> None:
         self._loop.close()
+        if self.rooms.following is not None:
+            with suppress(Failure):
+                self.rooms.following.tell_in_passing()
         with suppress(Failure):  # whatever stands in the way, the next one to close wants it too
             for workspace_id in self.workspaces.untidy():
                 self.jobs.enqueue(tidying(self.rooms.principal, workspace_id, self.house.clock))

@@ -146,6 +146,8 @@ class Ingress:
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
     price: Callable[[str], Price | None]
+    follow: Callable[[], None]
+    """Brings what other machines have made of the account's records."""
     audience: Audience = field(default_factory=Audience)
     callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
     """The one that whoever calls here brings, for that turn: no other process can go on with it."""
@@ -475,7 +477,7 @@ class _AtIt:
             ending = await self._stoppable(running, begun)
             entries = await in_thread(self._entries, running.first)
             changed = [change.workspace for entry in entries for change in entry.changes]
-            is_shared = await in_thread(push, begun.toolset.desk.mounts, changed)
+            durable = await in_thread(push, begun.toolset.desk.mounts, changed)
         except LeaseLost:
             raise
         except Exception as problem:
@@ -487,7 +489,7 @@ class _AtIt:
             if self.may_end:  # else the next holder goes on with it
                 await self._interrupt(running)
             raise
-        told = replace(ending, left_out=begun.left_out, is_shared=is_shared)
+        told = replace(ending, left_out=begun.left_out, durable=durable)
         await self._finish(running, told)
 
     async def _stoppable(self, running: Running, begun: _Begun) -> Ending:
@@ -552,6 +554,7 @@ class _AtIt:
     def _prepared(self, event: Event, turn_id: TurnId, first: int | None) -> _Begun:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
+        ingress.follow()
         agent = ingress.agents.get(conversation.agent_id)
         own_model = ingress.callers_model if self.is_mine else None
         model = (own_model or ingress.open_model)(agent, conversation.id)

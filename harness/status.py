@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from workspaces.errors import Failure, NotFound
 from workspaces.seam import REVISIONS_MAX, Seam, open_seams
 from workspaces.stamp import stamp_of
+from workspaces.trash import Buried, lying
 
 if TYPE_CHECKING:
     from harness.harness import Harness
@@ -119,6 +120,7 @@ _REMEDIES = {
     "not_a_file": "put a plain file in its place, or remove it",
     "over_quota": "make room, or `harness workspace set` a larger quota",
     "conflict": "bring the two files together and remove this one",
+    "history": "`harness sync --check` says more; files go on being synced",
 }
 
 _OPEN = re.compile(r"\s*[-*+] \[ \]\s+(?:(\d{4}-\d\d-\d\d)\s+)?(.+)")
@@ -159,8 +161,35 @@ def _named(paths: Sequence[str]) -> str:
     return ", ".join(paths[:NAMES_MAX]) + more
 
 
+def _machines(harness: Harness) -> Iterator[Line]:
+    """What other machines have not been told, what could not be brought together with them, and what was
+    here of workspaces that they deleted."""
+    following = harness.following
+    if following is not None:
+        if pending := following.pending():
+            told = f"{_named(pending)}: not told to other machines yet"
+            yield Line("records", "pending", told, "`harness sync` tells them", {"names": pending})
+        for trouble in following.troubles():
+            facts = {"name": trouble.name}
+            yield Line(
+                "records", "problem", f"{trouble.name}: {trouble.reason}", trouble.remedy, facts
+            )
+    for buried in lying(harness.settings.home):
+        if buried.unpushed:
+            yield _unpushed(buried)
+
+
+def _unpushed(buried: Buried) -> Line:
+    what = "was deleted on another machine" if buried.why == "elsewhere" else "began anew"
+    told = f"{what}; in no other place: {_named(buried.unpushed)}"
+    remedy = f"take what you need from {buried.files}, then remove {buried.place}"
+    facts = {"id": buried.id, "paths": list(buried.unpushed), "trash": str(buried.place)}
+    return Line(buried.name, "problem", told, remedy, facts)
+
+
 SECTIONS: dict[str, Look] = {
     "workspaces": _workspaces,
     "tasks": _tasks,
     "jobs": _jobs,
+    "machines": _machines,
 }

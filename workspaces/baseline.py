@@ -80,6 +80,11 @@ class Baseline:
             rows = database.execute("select path, version, object, token from agreed").fetchall()
         return {WorkspacePath(path): Agreed(*rest) for path, *rest in rows}
 
+    def count(self) -> int:
+        """How many files were agreed on."""
+        with self._asked() as database:
+            return int(database.execute("select count(*) from agreed").fetchone()[0])
+
     def find(self, path: WorkspacePath) -> Agreed | None:
         with self._asked() as database:
             return _agreed(database, path)
@@ -148,6 +153,9 @@ class Baseline:
         return [Problem(*row) for row in rows]
 
     def keep_problems(self, problems: Iterable[Problem]) -> None:
+        problems = list(problems)
+        if problems == self.problems():
+            return
         rows = [(problem.path, problem.kind, problem.detail) for problem in problems]
         with self._changing() as database:
             database.execute("delete from problem")

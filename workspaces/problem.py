@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["bad_name", "not_a_file", "over_quota", "twin", "conflict", "unreadable"]
+Kind = Literal["bad_name", "not_a_file", "over_quota", "twin", "conflict", "unreadable", "history"]
 
 
 @dataclass(frozen=True, slots=True)

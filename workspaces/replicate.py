@@ -31,9 +31,9 @@ from workspaces.blobs import BlobStore, Token
 from workspaces.errors import Conflict, Failure, NotFound, OverLimit, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.head import NAME, Head, Pack, fold_from, head_bytes, parse_head
-from workspaces.history.history import History
+from workspaces.history.history import PUT_BACK, History
 from workspaces.history.quarantine import Quarantine
-from workspaces.revision import RevisionId
+from workspaces.revision import SYNC, RevisionId
 
 FETCH_BYTES_MAX = 4 * 2**30
 """Of all packs of one history that are fetched at once."""
@@ -41,8 +41,8 @@ FETCH_BYTES_MAX = 4 * 2**30
 ORPHAN_KEPT_S = 24 * 3600.0
 """A pack that no head names any more, or not yet: somebody may be about to fetch it, or to name it."""
 
-_SEEN = "head"
-"""The fact of the baseline that says what was seen there."""
+_SEEN, _CHECKED = "head", "packs checked"
+"""Facts of the baseline: what was seen there; the day on which all packs were there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,13 @@ class Replication:
             head = self._look()
         return head is not None and not self._has(head.tip)
 
-    def fetch(self) -> tuple[RevisionId, Quarantine] | None:
+    def fetch(self, *, look: bool = True) -> tuple[RevisionId, Quarantine] | None:
         """What the head names and is not here, looked at; to be closed by the caller. None when there is
-        nothing of the kind. Refused, Unavailable: what is there cannot be used."""
+        nothing of the kind. Refused, Unavailable: what is there cannot be used. `look`: at the head, too,
+        which the caller has not done just now."""
         with self._lock:
-            head = self._look()
+            seen = self._remembered()
+            head = self._look() if look or seen is None else seen.head
             if head is None or head.tip is None or self._has(head.tip):
                 return None
             quarantine = self._history.quarantine()
@@ -95,6 +97,20 @@ class Replication:
                 quarantine.close()
                 raise
             return head.tip, quarantine
+
+    def recover(self) -> None:
+        """The history here was lost: it is fetched again, whole, as far as it had come there. Unavailable
+        when it had not."""
+        with self._lock:
+            head = self._look()
+            if head is None or head.tip is None:
+                raise Unavailable("history", "is lost here, and is not in S3", remedy=PUT_BACK)
+            with self._history.made_again() as history, history.quarantine() as quarantine:
+                for pack in head.packs:
+                    quarantine.take(self._read(pack))
+                quarantine.check()
+                history.receive(quarantine, head.tip)
+                history.follow(head.tip, {}, SYNC)
 
     def seen(self) -> RevisionId | None:
         """The revision that the head named when it was last seen."""
@@ -130,6 +146,10 @@ class Replication:
             if self._moved(replace(seen.head, packs=packs), seen):
                 self._sweep(packs)
 
+    def is_check_due(self) -> bool:
+        """Once a day."""
+        return self._baseline.fact(_CHECKED) != self._today()
+
     def check(self) -> list[str]:
         """Look whether every pack that the head names is there, and good; those that are not are made
         anew. Returns what was damaged. Unavailable when its revisions are not here."""
@@ -140,6 +160,7 @@ class Replication:
             damaged = self._damaged(seen)
             if not damaged:
                 self._remember(seen.head, seen.token)
+                self._baseline.note(_CHECKED, self._today(), wait=False)
                 return []
             if not self._has(seen.head.tip):
                 raise _lost(damaged[0])
@@ -252,6 +273,9 @@ class Replication:
                 with suppress(Failure):  # the next folding comes by here again
                     self.requests += 1
                     self._there.delete(stat.name, expect=ANY)
+
+    def _today(self) -> str:
+        return str(int(self._now() // 86_400))
 
     def _remembered(self) -> _Seen | None:
         text = self._baseline.fact(_SEEN)

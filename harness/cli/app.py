@@ -27,6 +27,7 @@ from harness.cli import (
     grep,
     history,
     jobs,
+    joining,
     moving,
     prompt,
     recall,
@@ -65,6 +66,7 @@ history.register(app)
 recall.register(app)
 shell.register(app)
 sync.register(app)
+joining.register(app)
 prompt.register(app)
 explain.register(app)
 doctor.register(app)

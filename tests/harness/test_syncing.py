@@ -62,7 +62,7 @@ def test_what_is_marked_goes_out_without_a_listing(
     async def story() -> None:
         running = asyncio.create_task(syncing.run())
         await until(lambda: "PUT MEMORY.md" in prefix.asked)
-        await until(lambda: a.sync._baseline.find(WorkspacePath("MEMORY.md")) is not None)
+        await until(lambda: a.sync._baseline.fact("packs checked") is not None)
         prefix.asked.clear()
         a.put("MEMORY.md", "two\n")
         syncing.mark(a.workspace.record.id, WorkspacePath("MEMORY.md"))

@@ -12,11 +12,12 @@ away on purpose is in them (nothing is lost); whatever was in the store is in a 
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import md5
+from hashlib import md5, sha1
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ from workspaces.baseline import Baseline
 from workspaces.blobs import Blob, Stat, Token
 from workspaces.clock import ManualClock
 from workspaces.configuration import WorkspaceConfig, WorkspaceRecord
-from workspaces.errors import Conflict, Failure, Unavailable
+from workspaces.errors import Conflict, Failure, NotFound, Unavailable
+from workspaces.head import Head, parse_head
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import Namespace, WorkspaceId
 from workspaces.paths import WorkspacePath
+from workspaces.replicate import Replication
 from workspaces.revision import Author
 from workspaces.stamp import Stamp, next_stamp
 from workspaces.stores.memory import MemoryBlobs
@@ -59,34 +62,50 @@ class Crash(BaseException):
 @dataclass(frozen=True)
 class Commit:
     id: str
-    parents: tuple[Commit, ...]
+    parents: tuple[str, ...]
     at: Stamp
     tree: dict[WorkspacePath, ObjectId]
 
 
 class MemoryHistory:
-    """What `Workspace` needs of a history."""
+    """What `Workspace` and `Replication` need of a history. Revisions are named by what they are, as
+    git's are."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self.objects: dict[ObjectId, bytes] = {}
-        self._commits: dict[str, Commit] = {}
-        self._tip: Commit | None = None
+        self.commits: dict[str, Commit] = {}
+        self.made: set[str] = set()
+        """Whatever was the newest revision here at some time."""
+        self._tip: str | None = None
+
+    is_there = True
 
     def tip(self) -> str | None:
-        return self._tip.id if self._tip else None
+        return self._tip
+
+    def has(self, revision: str) -> bool:
+        return revision in self.commits
+
+    def descends(self, revision: str | None, ancestor: str | None) -> bool:
+        return ancestor is None or (revision is not None and ancestor in self.line(revision))
 
     def commit(self, revision: str) -> Commit:
-        return self._commits[revision]
+        return self.commits[revision]
 
     def tree(self, revision: str | None) -> dict[WorkspacePath, ObjectId]:
-        return dict(self._commits[revision].tree) if revision else {}
+        return dict(self.commits[revision].tree) if revision else {}
+
+    def differences(self, older: str | None, newer: str | None) -> dict[WorkspacePath, Any]:
+        one, other = self.tree(older), self.tree(newer)
+        pairs = {path: (one.get(path), other.get(path)) for path in {**one, **other}}
+        return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
     def find(self, revision: str | None, path: WorkspacePath) -> ObjectId | None:
-        return self._commits[revision].tree.get(path) if revision else None
+        return self.commits[revision].tree.get(path) if revision else None
 
     def names(self, revision: str | None, directory: str) -> list[str]:
-        paths = self._commits[revision].tree if revision else {}
+        paths = self.commits[revision].tree if revision else {}
         start = f"{directory}/" if directory else ""
         return [p.removeprefix(start).split("/")[0] for p in paths if p.startswith(start)]
 
@@ -96,39 +115,98 @@ class MemoryHistory:
         return self.objects[object_id]
 
     def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Commit]:
-        return [self._tip] if self._tip else []
+        return [self.commits[self._tip]] if self._tip else []
 
     def record(self, changes: Any, author: Author, *, beside: Any = None) -> str:
         parents = (self._tip,) if self._tip else ()
         if beside:
             parents = (*parents, self._made(beside, parents))
-        self._tip = self._made(changes, parents)
-        return self._tip.id
+        return self._moved(self._made(changes, parents))
 
-    def reachable(self) -> set[ObjectId]:
-        found: set[ObjectId] = set()
-        seen: set[str] = set()
-        waiting = [self._tip] if self._tip else []
+    def follow(self, theirs: str, differing: Any, author: Author, *, beside: Any = None) -> str:
+        onto = self._made(beside, (theirs,)) if beside else theirs
+        if self._tip is None or self.descends(theirs, self._tip):
+            return self._moved(self._made(differing, (onto,)) if differing or beside else onto)
+        return self._moved(self._merged(differing, self._tip, onto))
+
+    def bundles(self, tip: str, known: Any) -> Iterator[tuple[str, bytes]]:
+        there = set[str]().union(*(self.line(one) for one in known))
+        wanted = [self.commits[one] for one in self.line(tip) - there]
+        blobs = {of for commit in wanted for of in commit.tree.values()}
+        yield tip, pickle.dumps((tip, wanted, {of: self.objects[of] for of in blobs}))
+
+    def quarantine(self) -> Quarantine:
+        return Quarantine(self)
+
+    def receive(self, quarantine: Quarantine, revision: str) -> None:
+        self.commits.update(quarantine.commits)
+        self.objects.update(quarantine.objects)
+        self.line(revision)
+
+    def line(self, revision: str) -> set[str]:
+        """It, and all that it has grown from."""
+        found: set[str] = set()
+        waiting = [revision]
         while waiting:
-            commit = waiting.pop()
-            if commit.id not in seen:
-                seen.add(commit.id)
-                found.update(commit.tree.values())
-                waiting += commit.parents
+            one = waiting.pop()
+            if one not in found:
+                found.add(one)
+                waiting += self.commits[one].parents
         return found
 
-    def _made(self, changes: Any, parents: tuple[Commit, ...]) -> Commit:
-        tree = dict(parents[0].tree) if parents else {}
-        for path, data in changes.items():
-            if data is None:
+    def reachable(self) -> set[ObjectId]:
+        line = self.line(self._tip) if self._tip else set[str]()
+        return {of for one in line for of in self.commits[one].tree.values()}
+
+    def _moved(self, tip: str) -> str:
+        self.made.add(tip)
+        self._tip = tip
+        return tip
+
+    def _made(self, changes: Any, parents: tuple[str, ...]) -> str:
+        at = next_stamp(self._clock.now(), *(self.commits[one].at for one in parents))
+        return self._added(parents, at, parents[0] if parents else None, changes)
+
+    def _merged(self, changes: Any, ours: str, onto: str) -> str:
+        parents = tuple(sorted((ours, onto)))
+        at = max(self.commits[one].at for one in parents)
+        return self._added(parents, at, onto, changes)
+
+    def _added(self, parents: tuple[str, ...], at: Stamp, base: str | None, changes: Any) -> str:
+        tree = self.tree(base)
+        for path, after in changes.items():
+            if after is None:
                 tree.pop(path, None)
+            elif isinstance(after, str):
+                tree[path] = ObjectId(after)
             else:
-                tree[path] = blob_id(data)
-                self.objects[tree[path]] = data
-        at = next_stamp(self._clock.now(), *(parent.at for parent in parents))
-        commit = Commit(f"r{len(self._commits)}", parents, at, tree)
-        self._commits[commit.id] = commit
-        return commit
+                tree[path] = blob_id(after)
+                self.objects[tree[path]] = after
+        name = sha1(repr((parents, at, sorted(tree.items()))).encode(), usedforsecurity=False)
+        self.commits[name.hexdigest()] = Commit(name.hexdigest(), parents, at, tree)
+        return name.hexdigest()
+
+
+class Quarantine:
+    def __init__(self, history: MemoryHistory) -> None:
+        self._history = history
+        self.commits: dict[str, Commit] = {}
+        self.objects: dict[ObjectId, bytes] = {}
+
+    def take(self, data: bytes) -> str:
+        tip, commits, objects = pickle.loads(data)
+        self.commits.update({commit.id: commit for commit in commits})
+        self.objects.update(objects)
+        known = {**self._history.commits, **self.commits}
+        assert all(one in known for commit in commits for one in commit.parents), "not whole"
+        return tip
+
+    def check(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.commits.clear()
+        self.objects.clear()
 
 
 def at_each_call(kind: type, *names: str) -> type:
@@ -164,33 +242,54 @@ class _Shelled(MemoryTree):
 
 _MOVES = ("prepare", "exchange", "enter", "take", "look", "discard", "flush")
 Tree = at_each_call(_Shelled, "read", "write", "delete", *_MOVES)
-History = at_each_call(MemoryHistory, "record")
-Rows = at_each_call(Baseline, "take", "tree")
+History = at_each_call(MemoryHistory, "record", "follow", "receive")
+Rows = at_each_call(Baseline, "take", "tree", "note")
 
 
 class Store:
     """The shared store as one machine reaches it."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, of_history: bool = False) -> None:
         self._machine = machine
         self._world = machine.world
+        self._store = self._world.packs if of_history else self._world.store
+        self._stored = set[ObjectId]() if of_history else self._world.stored
 
     def read(self, name: str) -> Blob:
-        return self._asked(lambda: self._world.store.read(name))
+        return self._asked(lambda: self._store.read(name))
+
+    def read_if_changed(self, name: str, since: Token) -> Blob | None:
+        return self._asked(lambda: self._store.read_if_changed(name, since))
 
     def write(self, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
         def put() -> Token:
-            token = self._world.store.write(name, data, expect=expect, meta=meta or {})
-            self._world.stored.add(blob_id(data))
+            before = self._head_there() if name == "head.json" else None
+            token = self._store.write(name, data, expect=expect, meta=meta or {})
+            self._stored.add(blob_id(data))
+            if name == "head.json":
+                self._check_head(before, parse_head(data))
             return token
 
         return self._asked(put)
 
     def delete(self, name: str, *, expect: Any) -> None:
-        self._asked(lambda: self._world.store.delete(name, expect=expect))
+        self._asked(lambda: self._store.delete(name, expect=expect))
 
     def scan(self, prefix: str = "") -> Iterator[Stat]:
-        return iter(self._asked(lambda: list(self._world.store.scan(prefix))))
+        return iter(self._asked(lambda: list(self._store.scan(prefix))))
+
+    def _head_there(self) -> Head | None:
+        with suppress(NotFound):
+            return parse_head(self._store.read("head.json").data)
+        return None
+
+    def _check_head(self, before: Head | None, head: Head) -> None:
+        """It only moves on, and what it names was there before."""
+        history = self._machine.history
+        assert before is None or before.tip in history.line(head.tip), "the head went back"
+        files = set(history.tree(head.tip).values())
+        assert files <= self._world.stored, "the head names what was never there"
+        assert all(f"{pack.name}.bundle" in self._store._blobs for pack in head.packs)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
         self._machine.io()
@@ -280,6 +379,10 @@ class Machine:
             alone=lambda: self.tree_lock.hold("sync"),
             pause=self.pause,
             threads=1,
+            replication=Replication(
+                self.history, Store(self, of_history=True), self.rows, now=lambda: 0.0
+            ),
+            clock=self.world.clock.monotonic,
         )
         self.workspace.remote = self.sync
 
@@ -365,6 +468,7 @@ class World:
         self.switches = self.crashes + self.randomly.choice((0.05, 0.2, 0.5))
         as_s3 = self.randomly.random() < 0.5
         self.store = MemoryBlobs(_etag if as_s3 else None)
+        self.packs = MemoryBlobs(_etag if as_s3 else None)
         self.stored: set[ObjectId] = set()
         self.written: set[str] = set()
         self.removed: set[str] = set()
@@ -386,8 +490,10 @@ class World:
                 self.person(machine)
             elif machine.running is not None:
                 machine.go_on()
-            elif thrown < 0.9 or not self.with_api:
+            elif thrown < 0.85 or not self.with_api:
                 machine.begin(lambda machine=machine: machine.sync.run(accept_deletions=True))
+            elif thrown < 0.92:
+                machine.begin(lambda machine=machine: machine.sync.pull())
             elif thrown < 0.95:
                 machine.begin(lambda machine=machine: machine.sync.push_dirty())
             else:
@@ -508,7 +614,7 @@ class World:
         machine.begin(lambda: reports.append(machine.sync.run(accept_deletions=True)))
         assert reports, "an undisturbed sync has failed"
         (report,) = reports
-        return bool(report.requests > 1 or report.pending)
+        return bool(report.requests > 2 or report.pending)
 
     def check(self) -> None:
         store = {stat.name: self.store.read(stat.name).data for stat in self.store.scan()}
@@ -522,8 +628,19 @@ class World:
         assert lines <= self.written | self.removed | _unwritten(self), "torn"
         lost = self.written - self.removed - lines
         assert not lost, f"lost: {sorted(lost)}"
-        kept = set[ObjectId]().union(*(machine.history.reachable() for machine in self.machines))
-        assert self.stored <= kept, "a version that was in the store is in no revision"
+        history = self.machines[0].history
+        assert self.stored <= history.reachable(), (
+            "a version that was in the store is in no revision"
+        )
+        tips = {machine.history.tip() for machine in self.machines}
+        assert len(tips) == 1, "histories have diverged"
+        (tip,) = tips
+        line = history.line(tip) if tip else set[str]()
+        for machine in self.machines:
+            assert machine.history.made <= line, "a revision is not in the history of all"
+        tree = {path: blob_id(data) for path, data in store.items()}
+        assert history.tree(tip) == tree, "the newest revision is not what the files are"
+        assert (tip is None) or parse_head(self.packs.read("head.json").data).tip == tip
 
     def epilogue(self) -> None:
         """A deletion, a change and a new file go everywhere."""
@@ -535,6 +652,16 @@ class World:
             self.put(last, names[1], f"{self.line()}{self.line()}")
         self.put(first, "new.md", self.line())
         self.synced(first)
+        self.synced(last)  # in a second round its own change goes out
+        self.synced(first)
+        self.synced(last)
+        assert first.history.tip() == last.history.tip(), "it was not told as it was told there"
+        self.put(first, "new.md", f"{self.line()}{self.line()}")
+        self.synced(first)
+        self.synced(last)
+        assert first.history.tip() == last.history.tip(), "it was not told as it was told there"
+        told = last.history.commit(last.history.tip())
+        assert len(told.parents) == 1, "a merge where there is nothing to merge"
         assert not self.synced(first), "it does not know what it has just pushed"
         self.settle()
         self.check()

@@ -18,8 +18,11 @@ from workspaces.blobs import Token
 from workspaces.expect import ANY
 from workspaces.history.objects import blob_id
 from workspaces.reconcile import Merged, Plan, PullDeletion, Push
+from workspaces.revision import SYNC
 from workspaces.swap import Swaps
 from workspaces.sync import incoming, sides
+from workspaces.sync.incoming import Incoming
+from workspaces.sync.past import Past
 from workspaces.workspace import Workspace
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -120,7 +123,7 @@ def token_taken_for_md5(patch: pytest.MonkeyPatch) -> None:
 def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
     plain = Workspace.bring
 
-    def bring(self: Any, arrivals: Any, *, by: Any) -> Any:
+    def bring(self: Any, arrivals: Any, *, by: Any, theirs: Any = None) -> Any:
         rows = self.remote._baseline
         for arrival in arrivals:
             try:
@@ -129,7 +132,7 @@ def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
                 continue
             agreed = Agreed(blob.version, blob_id(blob.data), blob.token)
             Baseline.take(rows, [Step(arrival.path, rows.find(arrival.path), agreed)])
-        return plain(self, arrivals, by=by)
+        return plain(self, arrivals, by=by, theirs=theirs)
 
     patch.setattr(Workspace, "bring", bring)
 
@@ -159,7 +162,64 @@ def a_deletion_wins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sides, "reconcile", reconcile)
 
 
+def head_without_its_files(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Past, "_is_out", lambda self, tip: True)
+
+
+def blind_head(patch: pytest.MonkeyPatch) -> None:
+    plain = simulation.Store.write
+
+    def write(self: Any, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
+        return plain(self, name, data, expect=ANY if name == "head.json" else expect, meta=meta)
+
+    patch.setattr(simulation.Store, "write", write)
+
+
+def theirs_instead_of_ours(patch: pytest.MonkeyPatch) -> None:
+    """A history that is followed although ours is not in it."""
+
+    def follow(self: Any, theirs: str, differing: Any, author: Any, *, beside: Any = None) -> str:
+        return self._moved(theirs)
+
+    patch.setattr(simulation.History, "follow", follow)
+
+
+def followed_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Before all the files that it speaks of have come."""
+    whole = Incoming.put
+
+    def put(
+        self: Any, actions: Any, fetched: Any, base: Any, report: Any, theirs: Any = None
+    ) -> Any:
+        if theirs is not None:
+            self._workspace.bring([], by=SYNC, theirs=theirs)
+        return whole(self, actions, fetched, base, report)
+
+    patch.setattr(Incoming, "put", put)
+
+
+def head_moved_off_the_line(patch: pytest.MonkeyPatch) -> None:
+    """A head that is not asked whether it is in what is pushed."""
+    patch.setattr(simulation.MemoryHistory, "descends", lambda self, revision, ancestor: True)
+
+
+def beside_forgotten(patch: pytest.MonkeyPatch) -> None:
+    for name in ("record", "follow"):
+        plain = getattr(simulation.History, name)
+
+        def told(self: Any, *args: Any, beside: Any = None, plain: Any = plain) -> str:
+            return plain(self, *args)
+
+        patch.setattr(simulation.History, name, told)
+
+
 MUTANTS: list[Patch] = [
+    head_without_its_files,
+    blind_head,
+    theirs_instead_of_ours,
+    followed_too_early,
+    head_moved_off_the_line,
+    beside_forgotten,
     blind_put,
     plain_replace,
     no_recovery,

@@ -68,15 +68,30 @@ def test_what_one_machine_writes_the_other_has(a: Replica, b: Replica) -> None:
     assert a.texts() == {"notes/x.md": "deeper\n"}
 
 
-def test_what_sync_brings_is_a_revision_of_its_own_and_edits_stay_the_persons(
-    a: Replica, b: Replica
-) -> None:
+def test_what_another_machine_wrote_arrives_as_it_was_told_there(a: Replica, b: Replica) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
+    b.sync.run()
+    assert b.workspace.tip() == a.workspace.tip()
     b.put("mine.md", "by hand\n")
     b.sync.run()
     told = {revision.paths: revision.trailers["Source"] for revision in b.workspace.log()}
-    assert told == {(MEMORY,): "sync", ("mine.md",): "edit"}
+    assert told == {(MEMORY,): "edit", ("mine.md",): "edit"}
+
+
+def test_what_has_no_history_of_its_own_is_a_revision_by_sync(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.sync.run()
+    a.put(MEMORY, "two\n")
+    assert not a.sync.push([WorkspacePath(MEMORY)]).history
+    b.sync.run()
+    assert [one.trailers["Source"] for one in b.workspace.log()] == ["sync", "edit"]
+    a.sync.run()
+    b.sync.run()
+    assert a.workspace.tip() == b.workspace.tip()
+    assert len(a.workspace.log()) == 4
+    assert a.texts() == b.texts() == {MEMORY: "two\n"}
 
 
 def test_both_sides_of_one_file_are_merged_and_each_line_keeps_its_author(
@@ -94,7 +109,9 @@ def test_both_sides_of_one_file_are_merged_and_each_line_keeps_its_author(
     assert a.texts() == b.texts() == {MEMORY: "ONE\ntwo\nTHREE\n"}
     blamed = b.workspace.history.blame(WorkspacePath(MEMORY))
     person = b.workspace._person.name
-    assert [line.author for line in blamed] == ["sync", "sync", person]
+    assert [line.author for line in blamed] == [person, person, person]
+    assert len({line.revision for line in blamed}) == 3
+    assert a.workspace.tip() == b.workspace.tip()
     theirs = version_of(b"ONE\ntwo\nthree\n")
     assert b.workspace.find_version(MEMORY, theirs) is not None
 
@@ -128,15 +145,20 @@ def test_an_edit_wins_over_a_deletion(a: Replica, b: Replica) -> None:
     assert a.texts() == {MEMORY: "MEMORY.md\n", "here.md": "edited\n", "there.md": "edited\n"}
 
 
-def test_nothing_to_do_costs_one_listing(a: Replica, prefix: MemoryPrefix) -> None:
+def test_nothing_to_do_costs_a_look_at_the_head_and_one_listing(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
     prefix.asked.clear()
-    assert a.sync.run().requests == 1
-    assert prefix.asked == ["LIST"]
+    assert a.sync.run().requests == 2
+    assert prefix.asked == ["GET head.json", "LIST"]
+    prefix.asked.clear()
+    assert a.sync.pull().requests == 1
+    assert prefix.asked == ["GET head.json"]
 
 
-def test_a_remote_change_of_one_file_costs_a_listing_and_one_get(
+def test_a_remote_change_of_one_file_costs_a_listing_and_two_gets(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -145,8 +167,9 @@ def test_a_remote_change_of_one_file_costs_a_listing_and_one_get(
     a.put(MEMORY, "two\n")
     a.sync.run()
     prefix.asked.clear()
-    assert b.sync.run().requests == 2
-    assert prefix.asked == ["LIST", f"GET {MEMORY}"]
+    assert b.sync.pull().requests == 4
+    (pack,) = [one for one in prefix.asked if one.endswith(".bundle")]
+    assert prefix.asked == ["GET head.json", pack, "LIST", f"GET {MEMORY}"]
 
 
 def test_a_file_known_to_be_dirty_costs_one_put(a: Replica, prefix: MemoryPrefix) -> None:
@@ -175,9 +198,11 @@ def test_memory_is_the_last_to_arrive(a: Replica, prefix: MemoryPrefix) -> None:
     for name in (MEMORY, "a.md", "notes/z.md"):
         a.put(name, name)
     a.sync.run()
-    assert [one for one in prefix.asked if one.startswith("PUT") and ".probe" not in one][-1] == (
-        f"PUT {MEMORY}"
-    )
+    put = [one for one in prefix.asked if one.startswith("PUT") and ".probe" not in one]
+    assert sorted(put[:2]) == ["PUT a.md", "PUT notes/z.md"]
+    assert put[2] == f"PUT {MEMORY}"
+    assert put[3].endswith(".bundle")
+    assert put[4:] == ["PUT head.json"]
 
 
 def test_what_a_push_left_is_told_to_whoever_looks_into_the_bucket(a: Replica) -> None:
@@ -280,7 +305,7 @@ def test_the_same_files_in_another_directory_are_the_same_workspace(
     shutil.copytree(a.root, moved)
     shutil.rmtree(a.root)
     moved.rename(a.root)
-    assert machine("a").sync.run().requests == 1
+    assert machine("a").sync.run().requests == 2
 
 
 def test_another_store_begins_anew_and_deletes_nothing(
@@ -340,7 +365,10 @@ def test_without_conditional_delete_it_is_looked_at_under_a_lease(tmp_path: Path
     prefix.asked.clear()
     assert a.sync.run().pushed == ["1.md"]
     lease = f".lease/{a.workspace.namespace}"
-    assert prefix.asked[-4:] == [f"PUT {lease}", "GET 1.md", "DELETE 1.md", f"DELETE {lease}"]
+    begin = prefix.asked.index(f"PUT {lease}")
+    assert prefix.asked[begin : begin + 4] == [
+        f"PUT {lease}", "GET 1.md", "DELETE 1.md", f"DELETE {lease}"
+    ]  # fmt: skip
     b.put("2.md", "edited\n")
     b.sync.push_dirty()
     (a.root / "2.md").unlink()
@@ -406,13 +434,13 @@ def test_a_conditional_write_costs_one_put_and_has_its_author(
     a.workspace.delete(MEMORY, by=AGENT, expect=version_of(b"two\n"))
     assert prefix.asked == [f"PUT {MEMORY}", f"DELETE {MEMORY}"]
     assert {revision.author for revision in a.workspace.log()} == {AGENT.name}
-    assert a.sync.run().requests == 1
+    assert not a.sync.run().pushed
 
 
 def test_a_conditional_write_of_a_file_not_pushed_yet_takes_its_bytes_along(a: Replica) -> None:
     a.put(MEMORY, "by hand\n")
     a.workspace.write(MEMORY, "by hand\nmore\n", by=AGENT, expect=version_of(b"by hand\n"))
-    assert a.sync.run().requests == 1
+    assert not a.sync.run().pushed
 
 
 def test_an_unconditional_write_is_merged_at_the_next_sync(a: Replica, b: Replica) -> None:
@@ -450,13 +478,14 @@ def test_a_lost_answer_is_found_out(tmp_path: Path) -> None:
     a.put(MEMORY, "one\n")
     faults.append(Fault.AFTER)
     assert a.sync.push([WorkspacePath(MEMORY)]).is_durable
-    assert a.sync.run().requests == 1
+    done = a.sync.run()
+    assert (done.pushed, done.pulled, done.merged) == ([], [], [])
     a.put(MEMORY, "two\n")
     faults.extend([Fault.BEFORE, Fault.AFTER])
     with pytest.raises(Unavailable):
         a.sync.push([WorkspacePath(MEMORY)])
     assert a.sync.run().pending == []
-    assert a.sync.run().requests == 1
+    assert a.sync.run().requests == 2
 
 
 # What is refused when a workspace is made.

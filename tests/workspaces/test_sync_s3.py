@@ -71,7 +71,8 @@ def test_two_machines_have_the_same_files_in_s3_and_here(
     assert found["Body"].read() == b"notes/a.md\nwith \xc3\xa4\n"
     assert found["Metadata"]["version"] == version_of("notes/a.md\nwith ä\n".encode())
     client.close()
-    assert a.sync.run().requests == b.sync.run().requests == 1
+    assert a.sync.run().requests == b.sync.run().requests == 2
+    assert a.workspace.tip() == b.workspace.tip()
 
 
 def test_a_server_that_ignores_conditions_is_refused(
@@ -282,6 +283,8 @@ def test_replicas_that_are_killed_anywhere_lose_and_tear_nothing(
     assert report["torn"] == []
     assert report["is_same"], "the machines have diverged"
     assert report["aside"] == [], "something was left aside"
+    assert len(set(report["tips"])) == 1, "the histories have diverged"
+    assert report["unreachable"] == [], "a revision is not in the history of all"
     for home in ("a", "b"):
         for directory in (tmp_path / home / "history").iterdir():
             git = ["git", f"--git-dir={directory}", "fsck", "--strict"]
@@ -319,10 +322,12 @@ def kill(home: str, location: str, kills: int, seed: int) -> None:
             os.waitpid(pid, 0)
         done += len(victims)
     machines = [replica_at(home, name, location) for name in "ab"]
+    seen = {one.id for machine in machines for one in machine.workspace.log(limit=10_000)}
     for machine in (*machines, *machines, *machines):
         settle(machine)
+    line = {one.id for one in machines[0].workspace.log(limit=10_000)}
     texts = [machine.texts() for machine in machines]
-    lines = {line for text in texts[0].values() for line in text.splitlines(keepends=True)}
+    lines = {one for text in texts[0].values() for one in text.splitlines(keepends=True)}
     print(
         json.dumps(
             {
@@ -332,6 +337,8 @@ def kill(home: str, location: str, kills: int, seed: int) -> None:
                 "torn": sorted(lines - set(written))[:20],
                 "is_same": texts[0] == texts[1],
                 "aside": [one for m in machines for one in m.workspace._blobs.labels()],
+                "tips": [machine.workspace.tip() for machine in machines],
+                "unreachable": sorted(seen - line),
             }
         )
     )

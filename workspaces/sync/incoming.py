@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Literal, assert_never
 
@@ -14,14 +15,12 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.reconcile import Apart, Meet, Merged, Pull, PullDeletion, Same, met
-from workspaces.revision import Author
+from workspaces.revision import SYNC
 from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
-from workspaces.workspace import Arrival, Workspace
-
-SYNC = Author("sync", "sync", "sync")
+from workspaces.workspace import Arrival, Theirs, Workspace
 
 BATCH_FILES = 256
 """What is fetched before it is put into the tree, and so how long the writer lock is held at once."""
@@ -44,15 +43,18 @@ class Incoming:
         base: Mapping[WorkspacePath, Agreed],
         report: Report,
         done: Callable[[int], None],
+        theirs: Theirs | None = None,
     ) -> list[WorkspacePath]:
-        """A batch at a time, deletions first: what comes may need their place."""
+        """A batch at a time, deletions first: what comes may need their place. With their history all
+        comes at once: only then is it told as they told it."""
         again: list[WorkspacePath] = []
         in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
-        for batch in _batches(in_order):
-            wanted = [one.path for one in batch if not isinstance(one, PullDeletion)]
-            fetched = dict(zip(wanted, self._crowd.all(self._fetch, wanted), strict=True))
-            again += self.put(batch, fetched, base, report)
-            done(len(batch))
+        groups = _batches(in_order) if theirs is None else iter([in_order])
+        with closing(self._crowd.ahead(self._fetched, groups)) as batches:
+            for batch, blobs in batches:
+                fetched = {one.path: blob for one, blob in zip(batch, blobs, strict=True)}
+                again += self.put(batch, fetched, base, report, theirs)
+                done(len(batch))
         return again
 
     def put(
@@ -61,6 +63,7 @@ class Incoming:
         fetched: Mapping[WorkspacePath, Blob | None],
         base: Mapping[WorkspacePath, Agreed],
         report: Report,
+        theirs: Theirs | None = None,
     ) -> list[WorkspacePath]:
         """Into the tree, what was read there."""
         arrivals: list[Arrival] = []
@@ -83,7 +86,9 @@ class Incoming:
                 agreed[action.path] = _agreed(blob)
             else:
                 again.append(action.path)
-        return again + self._brought(arrivals, agreed, base, told, report)
+        if again:  # not all that theirs speaks of: the next round follows it
+            theirs = None
+        return again + self._brought(arrivals, agreed, base, told, report, theirs)
 
     def _meet(
         self,
@@ -123,11 +128,13 @@ class Incoming:
         base: Mapping[WorkspacePath, Agreed],
         told: Report,
         report: Report,
+        theirs: Theirs | None,
     ) -> list[WorkspacePath]:
         """Into the tree, and then into the baseline. What was merged here must still go out."""
-        if arrivals:
-            brought = self._workspace.bring(arrivals, by=SYNC)
+        if arrivals or theirs is not None:
+            brought = self._workspace.bring(arrivals, by=SYNC, theirs=theirs)
             report.refused += brought.refused
+            report.unfollowed = report.unfollowed or brought.unfollowed
             out = {*brought.left, *(problem.path for problem in brought.refused)}
         else:
             out = set[str]()
@@ -141,9 +148,11 @@ class Incoming:
         unfinished = [WorkspacePath(path) for path in (*told.merged, *told.conflicts)]
         return [*left, *(path for path in unfinished if path not in out)]
 
-    def _fetch(self, path: WorkspacePath) -> Blob | None:
+    def _fetched(self, action: Coming) -> Blob | None:
+        if isinstance(action, PullDeletion):
+            return None
         try:
-            return self._there.read(path)
+            return self._there.read(action.path)
         except NotFound:
             return None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from workspaces.durable import Durable
+from workspaces.errors import Failure
 from workspaces.problem import Problem
 
 Tell = Callable[[int, int], None]
@@ -25,11 +27,21 @@ class Report:
     pending: list[str] = field(default_factory=list[str])
     """What others changed faster than it could be carried out: the next sync goes on."""
     requests: int = 0
+    history: bool = False
+    """Whether every revision that was here when the files had gone is there."""
+    unfollowed: Failure | None = None
+    """What is wrong with the history there: it is neither followed nor added to."""
+    mended: list[str] = field(default_factory=list[str])
+    """Packs that were damaged, and made anew."""
 
     @property
     def is_durable(self) -> bool:
-        """Whether all that is here is there."""
+        """Whether all files that are here are there."""
         return not self.pending
+
+    @property
+    def durable(self) -> Durable:
+        return Durable(self.is_durable, self.history)
 
 
 class Progress:

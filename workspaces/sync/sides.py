@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -27,6 +27,8 @@ class Survey:
     here: Mapping[WorkspacePath, FileState]
     there: Mapping[WorkspacePath, Token]
     plan: Plan
+    held: Collection[str]
+    """What is on one side and cannot be kept on this one."""
 
 
 class Sides:
@@ -62,7 +64,8 @@ class Sides:
         here = {path: state.version for path, state in tree.files.items()}
         plan = reconcile(base, here, there, held=held)
         plan = Plan(plan.actions, (*refused, *plan.refused), plan.alarm)
-        return Survey(base, tree.files, there, plan)
+        held.update(problem.path for problem in plan.refused)
+        return Survey(base, tree.files, there, plan, held)
 
     def dirty(self) -> list[WorkspacePath]:
         """What differs here from what was last agreed."""

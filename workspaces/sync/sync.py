@@ -35,13 +35,13 @@ enough; but see `deletion`), and deletion on a suspicion: see `Alarm`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import assert_never
 
 from workspaces.baseline import Baseline, Step
 from workspaces.blobs import BlobStore, Stat
-from workspaces.errors import MassDeletion, NotFound
+from workspaces.errors import Failure, MassDeletion, NotFound
 from workspaces.expect import ABSENT
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
@@ -55,14 +55,20 @@ from workspaces.reconcile import (
     PushDeletion,
     action_for,
 )
+from workspaces.replicate import Replication
 from workspaces.swap import SECOND_LOOK_S
 from workspaces.sync.crowd import THREADS, Crowd
 from workspaces.sync.incoming import Coming, Incoming
 from workspaces.sync.outgoing import Going, Outgoing
+from workspaces.sync.past import Fetched, Past
 from workspaces.sync.report import Progress, Report, Tell
 from workspaces.sync.sides import Sides, Survey
 from workspaces.sync.store import CountedStore
-from workspaces.workspace import Workspace
+from workspaces.workspace import Theirs, Workspace
+
+LISTED_EVERY_S = 60.0
+"""Files without a history that tells of them (a machine died; a person wrote into the bucket) are found by
+a listing, this often."""
 
 ROUNDS_MAX = 10
 """How often a path that others keep changing is planned again before it is left to the next sync."""
@@ -82,9 +88,12 @@ class Sync:
         listing: Callable[[], Iterator[Stat]] | None = None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
         pause: Callable[[float], None] = time.sleep,
+        replication: Replication | None = None,
         threads: int = THREADS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`place` names the store, once it can be asked: a baseline made with another one is not this
+        """`replication`: of the history, which follows the files. `clock`: seconds since anything.
+        `place` names the store, once it can be asked: a baseline made with another one is not this
         one's. `check` refuses a store that cannot be relied on. `listing`: every object, under a good
         name or not. `alone` keeps others from syncing this tree at the same time."""
         self._workspace = workspace
@@ -98,27 +107,22 @@ class Sync:
         self._sides = Sides(workspace, self._there, baseline, place=place, at_once=threads > 1)
         self._incoming = Incoming(workspace, self._there, baseline, crowd)
         self._outgoing = Outgoing(workspace, self._there, baseline, crowd)
+        self._past = Past(workspace, baseline, replication)
+        self._clock = clock
         self._is_ready = False
+        self._listed_at: float | None = None
 
     def run(
-        self, *, accept_deletions: bool = False, tell: Tell = lambda _done, _of: None
+        self,
+        *,
+        accept_deletions: bool = False,
+        check: bool = False,
+        tell: Tell = lambda _done, _of: None,
     ) -> Report:
-        """Make both sides one. MassDeletion, before anything was done; Unavailable in the middle, and
-        then what was done is done."""
-        before = self._there.requests
-        report = Report()
-        with self._alone():
-            self._get_ready()
-            self._second_look()  # what somebody who died left aside
-            for _ in range(ROUNDS_MAX):
-                survey = self._survey(accept_deletions=accept_deletions)
-                report.refused = list(survey.plan.refused)
-                again = {*self._carry_out(survey, report, tell), *self._second_look()}
-                report.pending = sorted(again)
-                if not again:
-                    break
-            self._baseline.keep_problems(report.refused)
-        report.requests = self._there.requests - before
+        """Make both sides one. `check`: and make sure that all of the history is there. MassDeletion,
+        before anything was done; Unavailable in the middle, and then what was done is done."""
+        with self._reporting() as report:
+            self._make_one(report, tell, accept_deletions=accept_deletions, check=check)
         return report
 
     def plan(self) -> Plan:
@@ -127,42 +131,33 @@ class Sync:
             self._get_ready()
             return self._sides.survey().plan
 
-    def push(self, paths: Iterable[WorkspacePath]) -> Report:
-        """What is known to be dirty goes out: one conditional write each, and no listing.
+    def pull(self) -> Report:
+        """What others wrote comes here, and what was written here goes there. While their history says
+        that there is nothing new this is one request; once in a while everything is looked at."""
+        with self._reporting() as report:
+            self._get_ready()
+            is_recent = self._has_listed_lately() and not self._past.is_lost
+            if is_recent and not self._past.has_moved(report):
+                self._send_dirty(report)
+            else:
+                self._make_one(report, look=not is_recent)
+        return report
 
-        Deletions take the long way, past the guards, and so does a directory that is not the one of the
-        last sync."""
-        before = self._there.requests
-        report = Report()
-        self._get_ready()
-        if self._baseline.fact("root") != self._workspace.identity():
-            return self.run()
-        waiting = sorted(set(paths))
-        for _ in range(ROUNDS_MAX):
-            found = {path: self._sides.state(path) for path in waiting}
-            base = {path: self._baseline.find(path) for path in waiting}
-            if any(base[path] and state is None for path, state in found.items()):
-                return self.run()
-            actions = [
-                Push(path, state.version, agreed.token if agreed else ABSENT)
-                for path, state in found.items()
-                if state is not None
-                and ((agreed := base[path]) is None or agreed.version != state.version)
-            ]
-            here = {path: state for path, state in found.items() if state is not None}
-            known = {path: agreed for path, agreed in base.items() if agreed is not None}
-            waiting = self._outgoing.send(actions, known, here, report)
-            if not waiting:
-                break
-            for path in waiting:
-                self.refresh(path)
-        report.pending = list(waiting)
-        report.requests = self._there.requests - before
+    def push(self, paths: Iterable[WorkspacePath]) -> Report:
+        """What is known to be dirty goes out: one conditional write each, and no listing. The history
+        follows later."""
+        with self._reporting() as report:
+            self._get_ready()
+            if not self._has_sent(paths, report):
+                self._make_one(report)
         return report
 
     def push_dirty(self) -> Report:
-        """What differs here from what was last agreed goes out; no listing."""
-        return self.push(self._sides.dirty())
+        """What differs here from what was last agreed goes out, and the history after it; no listing."""
+        with self._reporting() as report:
+            self._get_ready()
+            self._send_dirty(report)
+        return report
 
     def refresh(self, path: WorkspacePath) -> None:
         """Bring what is there at one path."""
@@ -194,6 +189,13 @@ class Sync:
     def close(self) -> None:
         self._baseline.close()
 
+    @contextmanager
+    def _reporting(self) -> Generator[Report]:
+        report = Report()
+        before = self._there.requests + self._past.requests
+        yield report
+        report.requests = self._there.requests + self._past.requests - before
+
     def _get_ready(self) -> None:
         if self._is_ready:
             return
@@ -204,6 +206,81 @@ class Sync:
             self._baseline.note("place", place)
         self._sides.remember()
         self._is_ready = True
+
+    def _make_one(
+        self,
+        report: Report,
+        tell: Tell = lambda _done, _of: None,
+        *,
+        accept_deletions: bool = False,
+        check: bool = False,
+        look: bool = True,
+    ) -> None:
+        """`look`: at the head first; else it has been looked at."""
+        with self._alone():
+            self._get_ready()
+            self._past.recover()
+            self._second_look()  # what somebody who died left aside
+            for _ in range(ROUNDS_MAX):
+                with self._past.theirs(report, look=look) as theirs:
+                    listed_at = self._clock()
+                    self._settle_files(theirs, report, tell, accept_deletions=accept_deletions)
+                self._listed_at = listed_at
+                if report.pending or self._past.push(report):
+                    break
+                look = True
+            self._past.tidy(report, check=check)
+
+    def _settle_files(
+        self, theirs: Fetched | None, report: Report, tell: Tell, *, accept_deletions: bool
+    ) -> None:
+        """Look and carry out, until there is nothing left to do."""
+        for _ in range(ROUNDS_MAX):
+            survey = self._survey(accept_deletions=accept_deletions)
+            report.refused = list(survey.plan.refused)
+            self._baseline.keep_problems(report.refused)
+            again = {*self._carry_out(survey, theirs, report, tell), *self._second_look()}
+            report.pending = sorted(again)
+            if not again:
+                break
+        self._baseline.keep_problems([*report.refused, *_told(report.unfollowed)])
+
+    def _send_dirty(self, report: Report) -> None:
+        if self._has_sent(self._sides.dirty(), report) and (
+            report.pending or self._past.push(report)
+        ):
+            return
+        self._make_one(report)
+
+    def _has_sent(self, paths: Iterable[WorkspacePath], report: Report) -> bool:
+        """One conditional write each. False when only the long way is safe, past the guards: something
+        was deleted, or the directory is not the one of the last sync."""
+        if self._baseline.fact("root") != self._workspace.identity():
+            return False
+        waiting = sorted(set(paths))
+        for _ in range(ROUNDS_MAX):
+            found = {path: self._sides.state(path) for path in waiting}
+            base = {path: self._baseline.find(path) for path in waiting}
+            if any(base[path] and state is None for path, state in found.items()):
+                return False
+            actions = [
+                Push(path, state.version, agreed.token if agreed else ABSENT)
+                for path, state in found.items()
+                if state is not None
+                and ((agreed := base[path]) is None or agreed.version != state.version)
+            ]
+            here = {path: state for path, state in found.items() if state is not None}
+            known = {path: agreed for path, agreed in base.items() if agreed is not None}
+            waiting = self._outgoing.send(actions, known, here, report)
+            if not waiting:
+                break
+            for path in waiting:
+                self.refresh(path)
+        report.pending = list(waiting)
+        return True
+
+    def _has_listed_lately(self) -> bool:
+        return self._listed_at is not None and self._clock() - self._listed_at < LISTED_EVERY_S
 
     def _survey(self, *, accept_deletions: bool) -> Survey:
         survey = self._sides.survey()
@@ -228,7 +305,9 @@ class Sync:
                 f"{self._workspace.root} is not the directory of the last sync, and holds other files"
             )
 
-    def _carry_out(self, survey: Survey, report: Report, tell: Tell) -> list[WorkspacePath]:
+    def _carry_out(
+        self, survey: Survey, fetched: Fetched | None, report: Report, tell: Tell
+    ) -> list[WorkspacePath]:
         """What comes in, then what goes out. Returns what must be planned again."""
         coming: list[Coming] = []
         going: list[Going] = []
@@ -245,7 +324,8 @@ class Sync:
                     assert_never(action)
         progress = Progress(tell, len(coming) + len(going))
         self._baseline.take(forgotten)
-        again = self._incoming.take(coming, survey.base, report, progress.done)
+        theirs = Theirs(*fetched, survey.held) if fetched is not None else None
+        again = self._incoming.take(coming, survey.base, report, progress.done, theirs)
         again += self._outgoing.send(going, survey.base, survey.here, report, progress.done)
         return again
 
@@ -255,3 +335,7 @@ class Sync:
             return []
         self._pause(SECOND_LOOK_S)
         return self._workspace.look_again()
+
+
+def _told(unfollowed: Failure | None) -> list[Problem]:
+    return [] if unfollowed is None else [Problem(".history", "history", str(unfollowed))]

@@ -1,0 +1,106 @@
+"""What became of the history in a sync: followed before the files, pushed after them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from workspaces.baseline import Baseline
+from workspaces.errors import Failure
+from workspaces.history.quarantine import Quarantine
+from workspaces.replicate import Replication
+from workspaces.revision import RevisionId
+from workspaces.sync.report import Report
+from workspaces.workspace import Workspace
+
+Fetched = tuple[RevisionId, Quarantine]
+"""What others have come to, and the bundles that lead there."""
+
+
+class Past:
+    """What is wrong with the history in S3 stops no file: it is told."""
+
+    def __init__(
+        self, workspace: Workspace, baseline: Baseline, replication: Replication | None
+    ) -> None:
+        """`replication` None: the history stays here."""
+        self._workspace = workspace
+        self._baseline = baseline
+        self._replication = replication
+
+    @property
+    def requests(self) -> int:
+        return self._replication.requests if self._replication else 0
+
+    @property
+    def is_lost(self) -> bool:
+        return not self._workspace.history.is_there
+
+    def recover(self) -> None:
+        """What was lost here. Unavailable when it is not there either."""
+        if self.is_lost and self._replication is not None:
+            self._replication.recover()
+
+    def has_moved(self, report: Report) -> bool:
+        """Whether others say that there is something new; while they cannot be asked, there may be."""
+        if self._replication is None:
+            return True
+        try:
+            return self._replication.has_moved()
+        except Failure as failure:
+            report.unfollowed = failure
+            return True
+
+    @contextmanager
+    def theirs(self, report: Report, *, look: bool = True) -> Generator[Fetched | None]:
+        report.unfollowed = None
+        fetched: Fetched | None = None
+        if self._replication is not None:
+            try:
+                fetched = self._replication.fetch(look=look)
+            except Failure as failure:
+                report.unfollowed = failure
+        try:
+            yield fetched
+        finally:
+            if fetched is not None:
+                fetched[1].close()
+
+    def push(self, report: Report) -> bool:
+        """After the files. False when others have been faster: theirs is to be followed first."""
+        if self._replication is None or report.unfollowed is not None:
+            return True
+        tip = self._workspace.tip()
+        if tip is None:
+            report.history = True
+            return True
+        try:
+            if not self._is_out(tip):
+                return True
+            report.history = self._replication.push(tip)
+        except Failure as failure:
+            report.unfollowed = failure
+            return True
+        return report.history
+
+    def tidy(self, report: Report, *, check: bool) -> None:
+        """Housekeeping in S3: when it is due, or asked for."""
+        if self._replication is None or not report.history:
+            return
+        try:
+            self._replication.fold()
+            if check or self._replication.is_check_due():
+                report.mended = self._replication.check()
+        except Failure as failure:
+            report.unfollowed = failure
+
+    def _is_out(self, tip: RevisionId) -> bool:
+        """Whether the files of a revision are there: else somebody would follow it and miss them."""
+        history = self._workspace.history
+        seen = self._replication.seen() if self._replication else None
+        known = seen if seen and history.has(seen) else None
+        agreed = self._baseline.find
+        return all(
+            (found.object_id if (found := agreed(path)) else None) == here
+            for path, (_, here) in history.differences(known, tip).items()
+        )
