@@ -27,7 +27,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
@@ -59,7 +59,7 @@ from harness.pulse import kept_alive
 from harness.request import ModelFailure
 from harness.stop import Stop, Stopped
 from harness.tools.desk import Desk
-from harness.tools.port import Tool, Toolset
+from harness.tools.port import AnyTool, Toolset
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.transcript import Entry, Transcript
@@ -140,7 +140,7 @@ class Ingress:
     conversations: Conversations
     inbox: Inbox
     leases: Leases
-    tools: tuple[Tool[Any], ...]
+    tools: tuple[AnyTool, ...]
     allowance: Allowance
     open_model: Callable[[AgentRecord, ConversationId | None], Model]
     workshop: Callable[[], Workshop]
@@ -149,6 +149,8 @@ class Ingress:
     follow: Callable[[], None]
     """Brings what other machines have made of the account's records."""
     audience: Audience = field(default_factory=Audience)
+    callers_tools: tuple[AnyTool, ...] = ()
+    """Those that whoever calls here brings, for the turn that they wait for."""
     stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
     """Of the turns that run here."""
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
@@ -467,7 +469,7 @@ class _AtIt:
             ending = await self._stoppable(running, begun)
             entries = await in_thread(self._entries, running.first)
             changed = [change.workspace for entry in entries for change in entry.changes]
-            is_shared = await in_thread(push, begun.toolset.desk.mounts, changed)
+            durable = await in_thread(push, begun.toolset.desk.mounts, changed)
         except LeaseLost:
             raise
         except Exception as problem:
@@ -479,7 +481,7 @@ class _AtIt:
             if self.may_end:  # else the next holder goes on with it
                 await self._interrupt(running)
             raise
-        told = replace(ending, left_out=begun.left_out, is_shared=is_shared)
+        told = replace(ending, left_out=begun.left_out, durable=durable)
         await self._finish(running, told)
 
     async def _stoppable(self, running: Running, begun: _Begun) -> Ending:
@@ -577,7 +579,8 @@ class _AtIt:
             results=ingress.results(conversation.id),
         )
         left_out = tuple(dangling(agent, mounts))
-        toolset = Toolset(ingress.tools, desk, (*agent.config.tools, *event.tools))
+        own = ingress.callers_tools if self.is_mine else ()
+        toolset = Toolset((*ingress.tools, *own), desk, (*agent.config.tools, *event.tools))
         return _Begun(turn, model, toolset, left_out)
 
     def _price(self, agent: AgentRecord, model: str) -> Price | None:

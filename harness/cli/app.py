@@ -17,6 +17,7 @@ from harness.cli import (
     accounts,
     admin,
     agents,
+    approval,
     bench,
     chat,
     conversation,
@@ -59,6 +60,7 @@ app = typer.Typer(
 )
 chat.register(app)
 turns.register(app)
+approval.register(app)
 files.register(app)
 history.register(app)
 recall.register(app)
