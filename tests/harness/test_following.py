@@ -294,6 +294,7 @@ def test_a_deletion_that_cannot_be_said_is_refused_and_changes_nothing(
 ) -> None:
     mine = private_to_agent(a.harness.agents.get("assistant").id)
     assert a.workspaces.private(mine, create=True) is not None
+    a.harness.run("Remember that tea is green.", conversation="c1")
     a.sync()
     cut = MemoryPrefix(FaultyBlobs(prefix.store, iter([Fault.BEFORE] * 10_000), "cut"))
     offline = Laptop(tmp_path / "a", cut, clock, joins=False)
@@ -306,9 +307,29 @@ def test_a_deletion_that_cannot_be_said_is_refused_and_changes_nothing(
             delete()
     assert offline.names() == {"notes"}
     assert offline.harness.agents.get("assistant")
+    assert len(offline.harness.conversations.list()) == 1
     a.again()
     a.sync()
-    assert a.texts("notes")["MEMORY.md"] == "one\n"
+    assert "one\n" in a.texts("notes")["MEMORY.md"]
+
+
+def test_what_an_interrupted_deletion_has_left_in_the_place_is_swept_by_the_next_pass(
+    tmp_path: Path, a: Laptop, prefix: MemoryPrefix, clock: ManualClock
+) -> None:
+    workspace_id = a.workspaces.get("notes").record.id
+    faults = iter([Fault.NONE] * 2 + [Fault.BEFORE] * 10_000)  # the tombstone is read, and written
+    cut = Laptop(
+        tmp_path / "a", MemoryPrefix(FaultyBlobs(prefix.store, faults, "cut")), clock, joins=False
+    )
+    cut.harness.deletion.workspace("notes", force=True)
+    assert cut.names() == set()
+    assert [s.name for s in prefix.store.scan("fs-")] != []
+    a.again()
+    a.follow()
+    assert [s.name for s in (*prefix.store.scan("fs-"), *prefix.store.scan(".history/"))] == []
+    entry = a.entry("workspace", workspace_id).entry
+    assert isinstance(entry, Tombstone)
+    assert entry.is_swept
 
 
 def test_a_tombstone_that_was_seen_stays_whatever_somebody_puts_there(a: Laptop, b: Laptop) -> None:
