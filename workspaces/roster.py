@@ -12,7 +12,7 @@ has not seen.
 else begins under the same id: a private workspace that was deleted and is needed again, a history from
 which something was erased. A machine whose own epoch is older has nothing to bring to the new one: what
 it has is buried (`Workspaces.bury`), files and history, and it begins anew with what is there. The epoch
-of a workspace is the one in its entry; `head.json` repeats it, and says nothing where the two differ.
+of a workspace is the one in its entry, wherever else it may be repeated.
 
 **Whom to believe.** Whoever can write to the place can write here, and what is read is a stranger's: an
 entry is as large as it may be, is JSON, stands under its own id, and its record passes the same shape as

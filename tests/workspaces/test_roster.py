@@ -25,7 +25,7 @@ from workspaces.roster import (
 from workspaces.stamp import Stamp
 
 NOW = Stamp("2026-11-18T14:03:18.875130Z")
-ACCOUNT = AccountId(new_id("acct"))
+ACCOUNT = AccountId("acct_" + 24 * "0")
 
 
 @pytest.fixture
