@@ -19,11 +19,12 @@ from typing import Any
 from harness.agent import AgentRecord, Agents, Mount, mount_name
 from harness.approval import nothing_waits
 from harness.birth import be_born
+from harness.compaction import Compacted
 from harness.conversation import Conversation, Conversations
 from harness.crossing import LoopThread, UnderWay, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
-from harness.event import Answer, Approval, Event, Item, check_key
+from harness.event import Answer, Approval, Event, Item, OnBusy, check_key
 from harness.explanation import Explanation, explained
 from harness.export import exported, imported
 from harness.following import Following
@@ -128,18 +129,21 @@ class Harness:
         agent: AgentRecord | str | None = None,
         conversation: str | None = None,
         event_id: str | None = None,
+        on_busy: OnBusy | None = None,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
         """Say something to an agent and wait for what comes of it.
 
-        Without `agent` the home's default one; without `conversation` a new one. `tools`: functions that
-        it can call in this turn. A turn that waits is gone on with by `approve` or `answer`.
+        Without `agent` the home's default one; without `conversation` a new one. `on_busy`: what becomes
+        of it when the conversation is in use, else as the agent is configured. `tools`: functions that it
+        can call in this turn. A turn that waits is gone on with by `approve` or `answer`.
         """
         event = Event.said(
             new_id("evt") if event_id is None else event_id,
             new_id("c") if conversation is None else conversation,
             text,
+            on_busy=on_busy,
         )
         ingress = self._with(tools)
         return self._loop.run(ingress.deliver(self._agent(agent), event, emit))
@@ -272,6 +276,11 @@ class Harness:
                 "conversation", reference, remedy="`harness conversation list` lists them"
             )
         return found
+
+    def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
+        """Summarise its beginning for the model now, however short it is: the newest two turns stay as they
+        are, and so does everything that is stored. Busy while a turn runs or waits."""
+        return self._loop.run(self.rooms.ingress.compact(conversation, emit))
 
     def export_conversation(self, conversation: Conversation) -> Iterator[str]:
         """JSON lines, each with its end."""

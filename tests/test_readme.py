@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.messages_server import KEY, MessagesServer, says, text, tool_use
+from tests.servers import BUCKET, S3Server
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"```(\w+)\n(.*?)```(?:\n\n((?:    [^\n]*\n)+))?", re.DOTALL)
@@ -80,8 +81,14 @@ def run(script: str, environment: dict[str, str], place: Path) -> tuple[int, str
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_shell_block_works_in_order(
-    document: str, environment: dict[str, str], tmp_path: Path
+    document: str,
+    environment: dict[str, str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if f"s3://{BUCKET}/" in (ROOT / document).read_text():
+        server: S3Server = request.getfixturevalue("seaweedfs")
+        environment.update(server.environment())
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/activate").write_text("")
     if document != "README.md":
