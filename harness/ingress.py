@@ -509,8 +509,8 @@ class _AtIt:
 
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
-            ending = await self._stoppable(running, begun)
-            durable = await begun.pushed(await in_thread(self._entries, running.first))
+            ending, own = await self._stoppable(running, begun)
+            durable = await begun.pushed(own)
         except LeaseLost:
             raise
         except Exception as problem:
@@ -525,28 +525,36 @@ class _AtIt:
         told = replace(ending, left_out=begun.left_out, durable=durable)
         await self._finish(running, told)
 
-    async def _stoppable(self, running: Running, begun: _Begun) -> Ending:
-        """The turn, until it ends, its time is up or somebody wants it to end."""
+    async def _stoppable(self, running: Running, begun: _Begun) -> tuple[Ending, Iterable[Entry]]:
+        """The turn, until it ends, its time is up or somebody wants it to end; and what it has stored."""
         stops = self.ingress.stops
         stop = stops[running.turn_id] = Stop(begun.turn.limits.seconds)
         looking = asyncio.create_task(self._look_for_cancellation(running, stop))
         try:
             async with stop:
-                _, ending = await run_turn(
+                turn, ending = await run_turn(
                     begun.turn,
                     model=begun.model,
                     toolset=begun.toolset,
                     compaction=begun.compaction,
                     emit=self.emit,
                 )
+            if ending.status != "waiting" or not await self._is_cancelled(running, stop):
+                return ending, turn.own
+            reason = "interrupted"
         except Stopped as stopped:
-            return await to_the_end(self._cut_short, running, stopped.reason)
+            reason = stopped.reason
         finally:
             looking.cancel()
             del stops[running.turn_id]
-        if stop.is_cancelled and ending.status == "waiting":
-            return await to_the_end(self._cut_short, running, "interrupted")
-        return ending
+        ending = await to_the_end(self._cut_short, running, reason)
+        return ending, await in_thread(self._entries, running.first)
+
+    async def _is_cancelled(self, running: Running, stop: Stop) -> bool:
+        """A turn that would rest is looked at once more: nobody would look while it does."""
+        if stop.is_cancelled:
+            return True
+        return await in_thread(self.ingress.inbox.is_cancelled, self.conversation, running.turn_id)
 
     async def _look_for_cancellation(self, running: Running, stop: Stop) -> None:
         """Whoever cancels may be in another process."""
@@ -570,7 +578,10 @@ class _AtIt:
         if calls:
             last, at = last + 1, stamp_of(self.ingress.clock.now())
             results = tuple(ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
-            entry = Entry(last, at, running.turn_id, Message("user", results))
+            told = Message("user", results)
+            if pending(entries):  # then none of them was run
+                told = unanswered(entries, "cancelled")
+            entry = Entry(last, at, running.turn_id, told)
             self.ingress.conversations.transcript(self.conversation).append(entry, self.lease)
         return Ending(status, running.turn_id, running.first, last, failure)
 

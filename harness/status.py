@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "pending", "due", "merged", "conflict", "problem"]
 
+CONVERSATIONS_MAX = 50
+"""The newest; what waits in older ones has waited for long, and `harness conversation show` tells it."""
+
 NAMES_MAX = 5
 """So many files are named in one line; programs are told all of them."""
 
@@ -187,9 +190,25 @@ def _unpushed(buried: Buried) -> Line:
     return Line(buried.name, "problem", told, remedy, facts)
 
 
+def _conversations(harness: Harness) -> Iterator[Line]:
+    """Those of the newest that wait for a person, or for a client."""
+    for conversation in harness.conversations.list(limit=CONVERSATIONS_MAX):
+        for one in harness.pending(conversation):
+            facts = {"conversation": conversation.id, **one.as_json()}
+            if one.asked.waits_for == "result":
+                yield Line(
+                    conversation.key, "pending", f"{one.call.name} is its client's", None, facts
+                )
+                continue
+            remedy = f"`harness approve {conversation.id} {one.id}`, or with `--deny`"
+            told = f"{one.call.name} waits to be allowed"
+            yield Line(conversation.key, "pending", told, remedy, facts)
+
+
 SECTIONS: dict[str, Look] = {
     "workspaces": _workspaces,
     "tasks": _tasks,
+    "conversations": _conversations,
     "jobs": _jobs,
     "machines": _machines,
 }

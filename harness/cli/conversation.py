@@ -212,8 +212,14 @@ def _print_entry(entry: Entry) -> None:
     ]
     if entry.covers is not None:
         who = f"{who} of what was said up to {entry.covers}"
+    head = f"[dim]{entry.number:>4}  {entry.at[:16].replace('T', ' ')}[/]  "
+    for text in entry.system:
+        console.print(f"{head}[bold]platform[/]  ", end="")
+        console.print(visible(text), markup=False)
+    for call_id in entry.allowed:
+        console.print(f"{head}[green]allowed[/]  ", end="")
+        console.print(visible(call_id), markup=False)
     for part in entry.message.parts:
-        head = f"[dim]{entry.number:>4}  {entry.at[:16].replace('T', ' ')}[/]  "
         match part:
             case Text(text):
                 console.print(f"{head}[bold]{who}[/]  ", end="")

@@ -35,10 +35,14 @@ def test_without_a_terminal_a_turn_that_waits_says_how_to_allow_it(harness: Term
     assert "MEMORY.md in notes" in waiting.stderr
     assert "harness approve conv_" in waiting.stderr
     assert "green" not in memory(harness)
+    (line,) = harness("status", "--json").done().json["conversations"]
+    assert (line["subject"], line["tool"], line["waitsFor"]) == ("c1", "edit", "approval")
     approved = harness("approve", "c1").done()
     assert approved.out == "I have written to MEMORY.md: tea is green.\n"
     assert "green" in memory(harness)
     harness("approve", "c1").refused("not_found", "call that waits")
+    shown = harness("conversation", "show", "c1").done().out
+    assert "  allowed  " in shown
 
 
 def test_a_call_is_denied_by_its_id_with_a_reason_and_told_as_json(harness: Terminal) -> None:

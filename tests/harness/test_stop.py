@@ -195,3 +195,23 @@ def test_a_limit_on_money_is_refused_where_no_price_is_known(rooms: Rooms) -> No
         answered_by(rooms, ScriptedModel("hi", name=SONNET)).deliver(agent, say(rooms, "one"))
     )
     assert outcome.reply == "hi"
+
+
+def test_an_end_that_was_wanted_just_before_a_turn_would_wait_is_not_forgotten(home: Path) -> None:
+    rooms: list[Rooms] = []
+
+    def cancelled_meanwhile(request: Any) -> list[ToolCall]:
+        elsewhere = ingress_of(rooms[0], process="boot:other/1/1")
+        assert elsewhere.inbox.cancel(conversation_of(rooms[0], "c1"))
+        return [ToolCall("w1", "write", {"path": "a.md", "content": "x"})]
+
+    rooms.append(opened(home, ScriptedModel(cancelled_meanwhile)))
+    rooms[0].sandboxes.patch("default", {"config": {"permission": "ask"}})
+    agent = rooms[0].agents.get("assistant")
+    assert run(rooms[0].ingress.deliver(agent, say(rooms[0], "one"))).status == "interrupted"
+    assert rooms[0].ingress.pending(conversation_of(rooms[0], "c1")) == ()
+    (result,) = entries_of(rooms[0], "c1")[-1].message.parts
+    assert isinstance(result, ToolResult)
+    assert "Nothing was changed" in result.text
+    assert_intact(rooms[0])
+    rooms[0].records.close()

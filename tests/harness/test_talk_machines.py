@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.event import Event
+from harness.event import Approval, Event
 from harness.ingress import Ingress
 from harness.wiring import Rooms
 from tests.dynamodb_server import REGION, dynamodb, dynamodb_url, make_table
@@ -77,7 +77,7 @@ def test_two_machines_answer_every_event_once_in_order(rooms: Rooms) -> None:
     events = assert_in_order(rooms, "c1")
     said = [entry.message.text for entry in entries_of(rooms, "c1")]
     assert said[1::2] == [f"answer to {event}" for event in events]
-    assert rooms.jobs.list() == []
+    assert [one for one in rooms.jobs.list() if one.job.kind == "turn"] == []
 
 
 def test_a_machine_that_vanished_is_followed_after_a_lease_time_and_writes_nothing_later(
@@ -126,3 +126,23 @@ def test_shared_records_ask_for_a_place_of_what_is_too_large_for_them(
     with pytest.raises(Refused, match="s3: None must be set: the records are shared") as caught:
         opened(tmp_path / "elsewhere", Rule())
     assert caught.value.remedy == SET_PLACE
+
+
+def test_what_waits_on_one_machine_is_allowed_on_another(rooms: Rooms, clock: ManualClock) -> None:
+    """Every transition is one batch on a store that many machines write to."""
+    rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
+    model = Rule(writes=True)
+    red, blue = (
+        replace(machine(rooms, name), open_model=lambda *_: model) for name in ("red", "blue")
+    )
+    agent = rooms.agents.get("assistant")
+    waiting = run(red.deliver(agent, Event.said("e1", "c1", "one")))
+    assert waiting.status == "waiting"
+    for call in waiting.pending:
+        allowed = Approval(call_id=call.id, is_allowed=True)
+        outcome = run(blue.deliver(agent, Event(f"allow-{call.id}", "c1", (allowed,))))
+    assert (outcome.status, outcome.reply) == ("done", "answer to one")
+    assert run(red.deliver(agent, Event.said("e1", "c1", "one"))) == outcome
+    clock.advance(TERMS.lease_s)
+    assert assert_in_order(rooms, "c1") == ["e1", *(f"allow-{one.id}" for one in waiting.pending)]
+    assert [one for one in rooms.jobs.list() if one.job.kind == "turn"] == []
