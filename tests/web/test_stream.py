@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from harness.progress import TextArrived, ToolStarted
 from harness.web.app import Patience
 from tests.web.site import Caller, Site
 from tests.web.turning import Puppet, Told, followed, said, settled
+from tests.web.wire import received, running, send
 from workspaces.ids import ConversationId
 
 TURNS = "/v1/agents/helper/turns"
@@ -133,6 +135,23 @@ def test_a_server_that_ends_asks_its_readers_to_come_back(
         assert next(told).name == "entry"
         site.app.state.curfew.call()
         assert list(told) == [Told("reconnect", {})]
+
+
+def test_a_server_told_to_end_waits_for_no_reader(tmp_path: Path, puppet: Puppet) -> None:
+    patience = Patience(turns_s=0)
+    with running(tmp_path / "real", model=puppet, patience=patience) as up, up.connected() as wire:
+        body = json.dumps(said("e1", stream=True)).encode()
+        head = up.head("POST", "/v1/agents/assistant/turns", Content_Length=str(len(body)))
+        send(wire, head + body)
+        puppet.is_asked()
+        heard = b""
+        while b"event: entry" not in heard:
+            heard += received(wire)
+        up.server.should_exit = True
+        while not heard.endswith(b"0\r\n\r\n"):
+            heard += received(wire)
+    assert b"event: reconnect\ndata: {}\n\n" in heard
+    assert b"event: outcome" not in heard
 
 
 def test_what_is_followed_may_be_deleted(acme: Caller, puppet: Puppet) -> None:
