@@ -14,7 +14,7 @@ from harness.audience import Audience
 from harness.conversation import Conversations
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
-from harness.duty import duties
+from harness.duty import Flushing, duties
 from harness.embedding import EmbeddingEndpoint
 from harness.following import Following, Members
 from harness.inbox import Inbox
@@ -188,6 +188,7 @@ class House:
             embedder=self._embedder,
             place=self.place,
             are_records_shared=are_shared(settings.records),
+            revised=Flushing(principal, self.jobs, clock),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
@@ -288,6 +289,15 @@ class House:
     def _results(self, conversation_id: ConversationId) -> Results:
         transcript = Transcript(conversation_id, self.records, self._large)
         return Results(conversation_id, self._large, transcript.result)
+
+    def own_model(
+        self, own: Model, principal: Principal, agent: AgentRecord, conversation_id: ConversationId
+    ) -> Model:
+        """One that the caller brings; what it uses up is noted, too."""
+        spender = Spender(
+            principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
+        )
+        return MeteredModel(own, spender, self.ledger, self.allowance)
 
     def open_model(
         self,
