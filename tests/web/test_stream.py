@@ -15,6 +15,7 @@ from harness.audience import HEARD_MAX, TEXT_CHARACTERS_MAX, Audience, Heard, St
 from harness.message import ToolCall
 from harness.progress import TextArrived, ToolStarted
 from harness.web.app import Patience
+from harness.web.stream import NAMES
 from tests.web.site import Caller, Site
 from tests.web.turning import Puppet, Told, followed, said, settled
 from tests.web.wire import received, running, send
@@ -64,6 +65,13 @@ def test_the_words_on_the_wire(acme: Caller, puppet: Puppet) -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-accel-buffering"] == "no"
     assert masked(answer.text) == WIRE.read_text()
+
+
+def test_every_word_is_in_the_page_for_authors_of_clients() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "turns.md").read_text()
+    table = page.partition("## A stream")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(NAMES)
 
 
 def test_text_comes_while_it_is_said(acme: Caller, puppet: Puppet) -> None:
