@@ -1,4 +1,4 @@
-"""An event as it happens, in server-sent events: the vocabulary of docs/guides/turns.md.
+"""An event as it happens, in server-sent events: the vocabulary of docs/turns.md.
 
 Only entries have an id, their number; so that is where a reader who lost the connection goes on. Between
 them comes what need not come twice: pieces of the answer, tools at work. The last one is `outcome`; a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,10 @@ from harness.audience import HEARD_MAX, TEXT_CHARACTERS_MAX, Audience, Heard, St
 from harness.message import ToolCall
 from harness.progress import TextArrived, ToolStarted
 from harness.web.app import Patience
+from harness.web.stream import NAMES
 from tests.web.site import Caller, Site
 from tests.web.turning import Puppet, Told, followed, said, settled
+from tests.web.wire import received, running, send
 from workspaces.ids import ConversationId
 
 TURNS = "/v1/agents/helper/turns"
@@ -62,6 +65,13 @@ def test_the_words_on_the_wire(acme: Caller, puppet: Puppet) -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-accel-buffering"] == "no"
     assert masked(answer.text) == WIRE.read_text()
+
+
+def test_every_word_is_in_the_page_for_authors_of_clients() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "turns.md").read_text()
+    table = page.partition("## A stream")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(NAMES)
 
 
 def test_text_comes_while_it_is_said(acme: Caller, puppet: Puppet) -> None:
@@ -135,6 +145,23 @@ def test_a_server_that_ends_asks_its_readers_to_come_back(
         assert list(told) == [Told("reconnect", {})]
 
 
+def test_a_server_told_to_end_waits_for_no_reader(tmp_path: Path, puppet: Puppet) -> None:
+    patience = Patience(turns_s=0)
+    with running(tmp_path / "real", model=puppet, patience=patience) as up, up.connected() as wire:
+        body = json.dumps(said("e1", stream=True)).encode()
+        head = up.head("POST", "/v1/agents/assistant/turns", Content_Length=str(len(body)))
+        send(wire, head + body)
+        puppet.is_asked()
+        heard = b""
+        while b"event: entry" not in heard:
+            heard += received(wire)
+        up.server.should_exit = True
+        while not heard.endswith(b"0\r\n\r\n"):
+            heard += received(wire)
+    assert b"event: reconnect\ndata: {}\n\n" in heard
+    assert b"event: outcome" not in heard
+
+
 def test_what_is_followed_may_be_deleted(acme: Caller, puppet: Puppet) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
         conversation = acme.get("/v1/agents/helper/events/e1")["conversationId"]
@@ -164,7 +191,7 @@ def test_a_reader_who_is_slow_loses_the_end_of_a_text_and_never_an_entry() -> No
             stage.stored(1)
             stage.emit(TextArrived("a"))
             found += await listener.heard(1)
-            for number in range(2 * HEARD_MAX):
+            for number in range(HEARD_MAX + 10):
                 stage.emit(ToolStarted(ToolCall(f"t{number}", "read", {})))
             stage.emit(TextArrived("lost"))
             stage.stored(2)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Harness
+from harness.models.port import Model
 from harness.web.app import create_app
 from harness.web.server import Server, listen
 from tests.web.site import captured_log
@@ -66,8 +67,8 @@ class Running:
 
 
 @contextmanager
-def running(home: Path, **options: Any) -> Iterator[Running]:
-    with Harness.open(home) as harness, captured_log() as log:
+def running(home: Path, *, model: Model | None = None, **options: Any) -> Iterator[Running]:
+    with Harness.open(home, model=model) as harness, captured_log() as log:
         _, key = harness.rooms.keys.create()
         listening = listen("127.0.0.1", 0)
         server = Server(create_app(harness, **options))
