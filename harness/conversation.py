@@ -189,12 +189,16 @@ class Conversations:
     def reset(self, conversation: Conversation) -> Session:
         """A new session from here on. Busy while a turn runs or was interrupted."""
         with self._alone(conversation) as lease:
-            head = self._records.get(Key(inbox_partition(conversation.id), "head"))
-            if head is not None and head.value["running"] is not None:
-                raise Busy("the conversation", holder="a turn that was interrupted")
-            if head is not None and head.value.get("paused") is not None:
-                raise Busy("the conversation", holder="a turn that waits for an answer")
+            self.check_at_rest(conversation)
             return self.transcript(conversation).reset(lease, self._now())
+
+    def check_at_rest(self, conversation: Conversation) -> None:
+        """Busy when a turn waits or was interrupted; for whoever holds the lease, so that none runs."""
+        head = self._records.get(Key(inbox_partition(conversation.id), "head"))
+        if head is not None and head.value["running"] is not None:
+            raise Busy("the conversation", holder="a turn that was interrupted")
+        if head is not None and head.value.get("paused") is not None:
+            raise Busy("the conversation", holder="a turn that waits for an answer")
 
     def fork(self, conversation: Conversation, key: str, at: int | None = None) -> Conversation:
         """A new conversation that begins with the entries of this one, up to number `at` or all."""
@@ -206,7 +210,8 @@ class Conversations:
             raise Refused("entry", at, f"must be one of 1 to {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
         kept = [one for one in transcript.sessions() if one.first <= at]
-        return self._create(fresh, [_anew(one, at) for one in kept], transcript.entries(1, at))
+        sessions = [_anew(one, transcript, at) for one in kept]
+        return self._create(fresh, sessions, transcript.entries(1, at))
 
     def add(
         self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Entry]
@@ -242,19 +247,20 @@ class Conversations:
             _listed_id(item) for item in with_prefix(self._records, partition, "")
         )
 
-    @contextmanager
-    def _alone(self, conversation: Conversation) -> Generator[Lease]:
+    def acquire(self, conversation: Conversation) -> Lease:
         """Whoever has just heard the end of a turn is not told that it still runs: its lease is let go
         of a moment later. Busy."""
         for _ in range(LET_GO_LOOKS_MAX):
             with suppress(Busy):
-                lease = self._leases.acquire(conversation.lease_key)
-                break
+                return self._leases.acquire(conversation.lease_key)
             if self._is_in_use(conversation):
                 raise Busy("the conversation", holder="a turn")
             time.sleep(LET_GO_LOOK_S)
-        else:
-            lease = self._leases.acquire(conversation.lease_key)
+        return self._leases.acquire(conversation.lease_key)
+
+    @contextmanager
+    def _alone(self, conversation: Conversation) -> Generator[Lease]:
+        lease = self.acquire(conversation)
         try:
             yield lease
         finally:
@@ -413,10 +419,15 @@ def _erasure(conversation_id: ConversationId) -> str:
     return f"{ERASE}:{conversation_id}"
 
 
-def _anew(session: Session, at: int) -> Session:
-    """The session as a fork has it. Its window cannot begin behind the fork's end."""
+def _anew(session: Session, transcript: Transcript, at: int) -> Session:
+    """The session as a fork has it: with the summary that stood then."""
     fresh = new_session(session.first, session.started_at)
-    return replace(fresh, window_from=session.window_from) if session.window_from <= at else fresh
+    if session.window_from <= at and (session.summary or 0) <= at:
+        return replace(fresh, window_from=session.window_from, summary=session.summary)
+    then = transcript.summary_until(session, at)
+    if then is None or then.covers is None:
+        return fresh
+    return replace(fresh, window_from=then.covers + 1, summary=then.number)
 
 
 def _is_about(claim: Item, conversation_id: ConversationId) -> bool:

@@ -24,10 +24,10 @@ the next event answers the call, and the same turn goes on; or it says something
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, Protocol
 from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
@@ -43,6 +43,7 @@ from harness.approval import (
 from harness.audience import Audience, Stage, both
 from harness.briefing import Briefing
 from harness.client_tool import check_names
+from harness.compaction import Compacted, Compaction
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
@@ -64,7 +65,9 @@ from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.transcript import Entry, Transcript
 from harness.turn import Turn, run_turn
+from harness.usage import Purpose
 from workspaces.clock import Clock
+from workspaces.durable import Durable
 from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, Refused
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
 from workspaces.lease import Lease, Leases
@@ -131,6 +134,18 @@ class GivenBack(Failure):
         self.code = refusal["code"]
 
 
+class OpenModel(Protocol):
+    """The agent's model, in a conversation, for a purpose."""
+
+    def __call__(
+        self,
+        agent: AgentRecord,
+        conversation_id: ConversationId | None,
+        purpose: Purpose = "turn",
+        /,
+    ) -> Model: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Ingress:
     """Of one principal."""
@@ -142,13 +157,15 @@ class Ingress:
     leases: Leases
     tools: tuple[AnyTool, ...]
     allowance: Allowance
-    open_model: Callable[[AgentRecord, ConversationId | None], Model]
+    open_model: OpenModel
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
     price: Callable[[str], Price | None]
     follow: Callable[[], None]
     """Brings what other machines have made of the account's records."""
     audience: Audience = field(default_factory=Audience)
+    callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
+    """The one that whoever calls here brings, for that turn: no other process can go on with it."""
     callers_tools: tuple[AnyTool, ...] = ()
     """Those that whoever calls here brings, for the turn that they wait for."""
     stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
@@ -197,6 +214,18 @@ class Ingress:
         lease = await self._acquired(conversation)
         async with self._leased(lease):
             await self._line(conversation, lease, None, silent)
+
+    async def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
+        """Summarise the beginning of a conversation now, however short it is. Busy while a turn runs, waits
+        or was interrupted; LeaseLost."""
+        lease = await or_undone(
+            lambda: self.conversations.acquire(conversation), self.leases.release
+        )
+        async with self._leased(lease):
+            await in_thread(self.conversations.check_at_rest, conversation)
+            with self.audience.stage(conversation.id) as stage:
+                at_it = _AtIt(self, conversation, lease, True, True, both(emit, stage.emit), stage)
+                return await at_it.compact()
 
     async def cancel(self, conversation: Conversation) -> bool:
         """End the turn that runs or waits in it: its outcome will be "interrupted". Here it is stopped at
@@ -377,7 +406,10 @@ class _AtIt:
         begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
         turn = begun.turn
         entry = replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
-        running, also = inbox.beginning(self.conversation, waiting, turn.id, turn.first)
+        is_own = self.is_mine and self.ingress.callers_model is not None
+        running, also = inbox.beginning(
+            self.conversation, waiting, turn.id, turn.first, is_own=is_own
+        )
         return _Entering(entry, also, running, begun)
 
     async def _answering(
@@ -450,6 +482,9 @@ class _AtIt:
 
     async def go_on(self, running: Running) -> None:
         """With a turn that was interrupted, where it stopped."""
+        if running.is_own:
+            await self._interrupt(running)
+            return
         if running.attempt >= ATTEMPTS_MAX:
             told = f"whoever ran it ended in the middle, {running.attempt} times"
             await self._fail(running, told)
@@ -464,12 +499,18 @@ class _AtIt:
             return
         await self._run(running, begun)
 
+    async def compact(self) -> Compacted:
+        """Outside of any turn, under an id of its own."""
+        begun = await in_thread(self._prepared, None, TurnId(new_id("turn")), None)
+        question = await in_thread(begun.turn.question, begun.toolset)
+        found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
+        await begun.pushed(begun.turn.compacted(found).asides)
+        return found
+
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
             ending = await self._stoppable(running, begun)
-            entries = await in_thread(self._entries, running.first)
-            changed = [change.workspace for entry in entries for change in entry.changes]
-            durable = await in_thread(push, begun.toolset.desk.mounts, changed)
+            durable = await begun.pushed(await in_thread(self._entries, running.first))
         except LeaseLost:
             raise
         except Exception as problem:
@@ -492,7 +533,11 @@ class _AtIt:
         try:
             async with stop:
                 _, ending = await run_turn(
-                    begun.turn, model=begun.model, toolset=begun.toolset, emit=self.emit
+                    begun.turn,
+                    model=begun.model,
+                    toolset=begun.toolset,
+                    compaction=begun.compaction,
+                    emit=self.emit,
                 )
         except Stopped as stopped:
             return await to_the_end(self._cut_short, running, stopped.reason)
@@ -543,12 +588,13 @@ class _AtIt:
         ending = await to_the_end(self._cut_short, running, "failed", failure)
         await self._finish(running, ending)
 
-    def _prepared(self, event: Event, turn_id: TurnId, first: int | None) -> _Begun:
+    def _prepared(self, event: Event | None, turn_id: TurnId, first: int | None) -> _Begun:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
         ingress.follow()
         agent = ingress.agents.get(conversation.agent_id)
-        model = ingress.open_model(agent, conversation.id)
+        own_model = ingress.callers_model if self.is_mine else None
+        model = (own_model or ingress.open_model)(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
         pull(mounts)
         transcript = self._transcript()
@@ -566,9 +612,10 @@ class _AtIt:
             agent.config.limits,
             tuple(entry for entry in window.entries if entry.number < first),
             first,
-            tuple(entry for entry in window.entries if entry.number >= first),
-            event.system_once,
+            tuple(one for one in window.entries if one.number >= first and one.is_said),
+            event.system_once if event else None,
             self._price(agent, model.name),
+            asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
         )
         seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
         desk = Desk(
@@ -579,9 +626,19 @@ class _AtIt:
             results=ingress.results(conversation.id),
         )
         left_out = tuple(dangling(agent, mounts))
-        own = ingress.callers_tools if self.is_mine else ()
-        toolset = Toolset((*ingress.tools, *own), desk, (*agent.config.tools, *event.tools))
-        return _Begun(turn, model, toolset, left_out)
+        mine = ingress.callers_tools if self.is_mine else ()
+        theirs = (*agent.config.tools, *(event.tools if event else ()))
+        toolset = Toolset((*ingress.tools, *mine), desk, theirs)
+        compaction = Compaction(
+            agent.config.session.compaction,
+            ingress.open_model(agent, conversation.id, "compaction"),
+            toolset,
+            transcript,
+            self.lease,
+            ingress.clock,
+            turn_id,
+        )
+        return _Begun(turn, model, toolset, compaction, left_out)
 
     def _price(self, agent: AgentRecord, model: str) -> Price | None:
         """Refused where a limit cannot be kept."""
@@ -598,8 +655,14 @@ class _Begun:
     turn: Turn
     model: Model
     toolset: Toolset
+    compaction: Compaction
     left_out: tuple[str, ...]
     """Mounts that lead nowhere."""
+
+    async def pushed(self, entries: Iterable[Entry]) -> Durable:
+        """What was changed with these entries goes out; where it is safe now."""
+        changed = [change.workspace for entry in entries for change in entry.changes]
+        return await in_thread(push, self.toolset.desk.mounts, changed)
 
     def with_turn(self, turn: Turn) -> _Begun:
         return replace(self, turn=turn)
@@ -629,13 +692,17 @@ def _told(problem: BaseException) -> str:
 
 
 def _authorship(
-    agent: AgentRecord, conversation: Conversation, turn_id: TurnId, event: Event, model: Model
+    agent: AgentRecord,
+    conversation: Conversation,
+    turn_id: TurnId,
+    event: Event | None,
+    model: Model,
 ) -> Callable[[str], Author]:
     trailers = {
         "Agent": agent.id,
         "Conversation": f"{conversation.id} {conversation.key}",
         "Turn": turn_id,
-        "Event": event.id,
+        **({"Event": event.id} if event else {}),
         "Model": model.name,
     }
     return lambda call_id: Author(agent.name, agent.id, "turn", {**trailers, "Call": call_id})

@@ -20,6 +20,7 @@ from harness.cli import (
     approval,
     bench,
     chat,
+    compact,
     conversation,
     doctor,
     explain,
@@ -66,6 +67,7 @@ history.register(app)
 recall.register(app)
 shell.register(app)
 sync.register(app)
+compact.register(app)
 joining.register(app)
 prompt.register(app)
 explain.register(app)

@@ -207,11 +207,16 @@ def _print_entry(entry: Entry) -> None:
     from harness.message import Text, ToolCall, ToolResult
 
     console = out()
+    who = {"said": entry.message.role, "flush": "before the summary", "summary": "summary"}[
+        entry.kind
+    ]
+    if entry.covers is not None:
+        who = f"{who} of what was said up to {entry.covers}"
     for part in entry.message.parts:
         head = f"[dim]{entry.number:>4}  {entry.at[:16].replace('T', ' ')}[/]  "
         match part:
             case Text(text):
-                console.print(f"{head}[bold]{entry.message.role}[/]  ", end="")
+                console.print(f"{head}[bold]{who}[/]  ", end="")
                 console.print(visible(text), markup=False)
             case ToolCall(_, name, arguments):
                 console.print(f"{head}[cyan]{name}[/]  ", end="")

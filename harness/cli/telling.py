@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def show_progress(progress: Progress) -> None:
     from harness.progress import (
+        Compacting,
         Counted,
         Queued,
         TextArrived,
@@ -40,6 +41,8 @@ def show_progress(progress: Progress) -> None:
             notes().print(_named(call), markup=False, style="dim")
         case Waiting(reason, seconds):
             notes().print(f"[yellow]{reason}: waiting {seconds:.0f} s[/]")
+        case Compacting(characters):
+            notes().print(f"[dim](summarising: the context has {characters:,} characters)[/]")
         case Queued(ahead):
             before = f", {ahead} before this" if ahead else ""
             notes().print(f"[yellow]the conversation is in use: waiting in line{before}[/]")
@@ -55,6 +58,8 @@ def close(outcome: Outcome) -> None:
 def say_what_went_wrong(outcome: Outcome) -> None:
     for source in outcome.unavailable:
         notes().print(f"{source} could not be read: the agent answered without it", markup=False)
+    for remark in outcome.remarks:
+        notes().print(f"({remark.detail})", markup=False, style="dim")
     if outcome.failure is not None:
         notes().print(f"error ({outcome.failure.kind}): {outcome.failure.reason}", markup=False)
         notes().print(f"  → {outcome.failure.remedy}", markup=False)

@@ -17,6 +17,7 @@ from starlette.responses import StreamingResponse
 from harness.export import entry_line
 from harness.ingress import EventStatus, Ingress
 from harness.progress import (
+    Compacting,
     Counted,
     Progress,
     Queued,
@@ -124,6 +125,8 @@ def _told(progress: Progress) -> bytes:
             return _event("withdrawn", {})
         case Waiting(reason, seconds):
             return _event("retrying", {"reason": reason, "seconds": round(seconds, 1)})
+        case Compacting(characters):
+            return _event("compacting", {"characters": characters})
         case Queued(ahead):
             return _event("queued", {"ahead": ahead})
         case Counted():
