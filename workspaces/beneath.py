@@ -81,9 +81,12 @@ class Beneath:
         return f"{mine.st_dev}:{mine.st_ino}"
 
     @contextmanager
-    def directory(self, path: str, *, create: bool = False) -> Generator[int]:
-        """A descriptor of the directory `path` (`""` is the root), made on the way if asked for."""
-        fd = self._opened_or_made(path) if create else self._opened_directory(path)
+    def directory(
+        self, path: str, *, create: bool = False, made_in: set[str] | None = None
+    ) -> Generator[int]:
+        """A descriptor of the directory `path` (`""` is the root), made on the way if asked for. What is
+        made is durable at once; with `made_in` the caller sees to that, and is told where."""
+        fd = self._opened_or_made(path, made_in) if create else self._opened_directory(path)
         try:
             yield fd
         finally:
@@ -115,21 +118,22 @@ class Beneath:
         finally:
             os.close(fd)
 
-    def _opened_or_made(self, path: str) -> int:
+    def _opened_or_made(self, path: str, made_in: set[str] | None) -> int:
         try:
             return self._opened_directory(path)
         except FileNotFoundError:
-            self._make_directories(path)
+            self._make_directories(path, made_in)
             return self._opened_directory(path)
 
     def _opened_directory(self, path: str) -> int:
         return self._open(path, _DIRECTORY) if path else os.dup(self._fd)
 
-    def _make_directories(self, path: str) -> None:
-        """Each missing directory on the way, durable before anything is put into it."""
+    def _make_directories(self, path: str, made_in: set[str] | None) -> None:
+        """Each missing directory on the way."""
         parts = path.split("/") if path else []
         for depth in range(1, len(parts) + 1):
-            with self.directory("/".join(parts[: depth - 1])) as parent:
+            above = "/".join(parts[: depth - 1])
+            with self.directory(above) as parent:
                 name = parts[depth - 1]
                 try:
                     os.mkdir(name, 0o700, dir_fd=parent)
@@ -137,7 +141,10 @@ class Beneath:
                     continue
                 if (owner := self.owner) is not None:
                     os.chown(name, *owner, dir_fd=parent, follow_symlinks=False)
-                os.fsync(parent)
+                if made_in is None:
+                    os.fsync(parent)
+                else:
+                    made_in.add(above)
 
     def _open(self, path: str, flags: int) -> int:
         if self._openat2:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from workspaces.errors import Failure
 from workspaces.expect import ABSENT, ANY
+from workspaces.history.objects import blob_id
+from workspaces.live import label_of
+from workspaces.paths import WorkspacePath
 from workspaces.stores.files import FileBlobs
 
 OLD, NEW = b"old\n" * 100, b"new\n" * 200
@@ -21,13 +24,19 @@ NAME = "notes/deep/a.md"
 def once(home: Path, mode: str) -> None:
     """Say "ready", wait for a line, change one file, say what came of it."""
     store = FileBlobs(home / "tree", home / "staging")
-    token = store.read(NAME).token if mode != "create" else None
+    token = store.read(NAME).token if mode not in {"create", "enter"} else None
     os.write(1, b"ready\n")
     os.read(0, 1)
     told: dict[str, object] = {"outcome": "ok"}
     try:
         if mode == "delete":
             store.delete(NAME, expect=token)
+        elif mode == "enter":
+            path = WorkspacePath(NAME)
+            label = label_of(path, blob_id(b""), None, "0")
+            store.prepare({label: NEW})
+            store.enter(label, path)
+            store.flush([path])
         else:
             store.write(NAME, NEW, expect=token or ABSENT)
     except Failure as error:

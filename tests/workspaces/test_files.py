@@ -107,6 +107,18 @@ class TestDurability:
             f"fsync(<{tree}/notes/deep>)",
         )
 
+    def test_what_enters_is_flushed_afterwards_with_all_directories_made_for_it(
+        self, tmp_path: Path, strace: str
+    ) -> None:
+        home = new_home(tmp_path)
+        trace, told = traced(strace, home, "enter", "trace=all")
+        assert told["outcome"] == "ok"
+        tree = home / "tree"
+        moved = "renameat2("
+        for made in (tree, tree / "notes", tree / "notes/deep"):
+            assert in_order(trace, moved, f"fsync(<{made}>)"), made
+        assert in_order(trace, "fsync(", moved)
+
     def test_a_replacement_is_one_rename_between_two_flushes(
         self, tmp_path: Path, strace: str
     ) -> None:
@@ -346,7 +358,7 @@ def started(home: Path, mode: str) -> subprocess.Popen[str]:
 
 def traced(strace: str, home: Path, mode: str, expression: str) -> tuple[list[str], dict]:
     """The calls of one change, as `name(arguments)`, and what the writer said of it."""
-    if mode != "create" and state(home) is None:
+    if mode not in {"create", "enter"} and state(home) is None:
         shutil.rmtree(home)
         new_home(home, OLD)
     writer = started(home, mode)

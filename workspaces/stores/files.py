@@ -94,6 +94,8 @@ class FileBlobs:
     ) -> None:
         self._bytes_max = bytes_max
         self._root = root
+        self._made_in: set[str] = set()
+        """Directories in which `enter` has made others that are not durable yet."""
         try:
             self._tree = open_tree(root)
             self._staging = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -208,13 +210,13 @@ class FileBlobs:
             raise as_failure(error, "staging") from error
 
     def flush(self, paths: Collection[WorkspacePath]) -> None:
-        directories = {path.rpartition("/")[0] for path in paths}
-        if len(directories) >= FLUSHED_AT_ONCE and flush_all(self._staging):
-            return
-        for directory in directories:
-            # One that is gone has nothing left to make durable but its absence, which its parent knows.
-            with suppress(FileNotFoundError), self._tree.directory(directory) as fd:
-                _flush(fd, directory or ".")
+        directories = {path.rpartition("/")[0] for path in paths} | self._made_in
+        if len(directories) < FLUSHED_AT_ONCE or not flush_all(self._staging):
+            for directory in directories:
+                # One that is gone has nothing left to make durable but its absence, which its parent knows.
+                with suppress(FileNotFoundError), self._tree.directory(directory) as fd:
+                    _flush(fd, directory or ".")
+        self._made_in -= directories
 
     def exchange(self, label: Label, path: WorkspacePath) -> None:
         directory, _, leaf = path.rpartition("/")
@@ -229,7 +231,7 @@ class FileBlobs:
         directory, _, leaf = path.rpartition("/")
         for _ in range(REMOVED_DIRECTORY_TRIES_MAX):
             try:
-                with self._tree.directory(directory, create=True) as target:
+                with self._tree.directory(directory, create=True, made_in=self._made_in) as target:
                     rename_new(self._staging, label, target, leaf)
                 return
             except FileExistsError:
