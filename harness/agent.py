@@ -217,6 +217,12 @@ class Agents:
     def patch(self, reference: str, patch: Mapping[str, Any]) -> AgentRecord:
         return self._catalog.patch(reference, patch)
 
+    def adopt(
+        self, stated: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
+    ) -> AgentRecord:
+        """See `Catalog.adopt`."""
+        return self._catalog.adopt(stated, instead_of=instead_of)
+
     def forget(self, reference: str) -> AgentRecord:
         """The record alone; `Deletion.agent` takes along what belongs to it."""
         return self._catalog.delete(reference)
@@ -300,10 +306,13 @@ class Agents:
         """NotFound when that sandbox was deleted."""
         return None if sandbox is None else self._sandboxes.get(sandbox)
 
-    def _check(self, record: AgentRecord) -> None:
-        config = record.config
+    def _check(self, record: AgentRecord, before: AgentRecord | None) -> None:
+        """What was referred to before may dangle by now, and on another machine from the start: mounts
+        that do are left out, and in the way of no other change."""
+        config, known = record.config, _references(before)
         check_names(config.tools, self._tool_names, within="config.tools")
-        self._check_sandbox("config.sandbox", config.sandbox)
+        if config.sandbox not in known:
+            self._check_sandbox("config.sandbox", config.sandbox)
         names: set[str] = set()
         ids: set[str] = set()
         for position, mount in enumerate(config.workspaces):
@@ -314,8 +323,13 @@ class Agents:
                 raise Refused(f"{field}.workspaceId", mount.workspace_id, "is mounted already")
             names.add(mount.name)
             ids.add(mount.workspace_id)
-            self._check_sandbox(f"{field}.sandbox", mount.sandbox)
-            self._check_workspace(f"{field}.workspaceId", mount.workspace_id)
+            if mount.sandbox not in known:
+                self._check_sandbox(f"{field}.sandbox", mount.sandbox)
+            if mount.workspace_id not in known:
+                self._check_workspace(f"{field}.workspaceId", mount.workspace_id)
+            if is_private(mount.workspace_id):
+                rule = "is private: it is mounted by the setting `private`"
+                raise Refused(f"{field}.workspaceId", mount.workspace_id, rule)
 
     def _check_workspace(self, field: str, workspace_id: WorkspaceId) -> None:
         try:
@@ -324,9 +338,6 @@ class Agents:
             found = None
         if found != workspace_id:  # a name is no id: it may be another workspace's tomorrow
             raise Refused(field, workspace_id, "is not the id of a workspace of this account")
-        if is_private(workspace_id):
-            rule = "is private: it is mounted by the setting `private`"
-            raise Refused(field, workspace_id, rule)
 
     def _check_sandbox(self, field: str, sandbox: str | None) -> None:
         if sandbox is None:
@@ -337,6 +348,14 @@ class Agents:
             found = None
         if found != sandbox:
             raise Refused(field, sandbox, "is not the id of a sandbox of this account")
+
+
+def _references(agent: AgentRecord | None) -> set[str | None]:
+    if agent is None:
+        return set()
+    mounts = agent.config.workspaces
+    ids = (one for mount in mounts for one in (mount.sandbox, mount.workspace_id))
+    return {agent.config.sandbox, *ids}
 
 
 def dangling(agent: AgentRecord, bindings: Sequence[Mount]) -> list[str]:

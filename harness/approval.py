@@ -33,7 +33,7 @@ Unanswered = Literal["superseded", "cancelled"]
 def open_calls(entries: Sequence[Entry]) -> tuple[ToolCall, ...]:
     """Those of the newest reply whose results are not stored."""
     answered: set[str] = set()
-    for entry in reversed(entries):
+    for entry in reversed(_said(entries)):
         if entry.message.role == "assistant":
             calls = entry.message.tool_calls if entry.is_complete else ()
             return tuple(call for call in calls if call.id not in answered)
@@ -46,7 +46,7 @@ def pending(entries: Sequence[Entry]) -> tuple[PendingCall, ...]:
     """Those of them that are neither allowed nor made yet."""
     allowed: set[str] = set()
     asked = {}
-    for entry in reversed(entries):
+    for entry in reversed(_said(entries)):
         if entry.message.role == "assistant":
             asked = {one.call_id: one for one in entry.asks}
             break
@@ -104,3 +104,8 @@ def _not_waiting(entries: Sequence[Entry], call_id: str) -> NotFound | Conflict:
 def nothing_waits(call_id: str | None) -> NotFound:
     remedy = "the outcome of the turn names the calls that wait"
     return NotFound("call that waits", call_id or "in this conversation", remedy=remedy)
+
+
+def _said(entries: Sequence[Entry]) -> list[Entry]:
+    """Without what was written down before a summary, and summaries."""
+    return [entry for entry in entries if entry.is_said]

@@ -15,8 +15,7 @@ from workspaces.records import Key, Put
 
 
 def be_born(rooms: Rooms) -> None:
-    mark = Key("accounts", f"born:{rooms.principal.account_id}")
-    if rooms.records.get(mark) is not None:
+    if rooms.records.get(_mark(rooms)) is not None:
         return
     settings = rooms.settings
     _make(lambda: rooms.sandboxes.create({"name": "default"}))
@@ -24,7 +23,17 @@ def be_born(rooms: Rooms) -> None:
     _make(
         lambda: rooms.agents.create(settings.default_agent, workspaces=[settings.default_workspace])
     )
-    rooms.records.write(Put(mark, {}, expect=ANY))
+    rooms.records.write(Put(_mark(rooms), {}, expect=ANY))
+
+
+def be_adopted(rooms: Rooms) -> None:
+    """As another machine of an account that has what it was born with: only the sandbox is this machine's."""
+    _make(lambda: rooms.sandboxes.create({"name": "default"}))
+    rooms.records.write(Put(_mark(rooms), {}, expect=ANY))
+
+
+def _mark(rooms: Rooms) -> Key:
+    return Key("accounts", f"born:{rooms.principal.account_id}")
 
 
 def _make(make: Callable[[], object]) -> None:

@@ -93,15 +93,15 @@ class Briefing:
         self._memory_max = config.session.memory_characters_max
         self._pruning = config.session.as_pruned
         self._found: dict[str, _Found] = {}
-        self._day: date | None = None
+        self._seen_at: tuple[date, str | None] | None = None
         self._parts: tuple[Part, ...] = ()
 
-    def parts(self, day: date) -> tuple[Part, ...]:
-        """Those that a snapshot taken now would hold."""
+    def parts(self, day: date, summary: str | None = None) -> tuple[Part, ...]:
+        """Those that a snapshot taken now would hold; `summary`: of what was said before the window."""
         moved = [self._look(mount) for mount in self._mounts]
-        if any(moved) or day != self._day:
-            self._parts = prompt_parts(self._sources(day), render)
-            self._day = day
+        if any(moved) or (day, summary) != self._seen_at:
+            self._parts = prompt_parts(self._sources(day, summary), render)
+            self._seen_at = (day, summary)
         return self._parts
 
     def pruning_for(self, *, is_hard: bool) -> Pruning | None:
@@ -118,10 +118,11 @@ class Briefing:
         tools: tuple[ToolSpec, ...],
         session: Session,
         shown: Mapping[str, RevisionId],
+        summary: str | None = None,
     ) -> Moment:
         """How things are at a request whose newest message is `entry`, to whoever was `shown` these
         revisions of memory, each by the source of its part."""
-        parts = self.parts(at.date())
+        parts = self.parts(at.date(), summary)
         trusted = [part.text for part in parts if part.is_trusted and part.source != DATE]
         mounts = [_access(mount) for mount in self._mounts]
         offered = [tool.as_json() for tool in tools]
@@ -164,7 +165,7 @@ class Briefing:
             return before
         return _Found(revision, _memory(mount.name, workspace, revision))
 
-    def _sources(self, day: date) -> Sources:
+    def _sources(self, day: date, summary: str | None) -> Sources:
         default = next((mount for mount in self._mounts if not mount.is_private), None)
         found = [self._found[mount.name].memory for mount in self._mounts]
         memories = [memory for memory in found if memory is not None]
@@ -177,6 +178,7 @@ class Briefing:
             tuple(memories),
             day,
             self._memory_max,
+            summary,
         )
 
     def _seams(self, shown: Mapping[str, RevisionId]) -> dict[str, list[Seam]]:

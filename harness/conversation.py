@@ -12,9 +12,12 @@ consists of; whoever deleted it runs that job at once, and anyone if they could 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import islice
 
 from harness.event import full_key
 from harness.job import Job, Jobs
@@ -36,6 +39,10 @@ ERASE = "erase"
 """The kind of job that removes what a deleted conversation consists of."""
 
 DELETED_AT_ONCE = 100
+LISTED_AT_ONCE = 100
+
+LET_GO_LOOKS_MAX, LET_GO_LOOK_S = 200, 0.005
+"""Between the end of a turn and that of its lease lies one write; a second is long for it."""
 
 SAY_FOR_GOOD = "say something to an agent for good, as the platform"
 """ … is not for a user's key."""
@@ -61,6 +68,11 @@ class Conversation:
     def exists(self) -> Check:
         """Put this into a batch that must not happen once the conversation was deleted."""
         return Check(conversation_key(self.account_id, self.id), self.counter)
+
+    @property
+    def place(self) -> str:
+        """In the list of its user's conversations."""
+        return f"{self.created_at} {self.id}"
 
     @property
     def lease_key(self) -> str:
@@ -150,39 +162,56 @@ class Conversations:
                 raise NotFound("conversation", key, remedy="use another key") from None
             return found
 
-    def list(self, agent_id: AgentId | None = None) -> list[Conversation]:
-        """The newest first."""
-        partition = _listing(self._principal.account_id, self._principal.user_id)
-        ids = [_listed_id(item) for item in reversed(with_prefix(self._records, partition, ""))]
-        loaded = (self._look(one) for one in ids)
-        return [one for one in loaded if one is not None and agent_id in (None, one.agent_id)]
+    def list(
+        self, agent_id: AgentId | None = None, *, behind: str = "", limit: int | None = None
+    ) -> list[Conversation]:
+        """The newest first; those behind a `place` in this list."""
+        return list(islice(self._newest_first(agent_id, behind), limit))
 
-    def transcript(self, conversation: Conversation) -> Transcript:
-        return Transcript(conversation.id, self._records, self._large)
+    def _newest_first(self, agent_id: AgentId | None, behind: str) -> Iterator[Conversation]:
+        partition = _listing(self._principal.account_id, self._principal.user_id)
+        end = behind or None
+        while page := self._records.scan(partition, end=end, backwards=True, limit=LISTED_AT_ONCE):
+            for item in page:
+                found = self._look(_listed_id(item))
+                if found is not None and agent_id in (None, found.agent_id):
+                    yield found
+            end = page[-1].key.sort
+
+    def transcript(
+        self, conversation: Conversation, *, told: Callable[[int], None] | None = None
+    ) -> Transcript:
+        return Transcript(conversation.id, self._records, self._large, told=told)
 
     def showing(self, conversation: Conversation) -> Showing:
         return Showing(conversation.id, self._records, self._large)
 
     def reset(self, conversation: Conversation) -> Session:
         """A new session from here on. Busy while a turn runs or was interrupted."""
-        with self._leases.held(conversation.lease_key) as lease:
-            head = self._records.get(Key(inbox_partition(conversation.id), "head"))
-            if head is not None and head.value["running"] is not None:
-                raise Busy("the conversation", holder="a turn that was interrupted")
-            if head is not None and head.value.get("paused") is not None:
-                raise Busy("the conversation", holder="a turn that waits for an answer")
+        with self._alone(conversation) as lease:
+            self.check_at_rest(conversation)
             return self.transcript(conversation).reset(lease, self._now())
 
-    def fork(self, conversation: Conversation, at: int, key: str) -> Conversation:
-        """A new conversation that begins with the entries of this one up to number `at`."""
+    def check_at_rest(self, conversation: Conversation) -> None:
+        """Busy when a turn waits or was interrupted; for whoever holds the lease, so that none runs."""
+        head = self._records.get(Key(inbox_partition(conversation.id), "head"))
+        if head is not None and head.value["running"] is not None:
+            raise Busy("the conversation", holder="a turn that was interrupted")
+        if head is not None and head.value.get("paused") is not None:
+            raise Busy("the conversation", holder="a turn that waits for an answer")
+
+    def fork(self, conversation: Conversation, key: str, at: int | None = None) -> Conversation:
+        """A new conversation that begins with the entries of this one, up to number `at` or all."""
         transcript = self.transcript(conversation)
         newest = transcript.newest()
         last = newest.number if newest else 0
+        at = last if at is None else at
         if not 1 <= at <= last:
             raise Refused("entry", at, f"must be one of 1 to {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
         kept = [one for one in transcript.sessions() if one.first <= at]
-        return self._create(fresh, [_anew(one, at) for one in kept], transcript.entries(1, at))
+        sessions = [_anew(one, transcript, at) for one in kept]
+        return self._create(fresh, sessions, transcript.entries(1, at))
 
     def add(
         self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Entry]
@@ -200,7 +229,7 @@ class Conversations:
     def delete(self, conversation: Conversation) -> Gone:
         """The conversation and everything in it. Busy while a turn runs."""
         gone = self._gone(conversation)
-        with self._leases.held(conversation.lease_key) as lease:
+        with self._alone(conversation) as lease:
             self._remove(conversation, lease)
         self.erase(conversation.id)
         self._records.write(*self._jobs.unwanted(_erasure(conversation.id)))
@@ -217,6 +246,34 @@ class Conversations:
         return self._delete_all(
             _listed_id(item) for item in with_prefix(self._records, partition, "")
         )
+
+    def acquire(self, conversation: Conversation) -> Lease:
+        """Whoever has just heard the end of a turn is not told that it still runs: its lease is let go
+        of a moment later. Busy."""
+        for _ in range(LET_GO_LOOKS_MAX):
+            with suppress(Busy):
+                return self._leases.acquire(conversation.lease_key)
+            if self._is_in_use(conversation):
+                raise Busy("the conversation", holder="a turn")
+            time.sleep(LET_GO_LOOK_S)
+        return self._leases.acquire(conversation.lease_key)
+
+    @contextmanager
+    def _alone(self, conversation: Conversation) -> Generator[Lease]:
+        lease = self.acquire(conversation)
+        try:
+            yield lease
+        finally:
+            self._leases.release(lease)
+
+    def _is_in_use(self, conversation: Conversation) -> bool:
+        """Something runs, or waits."""
+        partition = inbox_partition(conversation.id)
+        items = {item.key.sort: item.value for item in self._records.scan(partition, start="head")}
+        head, tail = items.get("head"), items.get("tail")
+        if head is None or tail is None:
+            return tail is not None
+        return head["running"] is not None or head["next"] < tail["next"]
 
     def _delete_all(self, ids: Iterable[str]) -> int:
         found = [one for one in map(self._look, ids) if one is not None]
@@ -338,7 +395,7 @@ class Conversations:
 
     def _listed(self, conversation: Conversation) -> Key:
         partition = _listing(conversation.account_id, conversation.user_id)
-        return Key(partition, f"{conversation.created_at} {conversation.id}")
+        return Key(partition, conversation.place)
 
     def _key(self, conversation_id: str) -> Key:
         return conversation_key(self._principal.account_id, conversation_id)
@@ -362,10 +419,15 @@ def _erasure(conversation_id: ConversationId) -> str:
     return f"{ERASE}:{conversation_id}"
 
 
-def _anew(session: Session, at: int) -> Session:
-    """The session as a fork has it. Its window cannot begin behind the fork's end."""
+def _anew(session: Session, transcript: Transcript, at: int) -> Session:
+    """The session as a fork has it: with the summary that stood then."""
     fresh = new_session(session.first, session.started_at)
-    return replace(fresh, window_from=session.window_from) if session.window_from <= at else fresh
+    if session.window_from <= at and (session.summary or 0) <= at:
+        return replace(fresh, window_from=session.window_from, summary=session.summary)
+    then = transcript.summary_until(session, at)
+    if then is None or then.covers is None:
+        return fresh
+    return replace(fresh, window_from=then.covers + 1, summary=then.number)
 
 
 def _is_about(claim: Item, conversation_id: ConversationId) -> bool:

@@ -9,10 +9,11 @@ thread that started it.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from workspaces.errors import Failure
 
@@ -25,6 +26,34 @@ STOP_S_MAX = 10.0
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return await asyncio.to_thread(call, *args, **kwargs)
+
+
+async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """For code that is not ours and may take as long as it likes: it keeps nobody from a thread, and no
+    process from ending."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if ended.done():  # nobody waits any more
+            return
+        if error is not None:
+            ended.set_exception(error)
+        else:
+            ended.set_result(cast(T, result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = context.run(call, *args, **kwargs)
+        except BaseException as problem:  # noqa: BLE001 - raised where it is waited for
+            error = problem
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="harness-tool", daemon=True).start()
+    return await ended
 
 
 async def completed(work: Awaitable[T]) -> T:

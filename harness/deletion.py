@@ -7,6 +7,7 @@ find them; a key is gone at once.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from harness.allowance import Allowance
 from harness.conversation import Conversations
 from harness.sandbox import SandboxRecord
 from harness.usage import Ledger
-from workspaces.account import Accounts, Principal
+from workspaces.account import AccountRecord, Accounts, Principal
 from workspaces.catalog import Catalog
-from workspaces.errors import Forbidden, InUse, Refused
+from workspaces.clock import Clock
+from workspaces.errors import Forbidden, InUse, OverLimit, Refused
 from workspaces.ids import AgentId, KeyId, UserId
 from workspaces.key import Keys
+from workspaces.roster import Roster
+from workspaces.stamp import stamp_of
 from workspaces.user import Users
 from workspaces.workspaces import Workspaces, is_private_to
 
@@ -59,6 +63,9 @@ class Deletion:
     conversations: Conversations
     ledger: Ledger
     allowance: Allowance
+    clock: Clock
+    roster: Roster | None
+    """By which other machines hear of it; None where nothing is shared."""
 
     def workspace(self, reference: str, *, force: bool = False) -> Gone:
         """InUse while agents mount it, unless forced: their mounts of it are then left out."""
@@ -80,6 +87,7 @@ class Deletion:
         while one of its turns runs."""
         self._check_right("agents")
         record = self.agents.get(reference)
+        self._check_reachable(record.id)
         conversations = self.conversations.delete_with(record.id)
         trash = self._private_workspaces(record.id)
         self.agents.forget(record.id)
@@ -93,6 +101,7 @@ class Deletion:
         if record.id == self.principal.owner.id:
             remedy = "delete the account, or rename its owner"
             raise Refused("user", record.name, "is the owner of the account", remedy=remedy)
+        self._check_reachable(record.id)
         keys = tuple(key.id for key in self.keys.list() if key.user_id == record.id)
         for key_id in keys:
             self.keys.revoke(key_id)
@@ -105,6 +114,7 @@ class Deletion:
         """With everything in it. Its keys go last, so that whoever was interrupted can go on."""
         self._check_right("the account")
         record = self.accounts.get(self.principal.account_id)
+        self._say(record)
         conversations = 0
         for agent in self.agents.list():
             conversations += self.conversations.delete_with(agent.id)
@@ -128,6 +138,24 @@ class Deletion:
             for workspace in self.workspaces.list(private=True)
             if is_private_to(workspace.id, owner_id)
         )
+
+    def _say(self, account: AccountRecord) -> None:
+        """To other machines, before anything goes: nobody joins the account any more, nor brings it back."""
+        if self.roster is None or self.roster.read("account", account.id) is None:
+            return
+        now = stamp_of(self.clock.now())
+        self.roster.entomb("account", account.id, account.name, now)
+        for agent in self.agents.list():
+            self.roster.entomb("agent", agent.id, agent.name, now)
+
+    def _check_reachable(self, owner_id: AgentId | UserId) -> None:
+        """What is private to it and shared is deleted for all machines, and they must hear of it."""
+        if self.roster is not None and any(
+            one.is_shared and is_private_to(one.id, owner_id)
+            for one in self.workspaces.list(private=True)
+        ):
+            with suppress(Refused, OverLimit):  # whatever it says: the place answers
+                self.roster.read("account", self.principal.account_id)
 
     def _check_right(self, what: str) -> None:
         """Asked first: a deletion that would stop half way is not begun."""

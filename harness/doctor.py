@@ -22,6 +22,7 @@ from workspaces.errors import Failure
 from workspaces.history.git import run_git
 from workspaces.honesty import keeps_conditions
 from workspaces.locations import place_at
+from workspaces.roster import Tombstone
 from workspaces.stamp import moment_of
 
 GIT_OLDEST = (2, 30)
@@ -64,6 +65,7 @@ def _records_and_below(settings: Settings) -> list[Finding]:
                 _checked("workspaces", lambda: _workspaces(house)),
                 _checked("jobs", lambda: _jobs(house)),
                 _checked("clock", lambda: _clock(house)),
+                *([_checked("machines", lambda: _machines(house))] if house.place else []),
             ]
         finally:
             house.close()
@@ -171,6 +173,26 @@ def _s3(settings: Settings) -> Finding:
     finally:
         place.close()
     return Finding("s3", "ok", f"{settings.s3}: honours conditions")
+
+
+def _machines(house: House) -> Finding:
+    """Whether other machines can join, and what of theirs could not be brought together with ours."""
+    rooms = house.rooms(house.owner())
+    account_id, place = rooms.principal.account_id, house.settings.s3
+    if house.place is None or rooms.following is None:
+        return Finding("machines", "ok", "nothing is shared")
+    seen = house.place.roster(account_id).read("account", account_id)
+    if seen is None:
+        told = f"{place} knows nothing of this account yet: no other machine can join it"
+        return Finding("machines", "note", told, "`harness sync` tells it")
+    if isinstance(seen.entry, Tombstone):
+        remedy = "`harness account rm` removes what is left of it here"
+        return Finding("machines", "broken", "the account was deleted on another machine", remedy)
+    troubles = rooms.following.troubles()
+    if troubles:
+        told = "; ".join(f"{one.name}: {one.reason}" for one in troubles)
+        return Finding("machines", "note", told, troubles[0].remedy)
+    return Finding("machines", "ok", f"others join with `harness join {place}`")
 
 
 def _sandbox(settings: Settings) -> Finding:

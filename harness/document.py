@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.conversation import Conversation
+from harness.session import Session
+from harness.transcript import Transcript
 from workspaces.conflict import is_conflict
 from workspaces.file import File
 from workspaces.history.blame import BlamedLine
@@ -41,6 +44,19 @@ def written_document(written: Written) -> Document:
 
 def problem_document(problem: Problem) -> Document:
     return {"path": problem.path, "kind": problem.kind, "detail": problem.detail}
+
+
+def conversation_document(conversation: Conversation, transcript: Transcript) -> Document:
+    newest = transcript.newest()
+    return {
+        **conversation.as_json(),
+        "updatedAt": newest.at if newest else conversation.created_at,
+        "entries": newest.number if newest else 0,
+    }
+
+
+def session_document(session: Session) -> Document:
+    return {"first": session.first, **session.as_json()}
 
 
 def revision_document(revision: Revision) -> Document:

@@ -3,16 +3,19 @@ revision of a memory came in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
+from harness.agent import Agents
 from harness.context.memory import MEMORY, NOTES
 from harness.context.part import memory_of
 from harness.context.receipt import Entrance, Receipt, entrances
 from harness.context.snapshot import Held
+from harness.conversation import Conversation, Conversations
 from harness.showing import Showing
+from harness.transcript import Entry
 from workspaces.errors import Failure, NotFound
 from workspaces.ids import TurnId
 from workspaces.records import JsonObject
@@ -55,8 +58,16 @@ class Sighting:
 class Explanation:
     """Of one conversation."""
 
-    def __init__(self, showing: Showing, workspaces: Mapping[str, Workspace]) -> None:
-        """`workspaces` by the names under which the agent mounts them."""
+    def __init__(
+        self,
+        showing: Showing,
+        workspaces: Mapping[str, Workspace],
+        entries: Iterable[Entry] = (),
+    ) -> None:
+        """`workspaces` by the names under which the agent mounts them; `entries`: the transcript's."""
+        self._answers = [
+            entry for entry in entries if entry.is_said and entry.message.role == "assistant"
+        ]
         self._showing = showing
         self._workspaces = {memory_of(name): one for name, one in workspaces.items()}
         self._receipts = showing.receipts()
@@ -77,6 +88,15 @@ class Explanation:
     def reason(self, receipt: Receipt) -> str:
         """Why the snapshot that it showed was taken."""
         return self._held(receipt.snapshot, receipt.deltas).snapshot.reason
+
+    def counted(self, receipt: Receipt) -> int | None:
+        """How many tokens its request had, as the provider has counted; None when it has not."""
+        same = [one for one in self._receipts if one.last == receipt.last]
+        later = (one for one in self._answers if one.number > receipt.last)
+        answer = next(later, None)
+        if answer is None or answer.turn_id != receipt.turn_id or same[-1] != receipt:
+            return None
+        return answer.usage.prompt or None
 
     def text(self, receipt: Receipt) -> str:
         """Everything beside the messages that the model was shown, as it stood there."""
@@ -135,6 +155,7 @@ class Explanation:
                     "receipt": one.number,
                     "reason": self.reason(one),
                     **one.as_json(),
+                    **({"counted": counted} if (counted := self.counted(one)) else {}),
                     **({"text": self.text(one)} if with_text else {}),
                 }
                 for one in turn.receipts
@@ -159,6 +180,19 @@ class Explanation:
             one for one in self._receipts if (one.snapshot, one.deltas) == (snapshot, deltas)
         )
         return self._showing.as_shown(receipt)
+
+
+def explained(
+    conversation: Conversation, agents: Agents, conversations: Conversations
+) -> Explanation:
+    """What its turns were shown, and which revision of which memory came in with which."""
+    try:
+        mounts = agents.bindings(agents.get(conversation.agent_id))
+    except NotFound:  # the agent is gone, and with it the names of its mounts
+        mounts = []
+    workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
+    entries = conversations.transcript(conversation).entries()
+    return Explanation(conversations.showing(conversation), workspaces, entries)
 
 
 def _is_memory(path: str) -> bool:

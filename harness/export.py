@@ -1,9 +1,9 @@
 """A conversation as JSON lines, to be kept elsewhere and brought back.
 
     {"format": 1, "conversation": {id, key, agentId, userId, createdAt}}
-    {"session": {first, id, startedAt, windowFrom?}}                        each
-    {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?, asks?, allowed?, system?}
-                                                                            each, numbered without gaps
+    {"session": {first, id, startedAt, windowFrom?, summary?}}              each
+    {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?, asks?, allowed?, system?,
+        kind?, covers?}                                             each, numbered without gaps
 
 What is brought back is a stranger's text: every line is looked at before it is kept. It comes under new
 ids, belongs to whoever brings it, and knows no file: what was read elsewhere was not read here.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
@@ -48,6 +49,8 @@ class _Session(Shape):
     id: _Word
     started_at: _Word
     window_from: Annotated[int, Field(ge=1)] | None = None
+    summary: Annotated[int, Field(ge=1)] | None = None
+    failed_at: _Count = 0
 
 
 class _SessionLine(Shape):
@@ -91,6 +94,8 @@ class _Entry(Shape):
     asks: list[_Asked] = Field(default=[])
     allowed: list[_Word] = Field(default=[])
     system: list[str] = Field(default=[])
+    kind: Literal["said", "flush", "summary"] = "said"
+    covers: _Count | None = None
 
 
 def exported(conversation: Conversation, transcript: Transcript) -> Iterator[JsonObject]:
@@ -167,7 +172,7 @@ def _session(number: int, data: object, before: list[Session]) -> Session:
     if window_from < line.first:
         raise Refused(f"line {number}.session.windowFrom", window_from, "lies before the session")
     session = new_session(line.first, _stamp(f"line {number}.session.startedAt", line.started_at))
-    return Session(session.id, session.first, session.started_at, window_from)
+    return replace(session, window_from=window_from, summary=line.summary)
 
 
 def _entry(number: int, data: object, expected: int) -> Entry:

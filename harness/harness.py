@@ -7,22 +7,27 @@ with Harness.open("~/.harness") as harness:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from harness.agent import AgentRecord, Agents, Mount, mount_name
 from harness.approval import nothing_waits
 from harness.birth import be_born
+from harness.compaction import Compacted
 from harness.conversation import Conversation, Conversations
 from harness.crossing import LoopThread, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
 from harness.event import Answer, Approval, Event, check_key
-from harness.explanation import Explanation
+from harness.explanation import Explanation, explained
 from harness.export import exported, imported
+from harness.following import Following
+from harness.ingress import Ingress
 from harness.job import Jobs
 from harness.models.port import Model
 from harness.outcome import Outcome
@@ -34,6 +39,7 @@ from harness.runner import Drained, Told, unheard
 from harness.sandboxes.port import Confinement, Sandbox
 from harness.settings import Settings, read_settings
 from harness.tools.bash import order_for
+from harness.tools.custom import CustomTool, custom_tools
 from harness.usage import Dimension, Report, Spending
 from harness.wiring import House, Rooms, wire
 from workspaces.account import Principal
@@ -62,14 +68,18 @@ class Harness:
         clock: Clock | None = None,
         embedder: Embedder | None = None,
         sandbox: Sandbox | None = None,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
     ) -> Harness:
         """A home, made when it is not there yet; without a name the one that the environment names.
 
         It acts as the owner of the home's default account, or of the one that is named. `embedder`: any
-        callable from texts to vectors; recall then finds by meaning too.
+        callable from texts to vectors; recall then finds by meaning too. `tools`: functions that every
+        agent can call, plain ones or made with `@tool`.
         """
         settings = read_settings(None if home is None else Path(home))
-        house = wire(settings, model=model, clock=clock, embedder=embedder, sandbox=sandbox)
+        house = wire(
+            settings, model=model, clock=clock, embedder=embedder, sandbox=sandbox, tools=tools
+        )
         try:
             owner = house.owner()
             be_born(house.rooms(owner))
@@ -98,6 +108,11 @@ class Harness:
         return self.rooms.deletion
 
     @property
+    def following(self) -> Following | None:
+        """How the account's records become the same on all machines; None where nothing is shared."""
+        return self.rooms.following
+
+    @property
     def conversations(self) -> Conversations:
         return self.rooms.conversations
 
@@ -112,18 +127,21 @@ class Harness:
         agent: AgentRecord | str | None = None,
         conversation: str | None = None,
         event_id: str | None = None,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
         """Say something to an agent and wait for what comes of it.
 
-        Without `agent` the home's default one; without `conversation` a new one.
+        Without `agent` the home's default one; without `conversation` a new one. `tools`: functions that
+        it can call in this turn. A turn that waits is gone on with by `approve` or `answer`.
         """
         event = Event.said(
             new_id("evt") if event_id is None else event_id,
             new_id("c") if conversation is None else conversation,
             text,
         )
-        return self._loop.run(self.rooms.ingress.deliver(self._agent(agent), event, emit))
+        ingress = self._with(tools)
+        return self._loop.run(ingress.deliver(self._agent(agent), event, emit))
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """The calls that wait in it, for somebody who allows them or for the client who makes them."""
@@ -134,13 +152,14 @@ class Harness:
         conversation: Conversation,
         *answers: Answer,
         event_id: str | None = None,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
         """Answer calls that wait, and wait for what comes of the turn: it goes on when none waits any
         more. NotFound, Conflict for a call that does not."""
         event = Event(event_id or new_id("evt"), conversation.key, answers)
         agent = self.agents.get(conversation.agent_id)
-        return self._loop.run(self.rooms.ingress.deliver(agent, event, emit))
+        return self._loop.run(self._with(tools).deliver(agent, event, emit))
 
     def approve(
         self,
@@ -149,6 +168,7 @@ class Harness:
         *,
         is_allowed: bool = True,
         reason: str | None = None,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
         """Allow a call that waits, or deny it; without `call_id` all that wait for that. NotFound."""
@@ -157,7 +177,7 @@ class Harness:
         if not ids:
             raise nothing_waits(None)
         approvals = [Approval(call_id=one, is_allowed=is_allowed, reason=reason) for one in ids]
-        return self.answer(conversation, *approvals, emit=emit)
+        return self.answer(conversation, *approvals, tools=tools, emit=emit)
 
     def cancel(self, conversation: Conversation) -> bool:
         """End the turn that runs or waits in it, whoever runs it. False when there is none."""
@@ -178,12 +198,7 @@ class Harness:
 
     def explain(self, conversation: Conversation) -> Explanation:
         """What its turns were shown, and which revision of which memory came in with which."""
-        try:
-            mounts = self.agents.bindings(self.agents.get(conversation.agent_id))
-        except NotFound:  # the agent is gone, and with it the names of its mounts
-            mounts = []
-        workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
-        return Explanation(self.conversations.showing(conversation), workspaces)
+        return explained(conversation, self.agents, self.conversations)
 
     def confinement(self) -> Confinement:
         """Whether agents get bash here, and if not, why not."""
@@ -231,6 +246,11 @@ class Harness:
             )
         return found
 
+    def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
+        """Summarise its beginning for the model now, however short it is: the newest two turns stay as they
+        are, and so does everything that is stored. Busy while a turn runs or waits."""
+        return self._loop.run(self.rooms.ingress.compact(conversation, emit))
+
     def export_conversation(self, conversation: Conversation) -> Iterator[str]:
         """JSON lines, each with its end."""
         lines = exported(conversation, self.conversations.transcript(conversation))
@@ -253,9 +273,7 @@ class Harness:
         self, conversation: Conversation, key: str, *, at: int | None = None
     ) -> Conversation:
         """A new conversation that begins with the entries of this one, up to number `at` or all."""
-        newest = self.conversations.transcript(conversation).newest()
-        last = newest.number if newest else 0
-        return self.conversations.fork(conversation, last if at is None else at, check_key(key))
+        return self.conversations.fork(conversation, check_key(key), at)
 
     def run_jobs(self, told: Told = unheard) -> Drained:
         """Everything that is due, now; `told` hears of each."""
@@ -263,6 +281,9 @@ class Harness:
 
     def close(self) -> None:
         self._loop.close()
+        if self.rooms.following is not None:
+            with suppress(Failure):
+                self.rooms.following.tell_in_passing()
         with suppress(Failure):  # whatever stands in the way, the next one to close wants it too
             for workspace_id in self.workspaces.untidy():
                 self.jobs.enqueue(tidying(self.rooms.principal, workspace_id, self.house.clock))
@@ -278,6 +299,14 @@ class Harness:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _with(self, tools: Sequence[CustomTool | Callable[..., Any]]) -> Ingress:
+        """Where events go in, with tools of the caller's own."""
+        ingress = self.rooms.ingress
+        if not tools:
+            return ingress
+        own = custom_tools(tools, (tool.name for tool in ingress.tools))
+        return replace(ingress, callers_tools=own)
 
     def _agent(self, agent: AgentRecord | str | None) -> AgentRecord:
         if isinstance(agent, AgentRecord):

@@ -96,6 +96,10 @@ LOOK_AFTER_S = 5.0
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
+LET_GO_TRIES = 50
+"""Whoever has just heard the end of a turn is not rejected because of it: a lease that is held over an idle
+line is let go of a moment later, as a rule."""
+
 TRIES_MAX = 200
 PAUSE_S_MAX = 0.02
 
@@ -130,6 +134,28 @@ class Waiting:
     event: Event
     item: Item
     head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of an event that is not done."""
+
+    is_begun: bool
+    ahead: int
+    """So many events come before it."""
+    turn_id: TurnId | None = None
+    first: int | None = None
+    """The number of its turn's first entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Of a conversation, as people see it."""
+
+    waiting: int
+    """Events; some of them may have been withdrawn."""
+    turn_id: TurnId | None
+    """The turn that runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +214,7 @@ class Inbox:
             raise Forbidden(SAY_FOR_GOOD)
         claim = self.claim_key(agent_id, event.id)
         conversation: Conversation | None = None
-        for _ in _tries():
+        for number in _tries():
             standing = self._claims.look(claim, event.body_hash)
             if isinstance(standing, Claim):
                 return self._again(standing)
@@ -196,6 +222,9 @@ class Inbox:
                 conversation = self._opened(agent_id, event)
             try:
                 return self._added(conversation, event, claim, standing, rejects=rejects)
+            except Busy:
+                if self._is_in_use(conversation) or number >= LET_GO_TRIES:
+                    raise
             except Conflict as conflict:
                 if conflict.name == str(conversation.exists.key):  # deleted in this instant
                     conversation = None
@@ -212,8 +241,25 @@ class Inbox:
 
     def ahead(self, accepted: Accepted) -> int:
         """How many events come before this one."""
-        head = self._head(accepted.conversation)
-        return max(0, accepted.number - head.next + (head.running is not None))
+        return self.standing(accepted.conversation, accepted.number).ahead
+
+    def _is_in_use(self, conversation: Conversation) -> bool:
+        """Something runs, or waits in line."""
+        head, tail = self._ends(conversation)
+        return head.running is not None or (tail is not None and head.next < tail.value["next"])
+
+    def line(self, conversation: Conversation) -> Line:
+        head, tail = self._ends(conversation)
+        waiting = tail.value["next"] - head.next if tail else 0
+        return Line(waiting, TurnId(head.running["turn"]) if head.running else None)
+
+    def standing(self, conversation: Conversation, number: int) -> Standing:
+        head = self._head(conversation)
+        running = head.running
+        if running is not None and running["number"] == number:
+            return Standing(True, 0, TurnId(running["turn"]), running["first"])
+        ahead = max(0, number - head.next + (running is not None))
+        return Standing(head.next > number, ahead)
 
     def next(self, conversation: Conversation, lease: Lease) -> Running | Waiting | None:
         """What the holder of the lease has to do: go on with what runs, begin what waits, or nothing."""
@@ -315,15 +361,15 @@ class Inbox:
         item = self._records.get(_cancel_key(conversation))
         return item is not None and item.value["turn"] == turn_id
 
-    def outcome(self, conversation: Conversation, claim: Claim) -> JsonObject | None:
-        """How the turn ended that the event began or answered, or that it waits; None while it is on its
-        way. NotFound when that was too long ago."""
+    def began(self, conversation: Conversation, claim: Claim) -> Claim:
+        """Of the event that began the turn which this event began or answered: there stands what came of
+        it, or that it waits. NotFound when that was too long ago."""
         if claim.outcome is None or "of" not in claim.outcome:
-            return claim.outcome
+            return claim
         began = self._claims.find(conversation.claim_key(claim.outcome["of"]))
         if began is None:
             raise NotFound("event", claim.outcome["of"])
-        return began.outcome
+        return began
 
     def forget(self, gone: Waiting | Paused) -> None:
         """What lies beside the records of an event that is not in the line any more."""

@@ -24,10 +24,10 @@ the next event answers the call, and the same turn goes on; or it says something
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal, Protocol
 from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
@@ -40,8 +40,10 @@ from harness.approval import (
     pending,
     unanswered,
 )
+from harness.audience import Audience, Stage, both
 from harness.briefing import Briefing
 from harness.client_tool import check_names
+from harness.compaction import Compacted, Compaction
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
@@ -58,13 +60,14 @@ from harness.pulse import kept_alive
 from harness.request import ModelFailure
 from harness.stop import Stop, Stopped
 from harness.tools.desk import Desk
-from harness.tools.port import Tool, Toolset
+from harness.tools.port import AnyTool, Toolset
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
-from harness.transcript import Entry
+from harness.transcript import Entry, Transcript
 from harness.turn import Turn, run_turn
-from workspaces.claim import Claim
+from harness.usage import Purpose
 from workspaces.clock import Clock
+from workspaces.durable import Durable
 from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, Refused
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
 from workspaces.lease import Lease, Leases
@@ -92,9 +95,35 @@ class EventStatus:
     event_id: str
     state: State
     conversation_id: ConversationId
+    number: int
+    """Its place in the conversation's line."""
+    ahead: int = 0
+    """So many events come before it, while it waits there."""
+    turn_id: TurnId | None = None
+    first: int | None = None
+    """The number of its turn's first entry."""
     outcome: Outcome | None = None
     refusal: JsonObject | None = None
     """Why it was given back before anything happened; it may be sent again."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing more will come of it by itself."""
+        return self.state not in {"queued", "running"}
+
+    def as_json(self) -> JsonObject:
+        """Only what there is to say."""
+        outcome = self.outcome.as_json() if self.outcome else {}
+        known = {"conversation", "turn"}
+        return {
+            "eventId": self.event_id,
+            "status": self.state,
+            "conversationId": self.conversation_id,
+            **({"turnId": self.turn_id} if self.turn_id else {}),
+            **({"ahead": self.ahead} if self.ahead else {}),
+            **{name: value for name, value in outcome.items() if name not in known},
+            **({"error": self.refusal} if self.refusal else {}),
+        }
 
 
 class GivenBack(Failure):
@@ -103,6 +132,18 @@ class GivenBack(Failure):
     def __init__(self, refusal: JsonObject) -> None:
         super().__init__(refusal["message"], remedy=refusal["remedy"])
         self.code = refusal["code"]
+
+
+class OpenModel(Protocol):
+    """The agent's model, in a conversation, for a purpose."""
+
+    def __call__(
+        self,
+        agent: AgentRecord,
+        conversation_id: ConversationId | None,
+        purpose: Purpose = "turn",
+        /,
+    ) -> Model: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +155,17 @@ class Ingress:
     conversations: Conversations
     inbox: Inbox
     leases: Leases
-    tools: tuple[Tool[Any], ...]
+    tools: tuple[AnyTool, ...]
     allowance: Allowance
-    open_model: Callable[[AgentRecord, ConversationId | None], Model]
+    open_model: OpenModel
     workshop: Callable[[], Workshop]
     results: Callable[[ConversationId], Results]
     price: Callable[[str], Price | None]
+    follow: Callable[[], None]
+    """Brings what other machines have made of the account's records."""
+    audience: Audience = field(default_factory=Audience)
+    callers_tools: tuple[AnyTool, ...] = ()
+    """Those that whoever calls here brings, for the turn that they wait for."""
     stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
     """Of the turns that run here."""
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
@@ -167,6 +213,18 @@ class Ingress:
         async with self._leased(lease):
             await self._line(conversation, lease, None, silent)
 
+    async def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
+        """Summarise the beginning of a conversation now, however short it is. Busy while a turn runs, waits
+        or was interrupted; LeaseLost."""
+        lease = await or_undone(
+            lambda: self.conversations.acquire(conversation), self.leases.release
+        )
+        async with self._leased(lease):
+            await in_thread(self.conversations.check_at_rest, conversation)
+            with self.audience.stage(conversation.id) as stage:
+                at_it = _AtIt(self, conversation, lease, True, True, both(emit, stage.emit), stage)
+                return await at_it.compact()
+
     async def cancel(self, conversation: Conversation) -> bool:
         """End the turn that runs or waits in it: its outcome will be "interrupted". Here it is stopped at
         once, in another process when that looks next. False when there is none. Busy while it is changing
@@ -184,8 +242,9 @@ class Ingress:
             paused = await in_thread(self.inbox.paused, conversation)
             if paused is None:
                 return False
-            at_it = _AtIt(self, conversation, lease, False, False, silent)
-            await to_the_end(at_it.abandon, paused, "cancelled")
+            with self.audience.stage(conversation.id) as stage:
+                at_it = _AtIt(self, conversation, lease, False, False, stage.emit, stage)
+                await to_the_end(at_it.abandon, paused, "cancelled")
         return True
 
     def status(self, agent_id: AgentId, event_id: str) -> EventStatus:
@@ -194,17 +253,19 @@ class Ingress:
         if claim is None:
             raise NotFound("event", event_id)
         conversation = self.conversations.get(claim.about["conversation"])
-        outcome = self._outcome(conversation, claim)
-        state: State
+        event = EventStatus(event_id, "queued", conversation.id, claim.about["number"])
         if claim.refusal is not None:
-            state = "refused"
-        elif outcome is not None:
-            state = _state_of(outcome)
-        elif self.inbox.is_running(conversation, claim.about["number"]):
-            state = "running"
-        else:
-            state = "queued"
-        return EventStatus(event_id, state, conversation.id, outcome, claim.refusal)
+            return replace(event, state="refused", refusal=claim.refusal)
+        began = self.inbox.began(conversation, claim)
+        if began.outcome is not None:
+            ending = ending_of(began.outcome)
+            outcome = self._outcome(conversation, ending)
+            turn_id, first, state = ending.turn_id, ending.first, _state_of(outcome)
+            return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
+        found = self.inbox.standing(conversation, began.about["number"])
+        state = "running" if found.is_begun else "queued"
+        turn_id, first = found.turn_id, found.first
+        return replace(event, state=state, ahead=found.ahead, turn_id=turn_id, first=first)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """The calls that wait in a conversation, for somebody who allows them or for the client."""
@@ -252,11 +313,13 @@ class Ingress:
                 return
             is_mine = accepted is not None and found.number == accepted.number
             may_end = is_mine and accepted is not None and accepted.is_new
-            at_it = _AtIt(self, conversation, lease, is_mine, may_end, emit if is_mine else silent)
-            if isinstance(found, Waiting):
-                await at_it.take(found)
-            else:
-                await at_it.go_on(found)
+            with self.audience.stage(conversation.id) as stage:
+                told = both(emit, stage.emit) if is_mine else stage.emit
+                at_it = _AtIt(self, conversation, lease, is_mine, may_end, told, stage)
+                if isinstance(found, Waiting):
+                    await at_it.take(found)
+                else:
+                    await at_it.go_on(found)
 
     @asynccontextmanager
     async def _leased(self, lease: Lease) -> AsyncGenerator[None]:
@@ -287,13 +350,10 @@ class Ingress:
             raise GivenBack({"code": "conflict", "message": told, "remedy": None})
         if claim.refusal is not None:
             raise GivenBack(claim.refusal)
-        return self._outcome(accepted.conversation, claim)
+        told = self.inbox.began(accepted.conversation, claim).outcome
+        return None if told is None else self._outcome(accepted.conversation, ending_of(told))
 
-    def _outcome(self, conversation: Conversation, claim: Claim) -> Outcome | None:
-        told = self.inbox.outcome(conversation, claim)
-        if told is None:
-            return None
-        ending = ending_of(told)
+    def _outcome(self, conversation: Conversation, ending: Ending) -> Outcome:
         transcript = self.conversations.transcript(conversation)
         own = list(transcript.entries(ending.first, ending.last))
         return outcome_of(ending, conversation.id, own)
@@ -310,6 +370,7 @@ class _AtIt:
     is_mine: bool
     may_end: bool
     emit: Emit
+    stage: Stage
 
     async def take(self, waiting: Waiting) -> None:
         """What is first in line: it begins a turn, or answers the one that is paused, or ends it, and then
@@ -319,9 +380,7 @@ class _AtIt:
                 entering = await self._entering(waiting, stack)
             except LeaseLost:
                 raise
-            except (
-                Exception
-            ) as problem:  # whatever it is: the event must not stand in the way for ever
+            except Exception as problem:  # the event must not stand in the way for ever
                 why = problem if isinstance(problem, Failure) else Failure(_told(problem))
                 give_back = (self.conversation, waiting, why, self.lease)
                 await to_the_end(lambda: self.ingress.inbox.give_back(*give_back))
@@ -377,7 +436,7 @@ class _AtIt:
         return await in_thread(self._prepared, event, turn_id, first)
 
     async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
-        transcript = self.ingress.conversations.transcript(self.conversation)
+        transcript = self._transcript()
         entry, running, begun = entering.entry, entering.running, entering.begun
         try:
             await to_the_end(lambda: transcript.append(entry, self.lease, *entering.also))
@@ -401,12 +460,17 @@ class _AtIt:
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
         ending = Ending("interrupted", paused.turn_id, paused.first, number)
         also = self.ingress.inbox.abandoning(self.conversation, paused, ending)
-        transcript = self.ingress.conversations.transcript(self.conversation)
+        transcript = self._transcript()
         try:
             transcript.append(entry, self.lease, *also)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
         self.ingress.inbox.forget(paused)
+
+    def _transcript(self) -> Transcript:
+        """One that tells on the stage how far it has come."""
+        conversations = self.ingress.conversations
+        return conversations.transcript(self.conversation, told=self.stage.stored)
 
     def _entries(self, first: int) -> list[Entry]:
         return list(self.ingress.conversations.transcript(self.conversation).entries(first))
@@ -427,12 +491,18 @@ class _AtIt:
             return
         await self._run(running, begun)
 
+    async def compact(self) -> Compacted:
+        """Outside of any turn, under an id of its own."""
+        begun = await in_thread(self._prepared, None, TurnId(new_id("turn")), None)
+        question = await in_thread(begun.turn.question, begun.toolset)
+        found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
+        await begun.pushed(begun.turn.compacted(found).asides)
+        return found
+
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
             ending = await self._stoppable(running, begun)
-            entries = await in_thread(self._entries, running.first)
-            changed = [change.workspace for entry in entries for change in entry.changes]
-            durable = await in_thread(push, begun.toolset.desk.mounts, changed)
+            durable = await begun.pushed(await in_thread(self._entries, running.first))
         except LeaseLost:
             raise
         except Exception as problem:
@@ -455,7 +525,11 @@ class _AtIt:
         try:
             async with stop:
                 _, ending = await run_turn(
-                    begun.turn, model=begun.model, toolset=begun.toolset, emit=self.emit
+                    begun.turn,
+                    model=begun.model,
+                    toolset=begun.toolset,
+                    compaction=begun.compaction,
+                    emit=self.emit,
                 )
         except Stopped as stopped:
             return await to_the_end(self._cut_short, running, stopped.reason)
@@ -506,15 +580,17 @@ class _AtIt:
         ending = await to_the_end(self._cut_short, running, "failed", failure)
         await self._finish(running, ending)
 
-    def _prepared(self, event: Event, turn_id: TurnId, first: int | None) -> _Begun:
+    def _prepared(self, event: Event | None, turn_id: TurnId, first: int | None) -> _Begun:
         """The turn with all that it works on; `first` is the first entry of one that was interrupted."""
         ingress, conversation = self.ingress, self.conversation
+        ingress.follow()
         agent = ingress.agents.get(conversation.agent_id)
         model = ingress.open_model(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
         pull(mounts)
-        transcript = ingress.conversations.transcript(conversation)
+        transcript = self._transcript()
         window = transcript.window()
+        self.stage.begin(window.next_number - 1)
         first = window.next_number if first is None else first
         turn = Turn(
             turn_id,
@@ -527,9 +603,10 @@ class _AtIt:
             agent.config.limits,
             tuple(entry for entry in window.entries if entry.number < first),
             first,
-            tuple(entry for entry in window.entries if entry.number >= first),
-            event.system_once,
+            tuple(one for one in window.entries if one.number >= first and one.is_said),
+            event.system_once if event else None,
             self._price(agent, model.name),
+            asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
         )
         seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
         desk = Desk(
@@ -540,8 +617,19 @@ class _AtIt:
             results=ingress.results(conversation.id),
         )
         left_out = tuple(dangling(agent, mounts))
-        toolset = Toolset(ingress.tools, desk, (*agent.config.tools, *event.tools))
-        return _Begun(turn, model, toolset, left_out)
+        mine = ingress.callers_tools if self.is_mine else ()
+        theirs = (*agent.config.tools, *(event.tools if event else ()))
+        toolset = Toolset((*ingress.tools, *mine), desk, theirs)
+        compaction = Compaction(
+            agent.config.session.compaction,
+            ingress.open_model(agent, conversation.id, "compaction"),
+            toolset,
+            transcript,
+            self.lease,
+            ingress.clock,
+            turn_id,
+        )
+        return _Begun(turn, model, toolset, compaction, left_out)
 
     def _price(self, agent: AgentRecord, model: str) -> Price | None:
         """Refused where a limit cannot be kept."""
@@ -558,8 +646,14 @@ class _Begun:
     turn: Turn
     model: Model
     toolset: Toolset
+    compaction: Compaction
     left_out: tuple[str, ...]
     """Mounts that lead nowhere."""
+
+    async def pushed(self, entries: Iterable[Entry]) -> Durable:
+        """What was changed with these entries goes out; where it is safe now."""
+        changed = [change.workspace for entry in entries for change in entry.changes]
+        return await in_thread(push, self.toolset.desk.mounts, changed)
 
     def with_turn(self, turn: Turn) -> _Begun:
         return replace(self, turn=turn)
@@ -589,13 +683,17 @@ def _told(problem: BaseException) -> str:
 
 
 def _authorship(
-    agent: AgentRecord, conversation: Conversation, turn_id: TurnId, event: Event, model: Model
+    agent: AgentRecord,
+    conversation: Conversation,
+    turn_id: TurnId,
+    event: Event | None,
+    model: Model,
 ) -> Callable[[str], Author]:
     trailers = {
         "Agent": agent.id,
         "Conversation": f"{conversation.id} {conversation.key}",
         "Turn": turn_id,
-        "Event": event.id,
+        **({"Event": event.id} if event else {}),
         "Model": model.name,
     }
     return lambda call_id: Author(agent.name, agent.id, "turn", {**trailers, "Call": call_id})

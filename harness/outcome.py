@@ -29,6 +29,24 @@ Status = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """What a turn has to say about its context."""
+
+    kind: Literal[
+        "compacted",
+        "summary_failed",  # nothing was changed
+        "system_too_long",  # no summary can help
+        "turn_too_long",  # there is nothing to summarise
+        "flush_failed",  # what must last may not have been written down
+        "pruned_hard",  # for a provider to whom it was too long
+    ]
+    detail: str
+
+    def as_json(self) -> JsonObject:
+        return {"kind": self.kind, "detail": self.detail}
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How a turn ended. `first` and `last` number its entries."""
 
@@ -43,6 +61,7 @@ class Ending:
     """Mounts whose workspace or sandbox was deleted."""
     durable: Durable = HERE
     """Where what it changed is safe."""
+    remarks: tuple[Remark, ...] = ()
 
     def as_json(self) -> JsonObject:
         """Only what there is to say."""
@@ -56,6 +75,7 @@ class Ending:
             **({"leftOut": list(self.left_out)} if self.left_out else {}),
             **({"shared": True} if self.durable.files else {}),
             **({"history": True} if self.durable.history else {}),
+            **_remarks_json(self.remarks),
         }
 
 
@@ -76,6 +96,7 @@ class Outcome:
     """Where what it changed is safe."""
     pending: tuple[PendingCall, ...] = ()
     """The calls that it waits for."""
+    remarks: tuple[Remark, ...] = ()
 
     def as_json(self) -> JsonObject:
         return {
@@ -90,6 +111,7 @@ class Outcome:
             **({"error": _error(self.failure)} if self.failure else {}),
             **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
             **({"leftOut": list(self.left_out)} if self.left_out else {}),
+            **_remarks_json(self.remarks),
         }
 
 
@@ -105,6 +127,7 @@ def ending_of(data: JsonObject) -> Ending:
         tuple(data.get("unavailable", ())),
         tuple(data.get("leftOut", ())),
         Durable(data.get("shared", False), data.get("history", False)),
+        tuple(Remark(one["kind"], one["detail"]) for one in data.get("context", ())),
     )
 
 
@@ -123,7 +146,12 @@ def outcome_of(ending: Ending, conversation_id: ConversationId, own: Sequence[En
         ending.left_out,
         ending.durable,
         pending(own) if ending.status == "waiting" else (),
+        ending.remarks,
     )
+
+
+def _remarks_json(remarks: Sequence[Remark]) -> JsonObject:
+    return {"context": [one.as_json() for one in remarks]} if remarks else {}
 
 
 def _error(failure: ModelFailure) -> JsonObject:

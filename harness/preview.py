@@ -39,6 +39,8 @@ def preview(
     Nothing is stored by it, but that workspaces are brought up to date and a person's changes by hand
     become revisions, as before a turn.
     """
+    ingress.follow()
+    agent = ingress.agents.get(agent.id)
     mounts = ingress.agents.bindings(agent)
     pull(mounts)
     briefing = Briefing(

@@ -52,7 +52,17 @@ class Queued:
     ahead: int
 
 
-Progress = TextArrived | ToolStarted | ToolEnded | Waiting | Withdrawn | Counted | Queued
+@dataclass(frozen=True, slots=True)
+class Compacting:
+    """The conversation is being summarised for the model, which takes a while."""
+
+    characters: int
+    """How long its context has become."""
+
+
+Progress = (
+    TextArrived | ToolStarted | ToolEnded | Waiting | Withdrawn | Counted | Queued | Compacting
+)
 
 Emit = Callable[[Progress], None]
 

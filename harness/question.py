@@ -8,12 +8,13 @@ only looks at it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from harness.briefing import Briefing
 from harness.context.assemble import assemble
 from harness.context.delta import Delta
+from harness.context.length import Length, characters, measured
 from harness.context.prune import Pruning, prune
 from harness.context.receipt import Receipt
 from harness.context.said import Said
@@ -34,8 +35,21 @@ class Question:
     """How that was shortened."""
     held: Held
     """What the conversation has been shown with it."""
+    running: TurnId | None
+    """The turn that asks."""
     news: Snapshot | Delta | None
     """What of that is new."""
+    length: Length
+
+    def characters_after(self, until: int) -> int:
+        """How many are left without the messages up to an entry."""
+        rest = [one for one in self.said if one.number > until]
+        shown = prune(rest, self.pruning, render, running=self.running)
+        return characters(self.request.system, [message for _, message in shown])
+
+    @property
+    def system_characters(self) -> int:
+        return characters(self.request.system, ())
 
     @property
     def unavailable(self) -> frozenset[str]:
@@ -67,6 +81,7 @@ class Question:
             "snapshot": {"number": snapshot.number, "at": snapshot.at, "reason": snapshot.reason},
             "isNew": self.news is snapshot,
             "parts": self.parts_json(),
+            "length": self.length.as_json(),
             "request": self.request.as_json(),
         }
 
@@ -97,10 +112,26 @@ def put(
         tools=tools,
         session=window.session,
         shown=held.revisions() if held else {},
+        summary=window.summary.message.text if window.summary else None,
     )
-    news = decide(held, now, render)
+    news, before = decide(held, now, render), held
     held = after(held, news, at)
     said, pruning = window.said, briefing.pruning_for(is_hard=is_hard)
     messages = prune(said, pruning, render, running=running)
     request = assemble(held.snapshot, held.deltas, messages, kept=window.system, turn=instructions)
-    return Question(request, said, pruning, held, news)
+    length = measured(request, _turned_out(before, window))
+    held = replace(held, length=length, entry=window.newest_number)
+    return Question(request, said, pruning, held, running, news, length)
+
+
+def _turned_out(held: Held | None, window: Window) -> Length | None:
+    """How long the request before was, by what the provider has counted."""
+    if held is None or held.length is None:
+        return None
+    answers = (
+        entry
+        for entry in window.entries
+        if entry.is_said and entry.number > held.entry and entry.message.role == "assistant"
+    )
+    answer = next(answers, None)
+    return held.length.counted(answer.usage.prompt) if answer else held.length

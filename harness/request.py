@@ -122,6 +122,7 @@ FailureKind = Literal[
     "refused",  # the provider does not take the request as it is
     "declined",  # the model does not want to answer
     "too_long",  # the request is longer than the model takes: nothing was answered
+    "context_too_long",  # … and it cannot be made shorter
     "window_full",  # the answer filled what was left of the model's window
 ]
 

@@ -94,6 +94,27 @@ def read_settings(
     )
 
 
+def write_setting(home: Home, key: str, value: str) -> None:
+    """Into `harness.yaml`, whole or not at all; everything else in it stays as a person wrote it."""
+    text = _written(home)
+    line = f"{key}: {value}\n"
+    stated = re.compile(rf"^{re.escape(key)}:.*\n?", re.MULTILINE)
+    if stated.search(text):
+        text = stated.sub(lambda _: line, text, count=1)
+    else:
+        text = (text if text.endswith("\n") or not text else f"{text}\n") + line
+    beside = home.root / "staging" / f"{home.settings.name}.{os.getpid()}"
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        beside.replace(home.settings)
+    except OSError as error:
+        raise Unavailable(str(home.settings), error.strerror or str(error)) from error
+
+
 def configured_directory(variable: str, default: str) -> Path:
     """Where another program keeps its configuration: as its own variable says, else as it does."""
     return Path(os.environ.get(variable) or default).expanduser()
@@ -107,15 +128,19 @@ def _root(stated: Path | None) -> Path:
         raise Unavailable(f"home {stated or '~'}", str(error), remedy=remedy) from error
 
 
-def _file(home: Home) -> dict[str, Any]:
-    """What `harness.yaml` says; a home without one gets it."""
+def _written(home: Home) -> str:
+    """What stands in `harness.yaml`; a home without one gets it."""
     try:
-        text = home.settings.read_text()
+        return home.settings.read_text()
     except FileNotFoundError:
-        text = _write_new(home.settings)
+        return _write_new(home.settings)
     except (OSError, UnicodeDecodeError) as error:
         raise Unavailable(str(home.settings), f"cannot be read: {error}") from error
-    values = load(text, name=str(home.settings))
+
+
+def _file(home: Home) -> dict[str, Any]:
+    """What `harness.yaml` says."""
+    values = load(_written(home), name=str(home.settings))
     _check_format(home, values.pop("format", str(FORMAT)))
     for key, value in values.items():
         if key not in _VARIABLES:

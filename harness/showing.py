@@ -100,7 +100,7 @@ class Showing:
         """What the model had been shown with that request."""
         snapshot = self._snapshot(receipt.snapshot)
         deltas = self._deltas(receipt.snapshot)[: receipt.deltas]
-        return Held(snapshot, deltas, moment_of(receipt.at))
+        return Held(snapshot, deltas, moment_of(receipt.at), receipt.length, receipt.last)
 
     def erase(self) -> None:
         """All of it but the large values, which go with the transcript's."""

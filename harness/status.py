@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from workspaces.errors import Failure, NotFound
 from workspaces.seam import REVISIONS_MAX, Seam, open_seams
 from workspaces.stamp import stamp_of
+from workspaces.trash import Buried, lying
 
 if TYPE_CHECKING:
     from harness.harness import Harness
@@ -160,8 +161,35 @@ def _named(paths: Sequence[str]) -> str:
     return ", ".join(paths[:NAMES_MAX]) + more
 
 
+def _machines(harness: Harness) -> Iterator[Line]:
+    """What other machines have not been told, what could not be brought together with them, and what was
+    here of workspaces that they deleted."""
+    following = harness.following
+    if following is not None:
+        if pending := following.pending():
+            told = f"{_named(pending)}: not told to other machines yet"
+            yield Line("records", "pending", told, "`harness sync` tells them", {"names": pending})
+        for trouble in following.troubles():
+            facts = {"name": trouble.name}
+            yield Line(
+                "records", "problem", f"{trouble.name}: {trouble.reason}", trouble.remedy, facts
+            )
+    for buried in lying(harness.settings.home):
+        if buried.unpushed:
+            yield _unpushed(buried)
+
+
+def _unpushed(buried: Buried) -> Line:
+    what = "was deleted on another machine" if buried.why == "elsewhere" else "began anew"
+    told = f"{what}; in no other place: {_named(buried.unpushed)}"
+    remedy = f"take what you need from {buried.files}, then remove {buried.place}"
+    facts = {"id": buried.id, "paths": list(buried.unpushed), "trash": str(buried.place)}
+    return Line(buried.name, "problem", told, remedy, facts)
+
+
 SECTIONS: dict[str, Look] = {
     "workspaces": _workspaces,
     "tasks": _tasks,
     "jobs": _jobs,
+    "machines": _machines,
 }

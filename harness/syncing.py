@@ -29,9 +29,14 @@ class Syncing:
     """`mark` may be called from any thread; `run` runs until it is cancelled."""
 
     def __init__(
-        self, workspaces: Callable[[], list[Workspaces]], *, every_s: float = EVERY_S
+        self,
+        workspaces: Callable[[], list[Workspaces]],
+        *,
+        follow: Callable[[], object] = lambda: None,
+        every_s: float = EVERY_S,
     ) -> None:
-        """`workspaces`: of every account that is served here."""
+        """`workspaces`: of every account that is served here. `follow` brings their records first."""
+        self._follow = follow
         self._workspaces = workspaces
         self._every_s = every_s
         self._dirty: dict[WorkspaceId, set[WorkspacePath]] = {}
@@ -77,6 +82,7 @@ class Syncing:
         self._woken.set()
 
     def _sync_all(self) -> None:
+        self._follow()
         for workspaces in self._workspaces():
             for record in workspaces.list(private=True):
                 if record.is_shared:

@@ -9,13 +9,18 @@ replace the bytes of the entry that became number 7 after all.
 A conversation is a row of *sessions*, each beginning at an entry. The *window* is what a turn begins
 with: the entries of the newest session from its cursor on. Finding it reads one item, loading it reads
 the window and nothing before it, however long the conversation is.
+
+Not every entry was said in the conversation. A *summary* stands for all entries up to the one that it
+covers; it is known by its kind and never by its text. A *flush* is what a model wrote down before a
+summary was made: its call of tools, and each result. Both are kept in the row and are no messages.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from harness.context.said import Said
 from harness.message import Message, ToolResult, message_of
@@ -51,6 +56,8 @@ NOTHING_SEEN: Seen = {}
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
+Kind = Literal["said", "flush", "summary"]
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -73,6 +80,14 @@ class Entry:
     """With an answer: the calls that it allows."""
     system: tuple[str, ...] = ()
     """What the platform said to the model with this event, for good."""
+    kind: Kind = "said"
+    covers: int | None = None
+    """Of a summary: the last entry that it stands for."""
+
+    @property
+    def is_said(self) -> bool:
+        """In the conversation, so that the model is shown it."""
+        return self.kind == "said"
 
     def as_json(self) -> JsonObject:
         """Only what there is to say."""
@@ -88,6 +103,8 @@ class Entry:
             **({"asks": [one.as_json() for one in self.asks]} if self.asks else {}),
             **({"allowed": list(self.allowed)} if self.allowed else {}),
             **({"system": list(self.system)} if self.system else {}),
+            **({"kind": self.kind} if self.kind != "said" else {}),
+            **({"covers": self.covers} if self.covers is not None else {}),
         }
 
 
@@ -108,20 +125,47 @@ class Window:
     @property
     def said(self) -> tuple[Said, ...]:
         """What the context is made of."""
-        return tuple(Said(one.number, one.turn_id, one.message) for one in self.entries)
+        return tuple(
+            Said(one.number, one.turn_id, one.message) for one in self.entries if one.is_said
+        )
+
+    @property
+    def summary(self) -> Entry | None:
+        """What stands for all that came before."""
+        number = self.session.summary
+        return next(
+            (one for one in self.entries if one.number == number and _is_summary(one)), None
+        )
 
     @property
     def system(self) -> tuple[str, ...]:
         """What the platform said beside them for good."""
-        return tuple(text for entry in self.entries for text in entry.system)
+        carried = self.summary.system if self.summary else ()
+        return (*carried, *self.system_until(self.newest_number))
+
+    def system_until(self, last: int) -> tuple[str, ...]:
+        """Of it, what came with the entries up to this one."""
+        return tuple(
+            text
+            for entry in self.entries
+            if entry.is_said and entry.number <= last
+            for text in entry.system
+        )
 
 
 class Transcript:
     """One conversation's entries. Only the holder of its lease may append."""
 
     def __init__(
-        self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
+        self,
+        conversation_id: ConversationId,
+        records: RecordStore,
+        large: BlobStore,
+        *,
+        told: Callable[[int], None] | None = None,
     ) -> None:
+        """`told` hears the number of each entry that was appended."""
+        self._told = told
         self._conversation_id = conversation_id
         self._partition = f"transcript:{conversation_id}"
         self._sessions = f"sessions:{conversation_id}"
@@ -152,6 +196,16 @@ class Transcript:
                 return
             start = page[-1].key.sort + "\0"
 
+    def page(self, limit: int, *, after: int | None, backwards: bool = False) -> list[Entry]:
+        """At most so many: those behind the entry `after`, or before it where the newest come first."""
+        scan = self._records.scan
+        if backwards:
+            end = None if after is None else _sort(after)
+            found = scan(self._partition, end=end, backwards=True, limit=limit)
+        else:
+            found = scan(self._partition, start=_sort((after or 0) + 1), limit=limit)
+        return [self._entry(item) for item in found]
+
     def newest(self) -> Entry | None:
         found = self._records.scan(self._partition, backwards=True, limit=1)
         return self._entry(found[0]) if found else None
@@ -176,6 +230,29 @@ class Transcript:
             if lease.is_lost_by(conflict) or conflict.name == str(put.key):
                 raise LeaseLost(lease.key) from conflict
             raise
+        if self._told is not None:
+            self._told(entry.number)
+
+    def moved(self, session: Session, lease: Lease, *first: Put) -> Session:
+        """What is known of the newest session, and what must be written in the same instant."""
+        put = self.session_put(session)
+        try:
+            *_, counter = self._records.write(lease.guard, *first, put)
+        except Conflict as conflict:
+            raise LeaseLost(lease.key) from conflict
+        return replace(session, counter=counter)
+
+    def compact(self, summary: Entry, session: Session, lease: Lease) -> Session:
+        """The summary and the window that begins behind what it covers, in one instant."""
+        session = self.moved(session, lease, self._put(summary, str(lease.generation)))
+        if self._told is not None:
+            self._told(summary.number)
+        return session
+
+    def summary_until(self, session: Session, last: int) -> Entry | None:
+        """The newest summary of a session among its entries up to `last`."""
+        found = [one for one in self.entries(session.first, last) if _is_summary(one)]
+        return found[-1] if found else None
 
     def reset(self, lease: Lease, now: Stamp) -> Session:
         """A new session from here on; the newest one when nothing was said in it yet."""
@@ -191,7 +268,7 @@ class Transcript:
         return fresh
 
     def session_put(self, session: Session) -> Put:
-        return Put(Key(self._sessions, _sort(session.first)), session.as_json(), expect=ABSENT)
+        return Put(Key(self._sessions, _sort(session.first)), session.as_json(), session.counter)
 
     def fill(self, sessions: Iterable[Session], entries: Iterable[Entry]) -> int:
         """Of a conversation that nobody can know of yet. Returns how many entries came."""
@@ -247,7 +324,13 @@ def entry_of(number: int, value: JsonObject) -> Entry:
         tuple(asked_of(one) for one in value.get("asks", ())),
         tuple(value.get("allowed", ())),
         tuple(value.get("system", ())),
+        value.get("kind", "said"),
+        value.get("covers"),
     )
+
+
+def _is_summary(entry: Entry) -> bool:
+    return entry.kind == "summary" and entry.covers is not None
 
 
 def _sort(number: int) -> str:

@@ -15,19 +15,26 @@ from dataclasses import dataclass, replace
 from harness.agent import Limits
 from harness.approval import open_calls, pending
 from harness.briefing import Briefing
-from harness.context.repair import INTERRUPTED
+from harness.compaction import (
+    PRUNED_HARD,
+    TOO_LONG,
+    Compacted,
+    Compaction,
+    still_too_long,
+)
+from harness.context.repair import INTERRUPTED, sound_json
 from harness.crossing import in_thread
-from harness.message import Message, ToolCall, ToolResult
+from harness.message import Message, ToolCall, ToolResult, message_of
 from harness.models.port import Model
-from harness.outcome import Ending, Status
+from harness.outcome import Ending, Remark, Status
 from harness.pending import Asked
 from harness.price import NANODOLLARS, Price
-from harness.progress import Emit
-from harness.question import put
-from harness.request import ModelFailure, Reply, Request
+from harness.progress import Emit, Withdrawn
+from harness.question import Question, put
+from harness.request import ModelFailure, Reply
 from harness.session import Session
 from harness.showing import Showing
-from harness.tools.desk import News
+from harness.tools.desk import NO_NEWS, News
 from harness.tools.port import Toolset
 from harness.transcript import Entry, Transcript, Window
 from workspaces.clock import Clock
@@ -58,6 +65,11 @@ class Turn:
     price: Price | None = None
     may_have_run: bool = False
     """Whether calls without a result may have been run, by whoever was at it before."""
+    asides: tuple[Entry, ...] = ()
+    """Its own entries that are no messages: what was written down before a summary, and summaries."""
+    remarks: tuple[Remark, ...] = ()
+    is_hard: bool = False
+    """Whether it shows as little as may be: the provider has refused more."""
 
     @property
     def steps(self) -> int:
@@ -68,7 +80,7 @@ class Turn:
         """Of what it may spend itself."""
         if self.limits.dollars is None or self.price is None:
             return False
-        spent = sum(self.price.of(entry.usage) for entry in self.entries)
+        spent = sum(self.price.of(entry.usage) for entry in self.own)
         return spent >= round(self.limits.dollars * NANODOLLARS)
 
     @property
@@ -84,8 +96,19 @@ class Turn:
 
     def entry(self, message: Message, *, event_id: str | None = None) -> Entry:
         """The next one."""
-        number = self.first + len(self.entries)
-        return Entry(number, stamp_of(self.clock.now()), self.id, message, event_id)
+        return Entry(self._last + 1, stamp_of(self.clock.now()), self.id, message, event_id)
+
+    @property
+    def _last(self) -> int:
+        """The number of its newest entry."""
+        return self.first + len(self.entries) + len(self.asides) - 1
+
+    @property
+    def own(self) -> tuple[Entry, ...]:
+        """All that it has stored."""
+        if not self.asides:
+            return self.entries
+        return tuple(sorted((*self.entries, *self.asides), key=lambda entry: entry.number))
 
     def with_entry(self, entry: Entry) -> Turn:
         return replace(self, entries=(*self.entries, entry))
@@ -99,17 +122,31 @@ class Turn:
         entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
         return await self.append(replace(entry, asks=asks if reply.is_complete else ()))
 
-    async def resulted(self, result: ToolResult, news: News) -> Turn:
+    async def resulted(self, result: ToolResult, news: News = NO_NEWS) -> Turn:
         entry = self.entry(Message("user", (result,)))
         return await self.append(replace(entry, seen=news.seen, changes=news.changes))
 
     @property
     def window(self) -> Window:
-        return Window(self.session, (*self.before, *self.entries))
+        since = self.session.window_from
+        entries = (*self.before, *self.own)
+        return Window(self.session, tuple(entry for entry in entries if entry.number >= since))
 
-    def ask(self, toolset: Toolset) -> Request:
-        """What the model is asked next; what it is shown with it is kept before it is."""
-        question = put(
+    def compacted(self, found: Compacted) -> Turn:
+        """With the window as a compaction has left it."""
+        stored = found.window.entries
+        fresh = (one for one in stored if not one.is_said and one.number > self._last)
+        remarks = tuple(dict.fromkeys((*self.remarks, *found.remarks)))
+        session, asides = found.window.session, (*self.asides, *fresh)
+        return replace(self, session=session, asides=asides, remarks=remarks)
+
+    def shown_hard(self) -> Turn:
+        """With as little of what was said as may be."""
+        return replace(self, is_hard=True, remarks=(*self.remarks, PRUNED_HARD))
+
+    def question(self, toolset: Toolset, *, is_hard: bool = False) -> Question:
+        """What the model is asked next."""
+        return put(
             self.briefing,
             self.showing.held(),
             self.window,
@@ -117,40 +154,95 @@ class Turn:
             at=self.clock.now(),
             running=self.id,
             instructions=self.instructions,
+            is_hard=is_hard or self.is_hard,
         )
+
+    def keep(self, question: Question) -> None:
+        """What is shown is kept before it is."""
         self.showing.keep(question, self.id, self.briefing.model, self.lease)
-        return question.request
 
     def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
-        last = self.first + len(self.entries) - 1
-        return Ending(status, self.id, self.first, last, failure, self.showing.unavailable)
+        unavailable = self.showing.unavailable
+        ending = Ending(status, self.id, self.first, self._last, failure, unavailable)
+        return replace(ending, remarks=self.remarks)
+
+
+def _storable(reply: Reply) -> Reply:
+    """JSON may hold halves of surrogate pairs, which no store takes; a model's JSON sometimes does."""
+    return replace(reply, message=message_of(sound_json(reply.message.as_json())))
 
 
 async def run_turn(
-    turn: Turn, *, model: Model, toolset: Toolset, emit: Emit
+    turn: Turn, *, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Ending]:
     """Ask the model until it asks for no more tools.
 
-    Each result is stored before the next call is made: the guard of that write is what asks, before
-    every call, whether the conversation is still ours.
+    Calls that only read run together; before one that may write begins, all before it are stored: the
+    guard of that write is what asks, each time, whether the conversation is still ours.
     """
     if turn.may_have_run and not pending(turn.entries):
         for call in turn.open_calls:
             interrupted = ToolResult(call.id, INTERRUPTED, is_error=True)
-            turn = await turn.resulted(interrupted, toolset.desk.take_news())
+            turn = await turn.resulted(interrupted)
     while not turn.is_answered:
         if pending(turn.entries):
             return turn, turn.ended("waiting")
-        for call in turn.open_calls:
-            result = await toolset.run(call, emit)
-            turn = await turn.resulted(result, toolset.desk.take_news())
+        for calls in toolset.rounds(turn.open_calls):
+            for result, news in await toolset.run_together(calls, emit):
+                turn = await turn.resulted(result, news)
         if turn.steps >= turn.limits.steps:
             return turn, turn.ended("out_of_steps")
         if turn.is_out_of_money:
             return turn, turn.ended("out_of_money")
-        request = await in_thread(turn.ask, toolset)
-        reply = await model.reply(request, output_tokens_max=turn.limits.output_tokens, emit=emit)
+        turn, reply = await _asked(turn, model, toolset, compaction, emit)
         if isinstance(reply, ModelFailure):
             return turn, turn.ended("failed", reply)
+        reply = _storable(reply)
         turn = await turn.replied(reply, toolset.asks(reply.message.tool_calls))
     return turn, turn.ended("done" if turn.entries[-1].is_complete else "cut")
+
+
+async def _asked(
+    turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
+) -> tuple[Turn, Reply | ModelFailure]:
+    """One answer. What is too long for the limit is compacted before it is sent, and what is too long for
+    the provider is made shorter, once."""
+
+    async def ask(question: Question) -> Reply | ModelFailure:
+        await in_thread(turn.keep, question)
+        request, tokens_max = question.request, turn.limits.output_tokens
+        return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
+
+    question = await in_thread(turn.question, toolset)
+    found = await compaction.when_due(turn.window, question, emit)
+    if found is not None:
+        turn = turn.compacted(found)
+        question = await in_thread(turn.question, toolset)
+    reply = await ask(question)
+    if not _is_too_long(reply):
+        return turn, reply
+    if isinstance(reply, ModelFailure) and reply.kind == "window_full":
+        emit(Withdrawn())  # of that answer something was told
+    if not turn.is_hard:
+        turn = await _shortened(turn, question, toolset, compaction, emit)
+        reply = await ask(await in_thread(turn.question, toolset))
+    if isinstance(reply, ModelFailure) and _is_too_long(reply):
+        reply = still_too_long(reply, compaction.config)
+    return turn, reply
+
+
+async def _shortened(
+    turn: Turn, question: Question, toolset: Toolset, compaction: Compaction, emit: Emit
+) -> Turn:
+    """By a summary, if the agent has them, or by pruning all that may go."""
+    if compaction.config.enabled:
+        shorter = await in_thread(lambda: turn.question(toolset, is_hard=True))
+        found = await compaction.at_once(turn.window, question, emit, shorter=shorter)
+        turn = turn.compacted(found)
+        if found.is_done:
+            return turn
+    return turn.shown_hard()
+
+
+def _is_too_long(reply: Reply | ModelFailure) -> bool:
+    return isinstance(reply, ModelFailure) and reply.kind in TOO_LONG

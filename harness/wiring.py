@@ -3,20 +3,24 @@ and in `locations`, and nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
+from harness.audience import Audience
 from harness.conversation import Conversations
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
 from harness.duty import Flushing, duties
 from harness.embedding import EmbeddingEndpoint
+from harness.following import Following, Members
 from harness.inbox import Inbox
 from harness.ingress import Ingress
 from harness.job import Job, Jobs
+from harness.members import members
 from harness.models.anthropic import AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
 from harness.models.demo import NAME as DEMO
@@ -35,9 +39,11 @@ from harness.settings import Settings
 from harness.syncing import Syncing
 from harness.template import workspace_files
 from harness.tools.bash import BASH
+from harness.tools.custom import CustomTool, custom_tools
 from harness.tools.edit import EDIT
 from harness.tools.glob import GLOB
 from harness.tools.grep import GREP
+from harness.tools.port import AnyTool
 from harness.tools.read import READ
 from harness.tools.read_result import READ_RESULT
 from harness.tools.recall import RECALL
@@ -53,12 +59,13 @@ from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Failure, Refused
-from workspaces.ids import ConversationId
+from workspaces.ids import AccountId, ConversationId
 from workspaces.key import Keys
 from workspaces.lease import Leases
 from workspaces.locations import are_shared, place_at, records_at
 from workspaces.place import Place
 from workspaces.records import RecordStore
+from workspaces.roster import Kind
 from workspaces.search.meaning import Embedder
 from workspaces.stores.files import FileBlobs
 from workspaces.user import Users
@@ -66,7 +73,7 @@ from workspaces.watch import News
 from workspaces.workspace import Workspace
 from workspaces.workspaces import SET_PLACE, Workspaces
 
-TOOLS = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
+TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
 
 PRINCIPALS_MAX = 256
 """How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
@@ -91,6 +98,8 @@ class Rooms:
     deletion: Deletion
     usage: AccountUsage
     ingress: Ingress
+    following: Following | None
+    """How its records become the same on all machines; None where nothing is shared."""
 
 
 class House:
@@ -107,7 +116,9 @@ class House:
         model: Model | None,
         embedder: Embedder | None,
         sandbox: Sandbox,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
     ) -> None:
+        self.tools = (*TOOLS, *custom_tools(tools, (tool.name for tool in TOOLS)))
         self.settings = settings
         self.clock = clock
         self.records = records
@@ -118,6 +129,7 @@ class House:
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job, settings.home.machine), clock)
         self.place = place
+        self.audience = Audience()
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = large
         self._leases = Leases(records, clock)
@@ -187,7 +199,7 @@ class House:
             clock,
             workspaces=workspaces,
             sandboxes=sandboxes,
-            tool_names=(tool.name for tool in TOOLS),
+            tool_names=(tool.name for tool in self.tools),
         )
         conversations = Conversations(
             principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
@@ -202,6 +214,36 @@ class House:
             leases=self._leases,
             jobs=self.jobs,
         )
+        deletion = Deletion(
+            principal,
+            self.accounts,
+            users,
+            keys,
+            workspaces,
+            sandboxes,
+            agents,
+            conversations,
+            self.ledger,
+            self.allowance,
+            clock,
+            None if self.place is None else self.place.roster(account_id),
+        )
+        ingress = Ingress(
+            clock,
+            agents,
+            conversations,
+            inbox,
+            self._leases,
+            self.tools,
+            self.allowance,
+            partial(self.open_model, principal),
+            self.workshop,
+            self._results,
+            self.ledger.prices.find,
+            partial(self._follow, account_id),
+            self.audience,
+        )
+        own = members(principal, self.accounts, users, workspaces, sandboxes, agents, deletion)
         return Rooms(
             settings,
             clock,
@@ -215,33 +257,34 @@ class House:
             agents,
             conversations,
             self.jobs,
-            Deletion(
-                principal,
-                self.accounts,
-                users,
-                keys,
-                workspaces,
-                sandboxes,
-                agents,
-                conversations,
-                self.ledger,
-                self.allowance,
-            ),
+            deletion,
             AccountUsage(principal, self.ledger),
-            Ingress(
-                clock,
-                agents,
-                conversations,
-                inbox,
-                self._leases,
-                TOOLS,
-                self.allowance,
-                partial(self.open_model, principal),
-                self.workshop,
-                self._results,
-                self.ledger.prices.find,
-            ),
+            ingress,
+            self._following(account_id, workspaces, own) if may_change else None,
         )
+
+    def _following(
+        self, account_id: AccountId, workspaces: Workspaces, own: Mapping[Kind, Members]
+    ) -> Following | None:
+        if self.place is None:
+            return None
+        return Following(
+            self.place.roster(account_id),
+            self.place.location,
+            self.settings.home,
+            self.records,
+            self.clock,
+            own,
+            sweep=workspaces.sweep,
+            here_decides=are_shared(self.settings.records),
+        )
+
+    def _follow(self, account_id: AccountId) -> None:
+        """Before a turn: what other machines have made of the records of its account."""
+        if self.place is not None:
+            rooms = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
+            if rooms.following is not None:
+                rooms.following.follow_lately()
 
     def _results(self, conversation_id: ConversationId) -> Results:
         transcript = Transcript(conversation_id, self.records, self._large)
@@ -277,12 +320,15 @@ def wire(
     clock: Clock | None = None,
     embedder: Embedder | None = None,
     sandbox: Sandbox | None = None,
+    tools: Sequence[CustomTool | Callable[..., Any]] = (),
+    place: Place | None = None,
 ) -> House:
-    """`model` answers for every agent, whatever model it names, and `sandbox` runs every command: for
-    tests and for trying out.
+    """`model` answers for every agent, whatever model it names, `sandbox` runs every command, and `place`
+    is where workspaces are shared, whatever the settings say: for tests and for trying out. Every agent
+    can call `tools`.
     `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
-    place = None if settings.s3 is None else place_at(settings.s3)
+    place = place or (None if settings.s3 is None else place_at(settings.s3))
     large = _large(settings, place)
     records = records_at(settings.records, base=settings.home.root, clock=clock)
     return House(
@@ -294,13 +340,16 @@ def wire(
         model=model,
         embedder=embedder or _embedder(settings),
         sandbox=sandbox or Bubblewrap(settings.home),
+        tools=tools,
     )
 
 
 def residents(house: House) -> dict[str, Resident]:
     """What lives as long as `harness up` does, by name."""
     trees, clock = house.settings.home.trees, house.clock
-    syncing = Syncing(lambda: [rooms.workspaces for rooms in _owners(house)])
+    syncing = Syncing(
+        lambda: [rooms.workspaces for rooms in _owners(house)], follow=lambda: _follow_all(house)
+    )
 
     def tell(news: News) -> None:
         log_news(news)
@@ -314,6 +363,12 @@ def _owners(house: House) -> Iterator[Rooms]:
     """The rooms of the owners of all accounts."""
     for account in house.accounts.list():
         yield house.rooms(house.accounts.owner(account))
+
+
+def _follow_all(house: House) -> None:
+    for rooms in _owners(house):
+        if rooms.following is not None:
+            rooms.following.follow_if_possible()
 
 
 def _workspaces(house: House) -> Iterator[Workspace]:

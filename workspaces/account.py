@@ -29,6 +29,9 @@ PARTITION = "accounts"
 DEFAULT_ACCOUNT = Key(PARTITION, "default")
 """Points at the account that a home was born with."""
 
+JOINING = Key(PARTITION, "joining")
+"""Stands while the home becomes another machine of an account that is there already."""
+
 
 class UsersConfig(Shape):
     autocreate: bool = True
@@ -125,18 +128,37 @@ class Accounts:
     def patch(self, reference: str, patch: Mapping[str, Any]) -> AccountRecord:
         return self._catalog.patch(reference, patch)
 
+    def adopt(
+        self, stated: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
+    ) -> AccountRecord:
+        """See `Catalog.adopt`."""
+        return self._catalog.adopt(stated, instead_of=instead_of)
+
     def default(self) -> AccountRecord:
         """The account the home was born with, made on first use by whoever is first."""
         for _ in range(2):
             item = self._records.get(DEFAULT_ACCOUNT)
             if item is not None:
                 return self.get(item.value["id"])
+            joining = self._records.get(JOINING)
+            if joining is not None:
+                place = str(joining.value["location"])
+                rule = "was being joined, and that was interrupted"
+                raise Refused("home", place, rule, remedy=f"run `harness join {place}` again")
             try:
                 account = self._named_default()
                 self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}, expect=ABSENT))
             except Conflict:
                 continue
         raise Unavailable("home", "its default account cannot be read back")
+
+    def has_default(self) -> bool:
+        """Whether the home has an account that commands act in unless another is named."""
+        return self._records.get(DEFAULT_ACCOUNT) is not None
+
+    def make_default(self, account: AccountRecord) -> None:
+        """The account that commands act in from now on."""
+        self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}))
 
     def owner(self, account: AccountRecord) -> Principal:
         """The principal that may do everything in the account."""
@@ -156,12 +178,17 @@ class Accounts:
     def forget(self, account: AccountRecord) -> None:
         """The record and everything that still lies in the account's partition; the caller has
         deleted what the records stand for."""
-        for item in with_prefix(self._records, partition_of(account.id), ""):
-            self._records.write(Delete(item.key))
+        users = f"{partition_of(account.id)} / user"
+        items = with_prefix(self._records, partition_of(account.id), "")
+        for item in items:
+            if not str(item.key).startswith(users):
+                self._records.write(Delete(item.key))
         pointer = self._records.get(DEFAULT_ACCOUNT)
         if pointer is not None and pointer.value["id"] == account.id:
             self._records.write(Delete(DEFAULT_ACCOUNT, expect=pointer.counter))
         self._catalog.delete(account.id)
+        for item in items:  # an account that can be found has its owner: this can be repeated
+            self._records.write(Delete(item.key))
 
     def _named_default(self) -> AccountRecord:
         """A birth that was interrupted has an account already, only nothing that points at it."""

@@ -80,6 +80,11 @@ class Baseline:
             rows = database.execute("select path, version, object, token from agreed").fetchall()
         return {WorkspacePath(path): Agreed(*rest) for path, *rest in rows}
 
+    def count(self) -> int:
+        """How many files were agreed on."""
+        with self._asked() as database:
+            return int(database.execute("select count(*) from agreed").fetchone()[0])
+
     def find(self, path: WorkspacePath) -> Agreed | None:
         with self._asked() as database:
             return _agreed(database, path)

@@ -74,10 +74,11 @@ class Catalog(Generic[R]):
         records: RecordStore,
         clock: Clock,
         *,
-        check: Callable[[R], None] = lambda _: None,
+        check: Callable[[R, R | None], None] = lambda _record, _before: None,
         may_change: bool = True,
     ) -> None:
-        """`check` refuses a record whose references do not hold; a catalog that may not change its
+        """`check` refuses a record whose references do not hold; it is given the record as it was too, so
+        that what holds no longer stands in the way of no other change. A catalog that may not change its
         records answers every attempt with Forbidden."""
         self._family = family
         self._partition = partition
@@ -128,7 +129,7 @@ class Catalog(Generic[R]):
             old = self._shaped(item)
             merged = _trimmed(merge_patch(item.value, patch))
             stamp = next_stamp(self._clock.now(), cast(Stamp, item.value["updatedAt"]))
-            record = self._parsed({**merged, "updatedAt": stamp})
+            record = self._parsed({**merged, "updatedAt": stamp}, old)
             try:
                 self._records.write(
                     Put(item.key, record.as_json(), expect=item.counter),
@@ -141,6 +142,35 @@ class Catalog(Generic[R]):
                 continue
             return record
         raise _restless(self._family.name, reference)
+
+    def adopt(self, stated: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None) -> R:
+        """A record as another machine has it, whole, with its id and stamps. `instead_of`: what was here when
+        that was decided, None for nothing. Conflict when something else is by now; AlreadyExists when
+        another
+        record has its name; Refused."""
+        self._check_right("adopt")
+        record = parse(self._family.shape, stated)
+        self._check_whole(record, record)
+        item = self._records.get(self._key(_id(record)))
+        old = self._shaped(item) if item else None
+        if (old.as_json() if old else None) != instead_of:
+            expected = "what was seen" if instead_of else None
+            raise Conflict(self._family.name, _id(record), expected=expected, actual="another")
+        for key in self._family.fixed:
+            if instead_of is not None and instead_of.get(key) != stated.get(key):
+                raise Refused(key, stated.get(key), "is not what it is here, and never changes")
+        handle = self._handle(record)
+        index = Put(self._handle_key(handle), {"id": _id(record)}, expect=ABSENT)
+        moved = (index,) if old is None else self._rename(self._handle(old), handle, _id(record))
+        expect = item.counter if item else ABSENT
+        try:
+            kept = Put(self._key(_id(record)), record.as_json(), expect=expect)
+            self._records.write(kept, *moved)
+        except Conflict as error:
+            if error.name == str(self._handle_key(handle)):
+                raise AlreadyExists(self._family.name, handle.value) from error
+            raise
+        return record
 
     def delete(self, reference: str) -> R:
         self._check_right("delete")
@@ -190,16 +220,19 @@ class Catalog(Generic[R]):
             "createdAt": now,
             "updatedAt": now,
         }
-        return self._parsed({**_trimmed(fields), **stated})
+        return self._parsed({**_trimmed(fields), **stated}, None)
 
-    def _parsed(self, fields: Mapping[str, Any]) -> R:
+    def _parsed(self, fields: Mapping[str, Any], before: R | None) -> R:
         record = parse(self._family.shape, fields)
+        self._check_whole(record, before)
+        return record
+
+    def _check_whole(self, record: R, before: R | None) -> None:
         handle = self._handle(record)
         if looks_like_id(handle.value) and handle.value != _id(record):
             rule = "looks like an id: a record is found by either, so they must differ"
             raise Refused(to_camel(handle.field), handle.value, rule)
-        self._check(record)
-        return record
+        self._check(record, before)
 
     def _shaped(self, item: Item) -> R:
         return parse(self._family.shape, item.value, within=str(item.key))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workspaces.clock import Clock
-from workspaces.errors import Conflict
+from workspaces.errors import AnotherBody
 from workspaces.expect import ABSENT
 from workspaces.records import Condition, Item, JsonObject, Key, Put, RecordStore
 
@@ -59,7 +59,7 @@ class Claims:
         if found.refusal is not None:
             return found.counter
         if found.body != body:
-            raise Conflict("event", key.sort, expected="the same body", actual="another one")
+            raise AnotherBody("event", key.sort.partition(":")[2])
         return found
 
     def made(self, key: Key, body: str, about: JsonObject, expect: Condition) -> Put:

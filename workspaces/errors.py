@@ -70,6 +70,29 @@ class Conflict(Failure):
         self.actual = actual
 
 
+class AnotherBody(Conflict):
+    """An id that stands for one thing was used for another."""
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(what, name, expected="the same body", actual="another one")
+        self.args = (f"the {what} {_shown(name)} was sent before with another body",)
+        self.remedy = f"another {what} needs another id"
+
+
+class Deleted(Failure):
+    """What was to be worked on was deleted on another machine."""
+
+    code = "deleted"
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(
+            f"{what} {_shown(name)} was deleted on another machine",
+            remedy="`harness sync` moves what is here to the trash, where you can look at it",
+        )
+        self.what = what
+        self.name = name
+
+
 class AlreadyExists(Conflict):
     """A name that must be unique is taken."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workspaces.errors import Unavailable
-from workspaces.ids import Namespace, new_id
+from workspaces.ids import AccountId, Namespace, new_id
 from workspaces.stamp import Stamp
 
 _CLOSED = 0o700
@@ -91,12 +91,20 @@ class Home:
     def lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}.lock"
 
+    def records_lock(self, account_id: AccountId) -> Path:
+        """Held by whoever brings the records of an account together with its roster."""
+        return self.root / "locks" / f"{account_id}-records.lock"
+
     def sync_lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}-sync.lock"
 
+    @property
+    def trash_root(self) -> Path:
+        return self.root / "trash"
+
     def trash(self, namespace: Namespace, stamp: Stamp) -> Path:
         """Where a deleted workspace lies, files and history, until somebody empties the trash."""
-        return self.root / "trash" / f"{stamp.replace(':', '')}-{namespace}"
+        return self.trash_root / f"{stamp.replace(':', '')}-{namespace}"
 
     @property
     def admin_key(self) -> Path:

@@ -69,6 +69,12 @@ class Users:
     def patch(self, reference: str, patch: Mapping[str, Any]) -> UserRecord:
         return self._catalog.patch(reference, patch)
 
+    def adopt(
+        self, stated: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
+    ) -> UserRecord:
+        """See `Catalog.adopt`."""
+        return self._catalog.adopt(stated, instead_of=instead_of)
+
     def delete(self, reference: str) -> UserRecord:
         return self._catalog.delete(reference)
 

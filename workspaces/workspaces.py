@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from workspaces.account import Principal
 from workspaces.baseline import Baseline
@@ -22,21 +24,41 @@ from workspaces.configuration import WorkspaceRecord
 from workspaces.database import remove
 from workspaces.distant import DistantWorkspace
 from workspaces.durable import Durable
-from workspaces.errors import AlreadyExists, Forbidden, NotFound, Refused, Unavailable
+from workspaces.errors import (
+    AlreadyExists,
+    Conflict,
+    Deleted,
+    Failure,
+    Forbidden,
+    NotFound,
+    Refused,
+    Unavailable,
+)
 from workspaces.history.history import History
 from workspaces.history.origins import Origins
 from workspaces.home import Home
 from workspaces.ids import AgentId, Namespace, UserId, WorkspaceId, namespace, new_id
+from workspaces.parse import parse
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.problem import Problem
 from workspaces.records import RecordStore
 from workspaces.replicate import Replication
+from workspaces.roster import Roster, Seen, Tombstone, swept
 from workspaces.search.meaning import Embedder
 from workspaces.search.recall import Recall
 from workspaces.stamp import stamp_of
 from workspaces.stores.files import FileBlobs
 from workspaces.sync.sync import Sync
+from workspaces.trash import (
+    Buried,
+    Why,
+    begin_burial,
+    finish_burial,
+    is_buried,
+    lying,
+    unfinished_burial,
+)
 from workspaces.workspace import Workspace
 from workspaces.writer import WriterLock
 
@@ -170,26 +192,60 @@ class Workspaces:
         self._close(record.id)
         return record
 
+    def adopt(
+        self, told: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
+    ) -> WorkspaceRecord:
+        """A shared workspace as another machine tells of it. See `Catalog.adopt`."""
+        before = None if instead_of is None else _kept_there(instead_of)
+        record = self._catalog.adopt(_kept_there(told), instead_of=before)
+        self._close(record.id)
+        return record
+
     def delete(self, reference: str) -> Path:
         """Delete a workspace: its record goes, its files and history are moved to the trash of this
-        home. Returns where they lie."""
-        workspace = self.get(reference)
-        record, name = workspace.record, workspace.namespace
-        place = self._home.trash(name, stamp_of(self._clock.now()))
-        with WriterLock(self._home.lock(name)).hold("a deletion"):
-            self._catalog.delete(record.id)
-            try:
-                place.mkdir(mode=0o700)
-                self._home.tree(name).rename(place / "files")
-                self._home.history(name).rename(place / "history.git")
-                workspace.origins.forget()
-                workspace.recall.forget()
-                self._close(record.id)
-                remove(self._home.sync(name))
-            except OSError as error:
-                raise as_failure(error, str(place)) from error
-        self._close(record.id)
-        return place
+        home. Returns where they lie.
+
+        One that is shared is deleted for every machine, and that is said in the place before anything is
+        done here: Unavailable when it cannot be said. What of it lies in the place then goes last, and
+        if that is interrupted, whoever syncs next goes on with it."""
+        if not self._principal.may_configure:
+            raise Forbidden("delete workspaces")
+        record = self._catalog.get(reference)
+        tombstone = self._entombed(record) if record.is_shared else None
+        buried = self._bury(record, "here")
+        if tombstone is not None:
+            with suppress(Failure):
+                self.sweep(tombstone)
+        return buried.place
+
+    def bury(self, workspace_id: WorkspaceId, *, why: Why, name: str = "") -> Buried | None:
+        """What is here of a life that is over goes to the trash, with what was never pushed. None when
+        nothing is here. `name`: what it was called, where its record is gone already."""
+        of = self._namespace(workspace_id)
+        try:
+            record = self._catalog.get(workspace_id)
+        except NotFound:
+            if is_buried(self._home, of):
+                return None
+            record = _stand_in(workspace_id, name or workspace_id)
+        else:
+            return self._bury(record, why)
+        begun = unfinished_burial(self._home, of)
+        if begun is None:
+            return self._bury(record, why)
+        with self._alone(of), WriterLock(self._home.lock(of)).hold("a deletion"):
+            self._clear(workspace_id, begun)
+        return next((one for one in lying(self._home) if one.place == begun), None)
+
+    def sweep(self, seen: Seen) -> None:
+        """Remove from the place what was deleted, and say that it is done."""
+        tombstone = seen.entry
+        if self._place is None or not isinstance(tombstone, Tombstone):
+            return
+        self._place.sweep(self._namespace(WorkspaceId(tombstone.id)))
+        if not tombstone.is_swept:
+            with suppress(Conflict):  # somebody else has said it
+                self._roster().write("workspace", swept(tombstone), expect=seen.token)
 
     def untidy(self) -> list[WorkspaceId]:
         """Of those that were opened here, the ones whose history is due for packing."""
@@ -218,6 +274,74 @@ class Workspaces:
                 workspace = self._open[record.id] = self._opened(record)
             return workspace
 
+    def _entombed(self, record: WorkspaceRecord) -> Seen:
+        """The tombstone of a workspace, as it stands in the place from now on."""
+        now = stamp_of(self._clock.now())
+        try:
+            return self._roster().entomb("workspace", record.id, record.name, now)
+        except Unavailable as error:
+            raise Unavailable(error.what, error.reason, remedy=_DELETED_EVERYWHERE) from error
+
+    def _bury(self, record: WorkspaceRecord, why: Why) -> Buried:
+        """The note first, then the record, then the files: what is found where it was after that is known
+        to be on its way."""
+        name = self._namespace(record.id)
+        stamp = stamp_of(self._clock.now())
+        unpushed = self._unpushed(record) if record.is_shared and why != "here" else ()
+        buried = Buried(self._home.trash(name, stamp), record.id, record.name, why, unpushed)
+        with self._alone(name), WriterLock(self._home.lock(name)).hold("a deletion"):
+            begin_burial(self._home, name, buried)
+            with suppress(NotFound):  # another machine with the same records was faster
+                self._catalog.delete(record.id)
+            self._clear(record.id, buried.place)
+        return buried
+
+    def _clear(self, workspace_id: WorkspaceId, place: Path) -> None:
+        """Nothing of a workspace stays where it was."""
+        name = self._namespace(workspace_id)
+        with self._open_lock:
+            opened = self._open.get(workspace_id)
+        if opened is not None:
+            opened.origins.forget()
+            opened.recall.forget()
+        self._close(workspace_id)
+        finish_burial(self._home, name, place)
+        try:
+            search = self._home.search(name)
+            for database in (search, search.with_suffix(".view.db"), self._home.sync(name)):
+                remove(database)
+        except OSError as error:
+            raise as_failure(error, str(place)) from error
+
+    def _unpushed(self, record: WorkspaceRecord) -> tuple[str, ...]:
+        """What is here and was never agreed on. What is edited becomes a revision, if it can."""
+        workspace = self.open(record)
+        with suppress(Failure):
+            workspace.settle()
+        baseline = Baseline(self._home.sync(workspace.namespace))
+        try:
+            agreed = baseline.tree()
+        finally:
+            baseline.close()
+        found = workspace.scan().files
+        return tuple(
+            path
+            for path, state in sorted(found.items())
+            if (known := agreed.get(path)) is None or known.version != state.version
+        )
+
+    def _namespace(self, workspace_id: WorkspaceId) -> Namespace:
+        return namespace(self._principal.account_id, workspace_id)
+
+    def _alone(self, name: Namespace) -> AbstractContextManager[object]:
+        """While nobody syncs its tree."""
+        return WriterLock(self._home.sync_lock(name)).hold("a deletion")
+
+    def _roster(self) -> Roster:
+        if self._place is None:
+            raise _no_place()
+        return self._place.roster(self._principal.account_id)
+
     def _close(self, workspace_id: WorkspaceId) -> None:
         with self._open_lock:
             self._open.pop(workspace_id, None)
@@ -233,7 +357,7 @@ class Workspaces:
         return {**config, "storage": {"provider": "s3"}}
 
     def _make_storage(self, workspace_id: WorkspaceId) -> None:
-        name = namespace(self._principal.account_id, workspace_id)
+        name = self._namespace(workspace_id)
         self._home.prepare_namespace(name)
         with WriterLock(self._home.lock(name)).hold("a creation"):
             if not self._home.history(name).exists():
@@ -244,7 +368,7 @@ class Workspaces:
         return self._home.history(name).exists() or self._home.sync(name).exists()
 
     def _opened(self, record: WorkspaceRecord) -> Workspace:
-        name = namespace(self._principal.account_id, record.id)
+        name = self._namespace(record.id)
         if record.is_shared and not self._was_here(name):
             self._make_storage(record.id)  # another machine has made it: the first sync brings it
         try:
@@ -281,14 +405,14 @@ class Workspaces:
         return workspace
 
     def _seen_from_afar(self, record: WorkspaceRecord) -> DistantWorkspace:
-        name, quota = namespace(self._principal.account_id, record.id), record.config.quota
+        name, quota = self._namespace(record.id), record.config.quota
         if self._place is None:
             return DistantWorkspace(record, name, _OutOfReach())
         shelf = self._place.shelf(name, bytes_max=quota.file_bytes, names_max=quota.files)
         return DistantWorkspace(record, name, shelf)
 
     def _synced(self, workspace: Workspace, place: Place) -> Sync:
-        name = workspace.namespace
+        name, workspace_id = workspace.namespace, workspace.record.id
         baseline = Baseline(self._home.sync(name))
         lock = WriterLock(self._home.sync_lock(name))
 
@@ -299,13 +423,23 @@ class Workspaces:
                 place.check()
                 baseline.note("checked", today)
 
+        def listed() -> Iterator[Stat]:
+            """Where files are gone, the whole workspace may be. A deletion is said before anything goes, so
+            it is asked for after what is there was."""
+            found = list(place.walk(name))
+            if not found or len(found) < baseline.count():
+                there = place.roster(self._principal.account_id).read("workspace", workspace_id)
+                if there is not None and isinstance(there.entry, Tombstone):
+                    raise Deleted("workspace", workspace.record.name)
+            return iter(found)
+
         return Sync(
             workspace,
             place.files(name),
             baseline,
             place=place.address,
             check=check,
-            listing=lambda: place.walk(name),
+            listing=listed,
             alone=lambda: lock.hold("sync"),
             replication=Replication(
                 workspace.history,
@@ -315,8 +449,9 @@ class Workspaces:
             ),
         )
 
-    def _check_storage(self, record: WorkspaceRecord) -> None:
+    def _check_storage(self, record: WorkspaceRecord, before: WorkspaceRecord | None) -> None:
         """Kept where it was asked to be kept, or refused: never silently somewhere else."""
+        del before
         provider = record.config.storage.provider
         if provider == "s3" and self._place is None:
             raise _no_place()
@@ -333,6 +468,36 @@ SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
 def _no_place() -> Refused:
     rule = "cannot be used: this home has no S3 location"
     return Refused("config.storage.provider", "s3", rule, remedy=SET_PLACE)
+
+
+_DELETED_EVERYWHERE = (
+    "it is deleted for all machines, so they must be told: try again when S3 can be reached. To remove "
+    "it from this machine alone, say `harness workspace set W --storage local` first"
+)
+
+
+def told(record: WorkspaceRecord) -> dict[str, Any]:
+    """What other machines are told of a shared workspace: all but where it is kept, which they know."""
+    stated = record.as_json()
+    config = {name: value for name, value in stated.get("config", {}).items() if name != "storage"}
+    return {**stated, "config": config}
+
+
+def _stand_in(workspace_id: WorkspaceId, name: str) -> WorkspaceRecord:
+    """For a workspace whose record is gone, to look at its files once more."""
+    once = stamp_of(datetime.fromtimestamp(0, UTC))
+    stated = {"id": workspace_id, "name": name, "createdAt": once, "updatedAt": once}
+    return parse(WorkspaceRecord, _kept_there(stated))
+
+
+def _kept_there(told_of: Mapping[str, Any]) -> dict[str, Any]:
+    config = told_of.get("config", {})
+    if not isinstance(config, Mapping):
+        raise Refused("config", config, "must be an object")
+    return {
+        **told_of,
+        "config": {**cast("Mapping[str, Any]", config), "storage": {"provider": "s3"}},
+    }
 
 
 class _OutOfReach:

@@ -17,8 +17,10 @@ from harness.cli import (
     accounts,
     admin,
     agents,
+    approval,
     bench,
     chat,
+    compact,
     conversation,
     doctor,
     explain,
@@ -26,6 +28,7 @@ from harness.cli import (
     grep,
     history,
     jobs,
+    joining,
     moving,
     prompt,
     recall,
@@ -58,11 +61,14 @@ app = typer.Typer(
 )
 chat.register(app)
 turns.register(app)
+approval.register(app)
 files.register(app)
 history.register(app)
 recall.register(app)
 shell.register(app)
 sync.register(app)
+compact.register(app)
+joining.register(app)
 prompt.register(app)
 explain.register(app)
 doctor.register(app)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.approval import asked
 from harness.cli.face import (
     INPUT_BYTES_MAX,
     HomeOption,
@@ -105,6 +106,7 @@ class _Chat:
             outcome = self.harness.run(
                 text, agent=self.agent, conversation=self.key, emit=show_progress
             )
+            outcome = asked(self.harness, outcome, show_progress)
         except KeyboardInterrupt:
             notes().print("\n[dim](stopped)[/]")
         else:

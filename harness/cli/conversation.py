@@ -55,7 +55,7 @@ def list_(
     with opened(home, as_json=as_json) as harness:
         of = harness.agents.get(agent).id if agent is not None else None
         names = {record.id: record.name for record in harness.agents.list()}
-        shown = [_summary(harness, one) for one in harness.conversations.list(of)[:limit]]
+        shown = [_summary(harness, one) for one in harness.conversations.list(of, limit=limit)]
     if as_json:
         print_json({"conversations": shown})
         return
@@ -83,6 +83,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """What was said, the newest entries, oldest first. Tool calls are shortened; --json has all."""
+    from harness.document import session_document
     from harness.export import entry_line
 
     with opened(home, as_json=as_json) as harness:
@@ -94,7 +95,7 @@ def show(
         sessions = transcript.sessions()
         summary = _summary(harness, found)
     if as_json:
-        shown = [{"first": one.first, **one.as_json()} for one in sessions]
+        shown = [session_document(one) for one in sessions]
         lines = [entry_line(entry) for entry in entries]
         print_json({**summary, "sessions": shown, "entries": lines})
         return
@@ -158,11 +159,13 @@ def reset(
     as_json: JsonOption = False,
 ) -> None:
     """Start a new session: what was said stays here, and the agent is not shown it any more."""
+    from harness.document import session_document
+
     with opened(home, as_json=as_json) as harness:
         found = harness.conversation(conversation, agent=agent)
         session = harness.conversations.reset(found)
     if as_json:
-        print_json({"first": session.first, **session.as_json()})
+        print_json(session_document(session))
     else:
         typer.echo(f"reset: {found.key} goes on with entry {session.first} in a new session")
 
@@ -187,12 +190,9 @@ def rm(
 
 
 def _summary(harness: Harness, conversation: Conversation) -> dict[str, Any]:
-    newest = harness.conversations.transcript(conversation).newest()
-    return {
-        **conversation.as_json(),
-        "updatedAt": newest.at if newest else conversation.created_at,
-        "entries": newest.number if newest else 0,
-    }
+    from harness.document import conversation_document
+
+    return conversation_document(conversation, harness.conversations.transcript(conversation))
 
 
 def _tell_new(harness: Harness, made: Conversation, verb: str, *, as_json: bool) -> None:
@@ -207,11 +207,16 @@ def _print_entry(entry: Entry) -> None:
     from harness.message import Text, ToolCall, ToolResult
 
     console = out()
+    who = {"said": entry.message.role, "flush": "before the summary", "summary": "summary"}[
+        entry.kind
+    ]
+    if entry.covers is not None:
+        who = f"{who} of what was said up to {entry.covers}"
     for part in entry.message.parts:
         head = f"[dim]{entry.number:>4}  {entry.at[:16].replace('T', ' ')}[/]  "
         match part:
             case Text(text):
-                console.print(f"{head}[bold]{entry.message.role}[/]  ", end="")
+                console.print(f"{head}[bold]{who}[/]  ", end="")
                 console.print(visible(text), markup=False)
             case ToolCall(_, name, arguments):
                 console.print(f"{head}[cyan]{name}[/]  ", end="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,7 +89,8 @@ def _print_turn(told: Explanation, turn: ExplainedTurn, *, with_text: bool) -> N
     before: tuple[ShownPart, ...] = ()
     for number, receipt in enumerate(turn.receipts, 1):
         entries = f"entries {receipt.first}–{receipt.last}"
-        console.print(f"  step {number} · {entries} · {_snapshot(told, receipt)}", markup=False)
+        words = [f"step {number}", entries, _snapshot(told, receipt), *_length(told, receipt)]
+        console.print(f"  {' · '.join(words)}", markup=False)
         if with_text:
             console.print(visible(told.text(receipt)) + "\n", markup=False)
         elif receipt.parts != before:
@@ -107,6 +109,16 @@ def _snapshot(told: Explanation, receipt: Receipt) -> str:
     count = receipt.deltas
     since = f", {count} {'change' if count == 1 else 'changes'} told since" if count else ""
     return f"snapshot {receipt.snapshot} ({told.reason(receipt)}){since}"
+
+
+def _length(told: Explanation, receipt: Receipt) -> Iterator[str]:
+    """In characters, and in tokens as they were estimated and as the provider has counted."""
+    if receipt.length is None:
+        return
+    yield f"{receipt.length.characters:,} characters"
+    counted = told.counted(receipt)
+    about = f"about {receipt.length.tokens:,} tokens"
+    yield about if counted is None else f"{about}, counted {counted:,}"
 
 
 def _part(part: ShownPart) -> str:

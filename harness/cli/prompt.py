@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, opened, print_json
+from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json
 
 if TYPE_CHECKING:
     from harness import Harness
+    from harness.question import Question
 
 
 def register(app: typer.Typer) -> None:
@@ -42,10 +43,13 @@ def prompt(
     Of a conversation that goes on, memory is shown as its session began with it; what was told of
     changes since follows, each with the message that it stands beside.
     """
+    told = ""
     with opened(home, as_json=as_json) as harness:
         if workspace is None:
             _check_absent("--revision", revision, "needs a workspace")
-            parts = harness.preview(agent, conversation=conversation).parts_json()
+            question = harness.preview(agent, conversation=conversation)
+            parts = question.parts_json()
+            told = _length(harness, agent, question)
         else:
             _check_absent("--agent", agent, "cannot be given together with a workspace")
             _check_absent("--conversation", conversation, "cannot be given with a workspace")
@@ -56,6 +60,20 @@ def prompt(
         print_json(parts)
         return
     typer.echo("\n\n".join(_told(part) for part in parts))
+    if told:
+        notes().print(told, markup=False, style="dim")
+
+
+def _length(harness: Harness, agent: str | None, question: Question) -> str:
+    """Of the request, with what was said in the conversation, and the limit on it."""
+    length = question.length
+    record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
+    compaction = record.config.session.compaction
+    limit = f" of {compaction.max_context_length:,}" if compaction.enabled else ""
+    return (
+        f"({length.characters:,}{limit} characters with the messages; about {length.tokens:,} tokens "
+        "with the tools)"
+    )
 
 
 def _check_absent(option: str, value: str | None, rule: str) -> None:

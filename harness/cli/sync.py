@@ -21,6 +21,8 @@ from harness.cli.face import (
 )
 
 if TYPE_CHECKING:
+    from harness import Harness
+    from harness.following import Followed
     from workspaces.reconcile import Action, Plan
     from workspaces.sync.report import Report
     from workspaces.sync.sync import Sync
@@ -68,14 +70,20 @@ def sync(
     failures: list[Failure] = []
     with opened(home, as_json=as_json) as harness:
         found = harness.workspaces
-        names = workspaces or [one.name for one in found.list(private=True) if one.is_shared]
+        followed = _followed(harness, dry_run)
+        documents.update(_documents(followed, workspaces))
+        names = (
+            [one for one in workspaces if one not in documents]
+            if workspaces
+            else [one.name for one in found.list(private=True) if one.is_shared]
+        )
         for name in names:
             try:
                 syncing = found.sync(name)
                 if dry_run:
                     documents[name] = _planned(name, syncing.plan(), as_json=as_json)
                 else:
-                    documents[name] = _synced(
+                    documents[name] = synced(
                         name,
                         syncing,
                         as_json=as_json,
@@ -96,9 +104,15 @@ def sync(
     return 1 if failures else 0
 
 
-def _synced(
-    name: str, syncing: Sync, *, as_json: bool, check: bool, accept_deletions: bool
+def synced(
+    name: str,
+    syncing: Sync,
+    *,
+    accept_deletions: bool = False,
+    check: bool = False,
+    as_json: bool = False,
 ) -> dict[str, Any]:
+    """With a bar where it takes a while, and a word on what it did unless that is for a program."""
     with _progress(name) as tell:
         report = syncing.run(accept_deletions=accept_deletions, check=check, tell=tell)
     if not as_json:
@@ -115,6 +129,58 @@ def _synced(
         "unfollowed": None if report.unfollowed is None else str(report.unfollowed),
         "durable": report.durable.as_json(),
     }
+
+
+def _followed(harness: Harness, dry_run: bool) -> Followed:
+    """The records first: whose files are synced, under which name. A place that does not answer is told by
+    the first workspace that needs it."""
+    from harness.following import Followed
+    from workspaces.errors import Unavailable
+
+    if harness.following is None or dry_run:
+        return Followed()
+    try:
+        followed = harness.following.follow()
+    except Unavailable:
+        return Followed()
+    print_followed(followed)
+    return followed
+
+
+def print_followed(followed: Followed) -> None:
+    """What became of records, on standard error: data is printed by whoever asked for it."""
+    console = notes()
+    for name in followed.taken:
+        console.print(visible(f"{name}: as another machine has it"), markup=False)
+    for name in followed.clashes:
+        told = f"{name} was changed on two machines: the later change counts"
+        console.print(visible(told), markup=False)
+    for name in followed.deleted:
+        console.print(visible(f"{name}: deleted on another machine"), markup=False)
+    for buried in followed.buried:
+        console.print(
+            visible(f"  what was here of {buried.name} lies in {buried.place}"), markup=False
+        )
+        if buried.unpushed:
+            told = f"  never pushed: {', '.join(buried.unpushed)}"
+            console.print(visible(told), markup=False)
+    for trouble in followed.troubles:
+        console.print(visible(f"left alone: {trouble.name}: {trouble.reason}"), markup=False)
+        if trouble.remedy:
+            console.print(f"  → {trouble.remedy}", markup=False)
+
+
+def _documents(followed: Followed, asked: list[str] | None) -> dict[str, Any]:
+    """Of workspaces that were met as deleted, under the name by which they were asked for."""
+    told: dict[str, Any] = {}
+    for buried in followed.buried:
+        called = next((one for one in asked or () if one in (buried.id, buried.name)), buried.name)
+        told[called] = {
+            "deleted": True,
+            "trash": str(buried.place),
+            "unpushed": list(buried.unpushed),
+        }
+    return told
 
 
 def _print_report(name: str, report: Report) -> None:

@@ -48,7 +48,9 @@ def watch(
         told = ", ".join(workspaces) if workspaces else "all workspaces"
         notes().print(f"watching {told}; Ctrl-C ends", markup=False)
         trees, clock = harness.settings.home.trees, harness.rooms.clock
-        syncing = Syncing(lambda: [harness.workspaces])
+        following = harness.following
+        follow = following.follow_if_possible if following else lambda: None
+        syncing = Syncing(lambda: [harness.workspaces], follow=follow)
 
         def heard(news: News) -> None:
             tell(news)

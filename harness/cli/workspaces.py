@@ -16,9 +16,12 @@ from harness.cli.face import (
     print_json,
     print_record,
     print_table,
+    visible,
 )
+from harness.cli.sync import print_followed, synced
 
 if TYPE_CHECKING:
+    from harness.following import Offer
     from workspaces.workspace import Workspace
 
 app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no_args_is_help=True)
@@ -115,6 +118,53 @@ def rm(
     """Delete a workspace. Its files and history are moved to the trash of the home."""
     with opened(home, as_json=as_json) as harness:
         print_gone(harness.deletion.workspace(workspace, force=force), as_json=as_json)
+
+
+@app.command()
+def attach(
+    workspace: Annotated[
+        str | None,
+        typer.Argument(help="Name or id; without one they are listed.", metavar="[WORKSPACE]"),
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring a workspace of the account that is in S3 to this machine, or list those that are there.
+
+    Its name, configuration, files and history come, the agents that mount it, and what is private to them.
+    Interrupted, it can be run again.
+    """
+    from workspaces.errors import Refused
+    from workspaces.workspaces import SET_PLACE, is_private
+
+    with opened(home, as_json=as_json) as harness:
+        following = harness.following
+        if following is None:
+            raise Refused("s3", None, "is not set: nothing is shared here", remedy=SET_PLACE)
+        if workspace is None:
+            _print_offers(following.offered(), as_json=as_json)
+            return
+        workspace_id, followed = following.attach(workspace)
+        print_followed(followed)
+        for record in harness.workspaces.list(private=True):
+            if record.id == workspace_id or (record.is_shared and is_private(record.id)):
+                synced(record.name, harness.workspaces.sync(record.id), as_json=True)
+        print_record(_shown(harness.workspaces.get(workspace_id)), as_json=as_json)
+
+
+def _print_offers(offers: list[Offer], *, as_json: bool) -> None:
+    if as_json:
+        shown = [
+            {"id": one.id, "name": one.name, "attached": one.is_here, "problem": one.doubt}
+            for one in offers
+        ]
+        print_json({"workspaces": shown})
+        return
+    rows = (
+        (visible(one.name), one.id, one.doubt or ("attached" if one.is_here else ""))
+        for one in offers
+    )
+    print_table(("name", "id", "here"), rows)
 
 
 def _enabled(guidance: str | None) -> dict[str, bool] | None:

@@ -12,6 +12,8 @@ GUIDANCE = "guidance"
 MEMORY = "memory"
 """The words about memory; each mount's own is `memory/<mount>`."""
 DATE = "date"
+SUMMARY = "summary"
+"""What stands for the beginning of the conversation."""
 TURN = "turn"
 
 

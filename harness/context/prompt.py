@@ -1,9 +1,9 @@
 """The parts of the prompt, in their one order.
 
 Most stable first, because the provider's prompt cache holds up to the first byte that differs: the
-agent's own instructions → guidance → memory → the date. What has nothing to say is absent; the date
-always stands. What is asked of one turn alone comes after all of this, where the request is put together
-(`assemble`): no snapshot holds it.
+agent's own instructions → guidance → memory → the date → the summary of what was said before. What has
+nothing to say is absent; the date always stands. What is asked of one turn alone comes after all of
+this, where the request is put together (`assemble`): no snapshot holds it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from harness.context.fence import one_line
+from harness.context.fence import fenced, one_line
 from harness.context.memory import Memory, memory_parts
-from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, Part
+from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, SUMMARY, Part
 from harness.context.render import Render
 
 
@@ -40,6 +40,8 @@ class Sources:
     memories: tuple[Memory, ...]
     day: date
     memory_characters_max: int
+    summary: str | None = None
+    """Of what was said before the window."""
 
 
 def prompt_parts(sources: Sources, render: Render) -> tuple[Part, ...]:
@@ -48,6 +50,7 @@ def prompt_parts(sources: Sources, render: Render) -> tuple[Part, ...]:
         Part(GUIDANCE, True, _guidance(sources.mounts, render)),
         *_memory(sources, render),
         Part(DATE, True, date_text(sources.day, render)),
+        *_summary(sources.summary, render),
     ]
     return tuple(part for part in parts if part.text)
 
@@ -73,6 +76,12 @@ def _guidance(mounts: Sequence[MountView], render: Render) -> str:
     if not guided:
         return ""
     return render("prompt/guidance.md", mounts=guided, is_choice=len(mounts) > 1)
+
+
+def _summary(summary: str | None, render: Render) -> list[Part]:
+    if summary is None:
+        return []
+    return [Part(SUMMARY, False, render("prompt/summary.md", text=fenced(summary)))]
 
 
 def _memory(sources: Sources, render: Render) -> list[Part]:

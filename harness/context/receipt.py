@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from harness.context.delta import Delta, PartChange
+from harness.context.length import Length, length_of
 from harness.context.part import Part
 from harness.context.prune import Pruning, pruning_of
 from harness.context.said import Said
@@ -65,6 +66,8 @@ class Receipt:
     """The entries that were shown."""
     pruning: Pruning | None
     """How these were shortened; None: not at all."""
+    length: Length | None
+    """Of the request; None in receipts from before it was noted."""
     parts: tuple[ShownPart, ...]
     """Those of the snapshot, then their changes in the order in which they were told."""
     digest: str
@@ -84,6 +87,7 @@ class Receipt:
             "deltas": self.deltas,
             "entries": [self.first, self.last],
             **({"pruning": self.pruning.as_json()} if self.pruning else {}),
+            **({"length": self.length.as_json()} if self.length else {}),
             "parts": [part.as_json() for part in self.parts],
             "digest": self.digest,
         }
@@ -120,6 +124,7 @@ def receipt(
         said[0].number,
         said[-1].number,
         pruning,
+        held.length,
         (*shown_parts(held.snapshot, held.deltas), *_of_platform(request)),
         digest(request),
     )
@@ -164,6 +169,7 @@ def receipt_of(number: int, data: JsonObject) -> Receipt:
         first,
         last,
         pruning_of(data["pruning"]) if "pruning" in data else None,
+        length_of(data["length"]) if "length" in data else None,
         tuple(_part_of(part) for part in data["parts"]),
         data["digest"],
     )

@@ -21,6 +21,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
 from harness.context.delta import Delta, Seams, delta, with_deltas
+from harness.context.length import Length
 from harness.context.part import Part, part_of
 from harness.context.render import Render
 from harness.request import ToolSpec, tool_spec_of
@@ -101,6 +102,10 @@ class Held:
     deltas: tuple[Delta, ...]
     asked_at: datetime
     """When the newest request was made."""
+    length: Length | None = None
+    """How long that was."""
+    entry: int = 0
+    """The number of the newest message in it."""
 
     @property
     def day(self) -> date:

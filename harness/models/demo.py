@@ -24,6 +24,12 @@ _MEMORY = re.compile(r"<memory [^>]*>\n(.*?)\n</memory>", re.DOTALL)
 _CHANGE = re.compile(r"<memory-change [^>]*>\n(.*?)\n</memory-change>", re.DOTALL)
 _TOLD = ("<memory-change ", "Today is ")
 """What the harness says beside a message begins like this."""
+_WRITER = "You keep the record of a conversation"
+"""What the harness asks of one who writes a summary begins like this, …"""
+_FLUSH = "(This is said by the harness"
+""" … and this, what it says before one is written."""
+_USER = re.compile(r"<user>\n(.*?)\n</user>", re.DOTALL)
+_SUMMARY = re.compile(r"<summary>\n(.*?)\n</summary>", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _WORD = re.compile(r"\w{3,}")
 _COMMON = frozenset(
@@ -64,6 +70,10 @@ class DemoModel:
 
 def _answer(request: Request) -> Part:
     newest = request.messages[-1]
+    if request.system and request.system[0].startswith(_WRITER):
+        return Text(_summary(newest.text))
+    if any(isinstance(one, Text) and one.text.startswith(_FLUSH) for one in newest.parts[-1:]):
+        return Text("nothing")
     results = [part for part in newest.parts if isinstance(part, ToolResult)]
     if _said(newest):  # something new: results beside it are of a turn that was interrupted
         results = []
@@ -82,6 +92,13 @@ def _answer(request: Request) -> Part:
     if not results:
         return _call("read", path="MEMORY.md")
     return _next_step(fact, results[-1], request)
+
+
+def _summary(text: str) -> str:
+    """What the user has said, in as few words as that."""
+    earlier = _SUMMARY.findall(text)
+    lines = [f"- {' '.join(said.split())}" for said in _USER.findall(text)]
+    return "\n".join([*(earlier or ["The user has said:"]), *lines])
 
 
 def _append(fact: str, results: list[ToolResult]) -> Part:

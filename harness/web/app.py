@@ -19,12 +19,15 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from harness.access import Access
+from harness.crew import Crew
 from harness.harness import Harness
 from harness.log import event
 from harness.resident import Resident, Residents
+from harness.sequel import Curfew
 from harness.web import (
     accounts,
     agents,
+    conversations,
     files,
     health,
     history,
@@ -34,6 +37,7 @@ from harness.web import (
     prompts,
     recall,
     sandboxes,
+    turns,
     usage,
     users,
     workspaces,
@@ -55,6 +59,8 @@ ROUTERS = (
     files.router,
     history.router,
     recall.router,
+    turns.router,
+    conversations.router,
     prompts.router,
     usage.router,
     health.router,
@@ -79,6 +85,8 @@ class Patience:
     drain_s: float = 15.0
     """For running requests, when the server is asked to end. Longer than the writer lock is waited
     for, so that whoever waits for it is answered."""
+    turns_s: float = 10.0
+    """For turns that run then. What is not done is gone on with by another process, or the next one."""
 
 
 def create_app(
@@ -96,7 +104,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        async with app.state.residents.living():
+        async with app.state.crew.working(), app.state.residents.living():
             yield
 
     app = FastAPI(
@@ -111,6 +119,8 @@ def create_app(
     app.state.access = access
     app.state.authenticate = authenticate or by_secret(access)
     app.state.patience = patience or Patience()
+    app.state.crew = Crew(drain_s=app.state.patience.turns_s)
+    app.state.curfew = Curfew()
     app.state.residents = Residents(residents or {}, house.clock)
     for router in ROUTERS:
         app.include_router(router)

@@ -19,10 +19,11 @@ _REFUSALS = {
     403: "A user's key may not do this, or the request comes from a foreign page.",
     404: "There is no such thing, or it is not the caller's.",
     408: "The body did not come in time.",
-    409: "Something is in the way: a name that is taken, or a change in the same instant.",
+    409: "Something is in the way: a name that is taken, a turn that runs, a change in the same instant.",
     412: "`If-Match` or `If-None-Match` does not hold.",
     413: "Larger than a limit that the message names.",
     415: "The body is not JSON.",
+    429: "A limit of the account is reached, or too much waits already; `Retry-After` says when.",
     503: "Somebody else is at work, or a store does not answer; try again.",
 }
 

@@ -48,6 +48,7 @@ PREVIEW = object_of(
         "snapshot": object_of({"number": NUMBER, "at": TEXT, "reason": TEXT}),
         "isNew": {"type": "boolean"},
         "parts": list_of({"type": "object"}),
+        "length": object_of({"characters": NUMBER, "tools": NUMBER, "tokens": NUMBER}),
         "request": {"type": "object"},
     }
 )

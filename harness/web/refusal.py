@@ -24,8 +24,10 @@ from workspaces.errors import (
     NotFound,
     OverLimit,
     Refused,
+    TooMany,
     Unauthorized,
     Unavailable,
+    WorkspaceBusy,
 )
 from workspaces.parse import Shape
 
@@ -36,6 +38,24 @@ Headers = Mapping[str, str]
 
 _NO_HEADERS: Headers = MappingProxyType({})
 _HANGS_UP: Headers = MappingProxyType({"Connection": "close"})
+
+
+_SOON: Headers = MappingProxyType({"Retry-After": str(RETRY_AFTER_S)})
+
+_TABLE: tuple[tuple[type[Failure], int, Headers], ...] = (
+    (Unauthorized, 401, MappingProxyType({"WWW-Authenticate": "Bearer"})),
+    (Forbidden, 403, _NO_HEADERS),
+    (NotFound, 404, _NO_HEADERS),
+    (Conflict, 409, _NO_HEADERS),
+    (LeaseLost, 409, _NO_HEADERS),
+    (TooMany, 429, _SOON),
+    (OverLimit, 413, _HANGS_UP),
+    (Refused, 400, _NO_HEADERS),
+    (WorkspaceBusy, 503, _SOON),
+    (Unavailable, 503, _SOON),
+    (Busy, 409, _SOON),  # a conversation, in which a turn runs
+)
+"""The first that fits."""
 
 
 class Json(JSONResponse):
@@ -137,24 +157,12 @@ def _outcome(failure: Failure) -> tuple[int, Headers]:
     match failure:
         case HttpFailure():
             return failure.status, failure.headers
-        case Unauthorized():
-            return 401, {"WWW-Authenticate": "Bearer"}
-        case Forbidden():
-            return 403, {}
-        case NotFound():
-            return 404, {}
-        case Conflict() | LeaseLost():
-            return 409, {}
         case Exhausted():
             return 429, {"Retry-After": str(ceil(failure.free_in_s))}
-        case OverLimit():
-            return 413, _HANGS_UP
-        case Refused():
-            return 400, {}
-        case Busy() | Unavailable():
-            return 503, {"Retry-After": str(RETRY_AFTER_S)}
         case _:
-            return 500, {}
+            found = (row for row in _TABLE if isinstance(failure, row[0]))
+            _, status, headers = next(found, (Failure, 500, _NO_HEADERS))
+            return status, headers
 
 
 def _sentence(failure: Failure) -> str:

@@ -63,7 +63,7 @@ def test_whoever_adds_a_section_is_heard_and_cannot_silence_the_others(
     monkeypatch.setitem(SECTIONS, "jobs", jobs)
     with Harness.open(tmp_path / "home") as harness:
         sections = {section.name: section.lines for section in status(harness)}
-    assert list(sections) == ["workspaces", "tasks", "jobs"]
+    assert list(sections) == ["workspaces", "tasks", "jobs", "machines"]
     assert [line.state for line in sections["jobs"]] == ["due", "problem"]
     assert sections["jobs"][1].remedy == "look again"
 

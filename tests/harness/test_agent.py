@@ -109,3 +109,19 @@ def test_names_of_agents_are_unique(harness: Harness) -> None:
 )
 def test_a_mount_is_named_after_its_workspace(workspace: str, mount: str) -> None:
     assert mount_name(workspace) == mount
+
+
+def test_a_mount_that_dangles_stands_in_the_way_of_no_other_change(harness: Harness) -> None:
+    harness.workspaces.create("plans")
+    agent = harness.agents.create("planner", workspaces=["plans", "notes"])
+    harness.deletion.workspace("plans", force=True)
+    changed = harness.agents.patch(agent.id, {"config": {"system": "Be brief."}})
+    assert [mount.name for mount in changed.config.workspaces] == ["plans", "notes"]
+    gone = agent.config.workspaces[0].workspace_id
+    with pytest.raises(Refused):
+        harness.agents.create(
+            "another", config={"workspaces": [{"name": "x", "workspaceId": gone}]}
+        )
+    with pytest.raises(Refused):
+        mounts = [{"name": "x", "workspaceId": "ws_" + 24 * "0"}]
+        harness.agents.patch(agent.id, {"config": {"workspaces": mounts}})

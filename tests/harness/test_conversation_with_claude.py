@@ -15,6 +15,7 @@ from harness.progress import Progress, TextArrived, ToolEnded
 from tests.harness.messages_server import (
     KEY,
     Hold,
+    Line,
     MessagesServer,
     Refusal,
     breaks_off,
@@ -170,19 +171,19 @@ def test_an_answer_cut_while_thinking_does_not_block_the_conversation(
 
 
 @pytest.mark.parametrize(
-    "fault",
+    "faults",
     [
-        Refusal(401, "authentication_error"),
-        Refusal(404, "not_found_error", "model: nix"),
-        says(stop="refusal"),
-        says(text("Half an ans"), stop="model_context_window_exceeded"),
+        [Refusal(401, "authentication_error")],
+        [Refusal(404, "not_found_error", "model: nix")],
+        [says(stop="refusal")],
+        [says(text("Half an ans"), stop="model_context_window_exceeded")] * 2,
     ],
     ids=["key", "model", "refusal", "window"],
 )
 def test_after_a_failure_the_conversation_goes_on_with_what_was_said(
-    harness: Harness, server: MessagesServer, fault: Refusal
+    harness: Harness, server: MessagesServer, faults: list[Line]
 ) -> None:
-    server.answers(fault, says(text("Here I am.")))
+    server.answers(*faults, says(text("Here I am.")))
     failed = harness.run("First.", conversation="c")
     assert failed.status == "failed"
     assert failed.failure is not None

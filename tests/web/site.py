@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 from harness import Harness
 from harness.access import admin_key
 from harness.log import JsonLines
+from harness.models.port import Model
 from harness.web.app import create_app
 
 BASE = "http://testserver"
@@ -62,6 +63,11 @@ class Caller:
         assert answer.status_code in {200, 201}, answer.text
         return answer
 
+    def agent(self, name: str = "helper", **config: Any) -> str:
+        mounts = [{"name": "w", "workspaceId": self.workspace(f"of {name}")}]
+        config = {"workspaces": mounts, **config}
+        return self.post("/accounts/me/agents", {"name": name, "config": config})["id"]
+
     def as_user(self, reference: str) -> Caller:
         return Caller(self.client, self.key, {"X-Harness-User": reference})
 
@@ -82,8 +88,8 @@ class Site:
 
     @classmethod
     @contextmanager
-    def open(cls, home: Path, **options: Any) -> Iterator[Site]:
-        with Harness.open(home) as harness, captured_log() as lines:
+    def open(cls, home: Path, *, model: Model | None = None, **options: Any) -> Iterator[Site]:
+        with Harness.open(home, model=model) as harness, captured_log() as lines:
             app = create_app(harness, **options)
             with TestClient(app, BASE, raise_server_exceptions=False) as client:
                 yield cls(harness, app, client, lines)

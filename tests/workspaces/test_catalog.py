@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from workspaces.catalog import merge_patch
+from workspaces.catalog import Catalog, merge_patch
 from workspaces.clock import ManualClock
-from workspaces.errors import AlreadyExists, NotFound, Refused
+from workspaces.errors import AlreadyExists, Conflict, NotFound, Refused
+from workspaces.stores.memory import MemoryRecords
+from workspaces.user import USERS, UserRecord
 from workspaces.workspaces import Workspaces
 
 
@@ -117,3 +119,57 @@ def test_what_cannot_be_changed_is_refused(
 )
 def test_merge_patch_follows_rfc_7396(target: object, patch: object, result: object) -> None:
     assert merge_patch(target, patch) == result
+
+
+NOW, LATER = "2026-11-18T14:00:00.000000Z", "2026-11-18T15:00:00.000000Z"
+
+
+def catalog(clock: ManualClock) -> Catalog[UserRecord]:
+    return Catalog(USERS, "account:acct_1", MemoryRecords(clock), clock)
+
+
+def stated(name: str, at: str = NOW, **more: object) -> dict[str, object]:
+    return {"id": "usr_" + 24 * "a", "name": name, "createdAt": NOW, "updatedAt": at, **more}
+
+
+def test_another_machines_record_is_adopted_whole_and_found_by_its_new_name(
+    clock: ManualClock,
+) -> None:
+    users = catalog(clock)
+    assert users.adopt(stated("Ann"), instead_of=None).as_json() == stated("Ann")
+    users.adopt(stated("Anna", LATER), instead_of=stated("Ann"))
+    assert users.get("Anna").updated_at == LATER
+    with pytest.raises(NotFound):
+        users.get("Ann")
+    users.create({"name": "Ann"})
+
+
+def test_what_is_not_there_any_more_is_not_replaced(clock: ManualClock) -> None:
+    users = catalog(clock)
+    with pytest.raises(Conflict):
+        users.adopt(stated("Ann"), instead_of=stated("Anna"))
+    users.adopt(stated("Ann"), instead_of=None)
+    for seen in (None, stated("Anna")):
+        with pytest.raises(Conflict):
+            users.adopt(stated("Eve", LATER), instead_of=seen)
+    assert users.list()[0].name == "Ann"
+
+
+def test_an_adopted_record_takes_nobodys_name_and_passes_what_every_record_does(
+    clock: ManualClock,
+) -> None:
+    users = catalog(clock)
+    users.create({"name": "Ann"})
+    with pytest.raises(AlreadyExists):
+        users.adopt(stated("Ann"), instead_of=None)
+    users.adopt(stated("Eve"), instead_of=None)
+    with pytest.raises(AlreadyExists):
+        users.adopt(stated("Ann", LATER), instead_of=stated("Eve"))
+    for wrong in (
+        stated("usr_" + 24 * "b"),
+        stated("two\nlines"),
+        stated("x", colour="red"),
+    ):
+        with pytest.raises(Refused):
+            users.adopt(wrong, instead_of=stated("Eve"))
+    assert sorted(user.name for user in users.list()) == ["Ann", "Eve"]

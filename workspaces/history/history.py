@@ -178,6 +178,13 @@ class History:
             return False
         return not self._git("rev-list", "-n1", ancestor, f"^{revision}", "--")
 
+    def fork(self, one: RevisionId, other: RevisionId) -> RevisionId | None:
+        """The newest revision that both have grown from; None where there is none."""
+        try:
+            return RevisionId(self._git("merge-base", one, other).decode().strip())
+        except Unavailable:
+            return None
+
     def differences(
         self, older: RevisionId | None, newer: RevisionId | None
     ) -> dict[WorkspacePath, tuple[ObjectId | None, ObjectId | None]]:

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import threading
 import zlib
-from collections.abc import Collection, Mapping
-from functools import lru_cache
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha1
 from pathlib import Path
 from typing import Any, NamedTuple, NewType
@@ -47,10 +48,11 @@ SYNCED_AT_ONCE = 32
 """From so many objects on, one flush of the whole file system is sooner done than one of each."""
 
 TREES_KEPT = 8
-"""The directories on the way to a file: a revision asks for each several times. What has a name
-never changes, so there is nothing to invalidate."""
+"""The directories on the way to a file: a revision asks for each several times, and the next one for
+those that it wrote. What has a name never changes, so there is nothing to invalidate."""
 
-_ID_BYTES = 20
+_ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
+"""Of a tree, one after the other: mode, name, id."""
 _TEMPORARY = "tmp_obj_"  # what `git prune` clears away
 _LEVEL = zlib.Z_BEST_SPEED  # packing compresses again, and better
 
@@ -74,7 +76,8 @@ class Objects:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._packs = _Packs(directory / "pack")
-        self._trees = lru_cache(TREES_KEPT)(self._read_tree)
+        self._trees: OrderedDict[ObjectId, Entries] = OrderedDict()
+        self._lock = threading.Lock()
 
     def read(self, object_id: str) -> bytes:
         for look in range(LOOKS_MAX):
@@ -86,21 +89,21 @@ class Objects:
         raise _damaged(self._directory, f"its object {object_id} is missing")
 
     def entries(self, tree: ObjectId) -> Entries:
-        return dict(self._trees(tree))
+        with self._lock:
+            found = self._trees.get(tree)
+        if found is None:
+            found = _parsed(self.read(tree))
+            self._keep({tree: found})
+        return dict(found)
 
     def batch(self) -> Batch:
-        return Batch(self._directory)
+        return Batch(self._directory, self._keep)
 
-    def _read_tree(self, tree: ObjectId) -> Entries:
-        data = self.read(tree)
-        found: Entries = {}
-        position = 0
-        while position < len(data):
-            nul = data.index(b"\0", position)
-            mode, _, name = data[position:nul].partition(b" ")
-            position = nul + 1 + _ID_BYTES
-            found[name.decode()] = Entry(mode.decode(), ObjectId(data[nul + 1 : position].hex()))
-        return found
+    def _keep(self, trees: Mapping[ObjectId, Entries]) -> None:
+        with self._lock:
+            self._trees.update(trees)
+            while len(self._trees) > TREES_KEPT:
+                self._trees.popitem(last=False)
 
     def _read_loose(self, object_id: str) -> bytes | None:
         try:
@@ -118,9 +121,16 @@ class Objects:
 class Batch:
     """Objects on their way to the disk: nothing is written before `sync`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        written: Callable[[Mapping[ObjectId, Entries]], None] = lambda _: None,
+    ) -> None:
+        """`written` is told of the trees that can be read from now on."""
         self._directory = str(directory)
         self._held: dict[str, Packed] = {}
+        self._trees: dict[ObjectId, Entries] = {}
+        self._tell = written
 
     def blob(self, data: bytes) -> ObjectId:
         return self.add("blob", data)
@@ -129,7 +139,9 @@ class Batch:
         parts: list[bytes] = []
         for name, entry in sorted(entries.items(), key=_tree_order):
             parts.append(f"{entry.mode} {name}\0".encode() + bytes.fromhex(entry.id))
-        return self.add("tree", b"".join(parts))
+        tree = self.add("tree", b"".join(parts))
+        self._trees[tree] = dict(entries)
+        return tree
 
     def commit(self, data: bytes) -> ObjectId:
         return self.add("commit", data)
@@ -157,6 +169,7 @@ class Batch:
             _sync_all(directories, self._directory)
         except OSError as error:
             raise unwritable(error) from error
+        self._tell(self._trees)
 
     def _write_loose(self, objects: Mapping[str, Packed]) -> None:
         written: dict[str, str] = {}
@@ -245,6 +258,13 @@ def _framed(kind: bytes, data: bytes) -> bytes:
 
 def _object_id(framed: bytes) -> ObjectId:
     return ObjectId(sha1(framed, usedforsecurity=False).hexdigest())
+
+
+def _parsed(tree: bytes) -> Entries:
+    return {
+        name.decode(): Entry(mode.decode(), ObjectId(of.hex()))
+        for mode, name, of in _ENTRY.findall(tree)
+    }
 
 
 def _damaged(directory: Path, reason: str) -> Unavailable:

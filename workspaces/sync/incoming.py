@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Literal, assert_never
 
@@ -48,11 +49,12 @@ class Incoming:
         comes at once: only then is it told as they told it."""
         again: list[WorkspacePath] = []
         in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
-        for batch in _batches(in_order) if theirs is None else [in_order]:
-            wanted = [one.path for one in batch if not isinstance(one, PullDeletion)]
-            fetched = dict(zip(wanted, self._crowd.all(self._fetch, wanted), strict=True))
-            again += self.put(batch, fetched, base, report, theirs)
-            done(len(batch))
+        groups = _batches(in_order) if theirs is None else iter([in_order])
+        with closing(self._crowd.ahead(self._fetched, groups)) as batches:
+            for batch, blobs in batches:
+                fetched = {one.path: blob for one, blob in zip(batch, blobs, strict=True)}
+                again += self.put(batch, fetched, base, report, theirs)
+                done(len(batch))
         return again
 
     def put(
@@ -146,9 +148,11 @@ class Incoming:
         unfinished = [WorkspacePath(path) for path in (*told.merged, *told.conflicts)]
         return [*left, *(path for path in unfinished if path not in out)]
 
-    def _fetch(self, path: WorkspacePath) -> Blob | None:
+    def _fetched(self, action: Coming) -> Blob | None:
+        if isinstance(action, PullDeletion):
+            return None
         try:
-            return self._there.read(path)
+            return self._there.read(action.path)
         except NotFound:
             return None
 

@@ -1,0 +1,71 @@
+"""How long a request is: in characters, by which it is limited, and in tokens, by which it is paid.
+
+Characters are the code points of the request's JSON, system and messages, without spaces: the same on every
+machine and for every model. Tokens are the provider's to count, and it says how many they were with each
+answer; of what is not asked yet they are estimated by how many the request before turned out to be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from harness.message import Message, part_as_json
+from harness.request import Request
+from workspaces.records import JsonObject
+
+TOKEN_CHARACTERS = 4
+"""Of English prose, as long as no provider has counted."""
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    characters: int
+    """What the limit is about."""
+    tools: int
+    """What the tools take beside it, in characters."""
+    tokens: int
+    """Of all of it; estimated, or as the provider has counted."""
+
+    @property
+    def all_characters(self) -> int:
+        return self.characters + self.tools
+
+    def counted(self, tokens: int) -> Length:
+        """As it turned out; 0: nobody has counted."""
+        return replace(self, tokens=tokens) if tokens else self
+
+    def as_json(self) -> JsonObject:
+        return {"characters": self.characters, "tools": self.tools, "tokens": self.tokens}
+
+
+def length_of(data: JsonObject) -> Length:
+    return Length(data["characters"], data["tools"], data["tokens"])
+
+
+def measured(request: Request, before: Length | None) -> Length:
+    """`before`: the request before, as it turned out."""
+    shown = characters(request.system, request.messages)
+    tools = len(_JSON.encode([tool.as_json() for tool in request.tools]))
+    if before is None or before.all_characters == 0:
+        return Length(shown, tools, round((shown + tools) / TOKEN_CHARACTERS))
+    tokens = round((shown + tools) * before.tokens / before.all_characters)
+    return Length(shown, tools, tokens)
+
+
+def characters(system: Sequence[str], messages: Sequence[Message]) -> int:
+    """In code points: of emoji, too, one each."""
+    return len(
+        _JSON.encode(
+            {
+                "system": system,
+                "messages": [
+                    {"role": one.role, "content": [part_as_json(part) for part in one.parts]}
+                    for one in messages
+                ],
+            }
+        )
+    )

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.context.length import Length, characters, length_of, measured
+from harness.message import Message, Text, ToolCall, ToolResult, user
+from harness.request import Request, ToolSpec
+
+TOOL = ToolSpec("read", "Reads a file.", {"type": "object"})
+MESSAGES = (
+    user('say "😀"\n'),
+    Message("assistant", (Text("ü"), ToolCall("t1", "read", {"path": "ä.md"}))),
+    Message("user", (ToolResult("t1", "\u2028", is_error=True),)),
+)
+
+
+def test_characters_are_the_code_points_of_the_json_of_system_and_messages() -> None:
+    request = Request(("You are brief.", "😀"), MESSAGES, (TOOL,))
+    shown = request.as_json()
+    text = json.dumps(
+        {"system": shown["system"], "messages": shown["messages"]},
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+    assert characters(request.system, request.messages) == len(text)
+    assert measured(request, None).characters == len(text)
+
+
+@pytest.mark.parametrize("text", ["", "a", "😀", "\ud83d", "\n", "\x00", '"', "é"])
+def test_each_letter_counts_as_its_json_does(text: str) -> None:
+    added = characters((), (user(text * 7),)) - characters((), (user(""),))
+    assert added == 7 * (len(json.dumps(text, ensure_ascii=False)) - 2)
+
+
+def test_tokens_are_estimated_from_how_the_request_before_turned_out() -> None:
+    request = Request(("s" * 1_000,), (user("x" * 3_000),), (TOOL,))
+    first = measured(request, None)
+    assert first.tokens == round(first.all_characters / 4)
+    known = first.counted(2 * first.tokens)
+    assert known.tokens == 2 * first.tokens
+    again = measured(request, known)
+    assert again.tokens == known.tokens
+    longer = Request(request.system, (user("x" * 30_000),), (TOOL,))
+    assert measured(longer, known).tokens == pytest.approx(
+        known.tokens * measured(longer, None).all_characters / first.all_characters, abs=1
+    )
+
+
+def test_what_nobody_has_counted_stays_as_it_was_estimated() -> None:
+    length = Length(10, 20, 30)
+    assert length.counted(0) == length
+    assert length_of(length.as_json()) == length
+    assert measured(Request((), (), ()), Length(0, 0, 0)).tokens == 7

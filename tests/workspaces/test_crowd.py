@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+
+import pytest
+
+from workspaces.sync.crowd import Crowd
+
+WAIT_S_MAX = 60.0
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_results_come_in_the_order_of_the_items(threads: int) -> None:
+    crowd = Crowd(threads)
+    assert list(crowd.all(lambda n: n * n, range(50))) == [n * n for n in range(50)]
+    batches = [list(range(7)), [], list(range(7, 20))]
+    found = list(crowd.ahead(lambda n: n * n, batches))
+    assert found == [(batch, [n * n for n in batch]) for batch in batches]
+
+
+def test_the_next_batch_is_on_its_way_while_one_is_dealt_with() -> None:
+    begun = threading.Event()
+
+    def do(number: int) -> int:
+        if number == 2:
+            begun.set()
+        return number
+
+    with closing(Crowd(2).ahead(do, [[1], [2]])) as batches:
+        next(batches)
+        assert begun.wait(WAIT_S_MAX)
+
+
+def test_no_more_than_one_batch_is_on_its_way() -> None:
+    met: list[int] = []
+
+    def do(number: int) -> int:
+        met.append(number)
+        return number
+
+    with closing(Crowd(2).ahead(do, [[1], [2], [3], [4]])) as batches:
+        next(batches)
+    assert set(met) <= {1, 2}
+
+
+def test_what_was_not_begun_is_left_when_nobody_goes_on() -> None:
+    met: list[int] = []
+    may_end, begun = threading.Semaphore(0), threading.Semaphore(0)
+
+    def do(number: int) -> int:
+        met.append(number)
+        if number >= 100:
+            begun.release()
+            assert may_end.acquire(timeout=WAIT_S_MAX)
+        return number
+
+    batches = Crowd(2).ahead(do, [[1], list(range(100, 300))])
+    next(batches)
+    assert begun.acquire(timeout=WAIT_S_MAX) and begun.acquire(timeout=WAIT_S_MAX)
+    closer = threading.Thread(target=batches.close)
+    closer.start()
+    while closer.is_alive():
+        may_end.release()
+        closer.join(0.05)
+    assert len(met) < 200
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_failure_is_the_callers(threads: int) -> None:
+    def do(number: int) -> int:
+        if number == 3:
+            raise ValueError("three")
+        return number
+
+    with pytest.raises(ValueError, match="three"):
+        list(Crowd(threads).ahead(do, [[1, 2], [3]]))
