@@ -99,6 +99,8 @@ class Quarantine:
         self._names: set[bytes] = set()
         """Good ones: the same come again and again."""
         self._found: list[_Object] | None = None
+        self._tips: list[RevisionId] = []
+        """Of the bundles that were taken."""
         try:
             self._directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=git_directory))
             for name in ("refs", "objects/pack", "objects/info"):
@@ -130,21 +132,19 @@ class Quarantine:
             )
         bundle = parse_bundle(data)
         for revision in bundle.known:
-            if not self.has(revision):
+            if revision not in self._tips and not self._is_in_history(revision):
                 raise NotFound("revision", revision, remedy="the bundle before it is missing")
         self._found = None
         self._unpack(bundle.pack)
-        if not self.has(bundle.tip):
-            raise Refused("bundle", bundle.tip, "is named as its newest revision and is not in it")
+        self._tips.append(bundle.tip)
         return bundle.tip
 
-    def has(self, revision: RevisionId) -> bool:
-        """Whether a revision is here or in the history."""
+    def _is_in_history(self, revision: RevisionId) -> bool:
         try:
-            kind = self._git("cat-file", "-t", revision, alternates=True)
+            self._objects.read(revision)
         except Unavailable:
             return False
-        return kind.strip() == b"commit"
+        return True
 
     def admit(self) -> None:
         """All of it, once it was checked, into the history, durably; under the writer lock."""
@@ -200,6 +200,10 @@ class Quarantine:
     def check(self) -> None:
         """Look at all that was taken. Refused, OverLimit."""
         found = self._listed()
+        revisions = {one.id for one in found if one.kind == "commit"}
+        for tip in self._tips:
+            if tip not in revisions and not self._is_in_history(tip):
+                raise Refused("bundle", tip, "is named as its newest revision and is not in it")
         if len(found) > OBJECTS_MAX:
             raise OverLimit(
                 "objects of a bundle", maximum=OBJECTS_MAX, actual=len(found), unit="objects"
