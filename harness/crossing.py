@@ -12,8 +12,9 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from workspaces.errors import Failure
 
@@ -110,6 +111,28 @@ async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
         raise
 
 
+class UnderWay(Generic[T]):
+    """A coroutine on a loop's thread, as other threads see it."""
+
+    def __init__(self, future: Future[T], ended: threading.Event) -> None:
+        self._future = future
+        self._ended = ended
+
+    def result(self) -> T:
+        """Wait for it."""
+        return self._future.result()
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Once it has ended, however."""
+        self._future.add_done_callback(lambda _: call())
+
+    def stop(self) -> None:
+        """Cancel it and wait for its end: the future is done at once, the coroutine behind it is not."""
+        if not self._future.done():
+            self._future.cancel()
+            self._ended.wait(STOP_S_MAX)
+
+
 class LoopThread:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -118,6 +141,14 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Wait for the coroutine's result; an interruption cancels it and waits for its end."""
+        under_way = self.start(coroutine)
+        try:
+            return under_way.result()
+        except BaseException:
+            under_way.stop()
+            raise
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> UnderWay[T]:
         ended = threading.Event()
 
         async def watched() -> T:
@@ -126,14 +157,7 @@ class LoopThread:
             finally:
                 ended.set()
 
-        future = asyncio.run_coroutine_threadsafe(watched(), self._started())
-        try:
-            return future.result()
-        except BaseException:
-            if not future.done():
-                future.cancel()  # the future is done at once, the coroutine behind it is not
-                ended.wait(STOP_S_MAX)
-            raise
+        return UnderWay(asyncio.run_coroutine_threadsafe(watched(), self._started()), ended)
 
     def close(self) -> None:
         with self._lock:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,15 +21,16 @@ from harness.approval import nothing_waits
 from harness.birth import be_born
 from harness.compaction import Compacted
 from harness.conversation import Conversation, Conversations
-from harness.crossing import LoopThread, entered
+from harness.crossing import LoopThread, UnderWay, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
-from harness.event import Answer, Approval, Event, check_key
+from harness.event import Answer, Approval, Event, Item, OnBusy, check_key
 from harness.explanation import Explanation, explained
 from harness.export import exported, imported
 from harness.following import Following
 from harness.ingress import Ingress
 from harness.job import Jobs
+from harness.models.own import OwnLoop
 from harness.models.port import Model
 from harness.outcome import Outcome
 from harness.pending import PendingCall
@@ -127,21 +129,50 @@ class Harness:
         agent: AgentRecord | str | None = None,
         conversation: str | None = None,
         event_id: str | None = None,
+        on_busy: OnBusy | None = None,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
         """Say something to an agent and wait for what comes of it.
 
-        Without `agent` the home's default one; without `conversation` a new one. `tools`: functions that
-        it can call in this turn. A turn that waits is gone on with by `approve` or `answer`.
+        Without `agent` the home's default one; without `conversation` a new one. `on_busy`: what becomes
+        of it when the conversation is in use, else as the agent is configured. `tools`: functions that it
+        can call in this turn. A turn that waits is gone on with by `approve` or `answer`.
         """
         event = Event.said(
             new_id("evt") if event_id is None else event_id,
             new_id("c") if conversation is None else conversation,
             text,
+            on_busy=on_busy,
         )
         ingress = self._with(tools)
         return self._loop.run(ingress.deliver(self._agent(agent), event, emit))
+
+    def context(
+        self,
+        agent: AgentRecord | str | None = None,
+        conversation: str | None = None,
+        *,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
+    ) -> OwnLoop:
+        """A loop of one's own: you ask the provider, the rest is as in any turn. Use it as a context
+        manager.
+
+            with harness.context("helper", "c1") as context:
+                context.record("What do you know of me?")
+                while context.is_open:
+                    asked = {"system": context.system, "tools": context.tools}
+                    context.record(client.messages.create(messages=context.messages, **asked, …))
+        """
+        record = self._agent(agent)
+        key = new_id("c") if conversation is None else conversation
+
+        def begin(items: tuple[Item, ...], model: Model) -> UnderWay[Outcome]:
+            own = partial(self.house.own_model, model, self.rooms.principal)
+            ingress = replace(self._with(tools), callers_model=own)
+            return self._loop.start(ingress.deliver(record, Event(new_id("evt"), key, items)))
+
+        return OwnLoop(record.config.model or self.settings.model, begin)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """The calls that wait in it, for somebody who allows them or for the client who makes them."""

@@ -164,6 +164,8 @@ class Ingress:
     follow: Callable[[], None]
     """Brings what other machines have made of the account's records."""
     audience: Audience = field(default_factory=Audience)
+    callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
+    """The one that whoever calls here brings, for that turn: no other process can go on with it."""
     callers_tools: tuple[AnyTool, ...] = ()
     """Those that whoever calls here brings, for the turn that they wait for."""
     stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
@@ -404,7 +406,10 @@ class _AtIt:
         begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
         turn = begun.turn
         entry = replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
-        running, also = inbox.beginning(self.conversation, waiting, turn.id, turn.first)
+        is_own = self.is_mine and self.ingress.callers_model is not None
+        running, also = inbox.beginning(
+            self.conversation, waiting, turn.id, turn.first, is_own=is_own
+        )
         return _Entering(entry, also, running, begun)
 
     async def _answering(
@@ -477,6 +482,9 @@ class _AtIt:
 
     async def go_on(self, running: Running) -> None:
         """With a turn that was interrupted, where it stopped."""
+        if running.is_own:
+            await self._interrupt(running)
+            return
         if running.attempt >= ATTEMPTS_MAX:
             told = f"whoever ran it ended in the middle, {running.attempt} times"
             await self._fail(running, told)
@@ -585,7 +593,8 @@ class _AtIt:
         ingress, conversation = self.ingress, self.conversation
         ingress.follow()
         agent = ingress.agents.get(conversation.agent_id)
-        model = ingress.open_model(agent, conversation.id)
+        own_model = ingress.callers_model if self.is_mine else None
+        model = (own_model or ingress.open_model)(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
         pull(mounts)
         transcript = self._transcript()

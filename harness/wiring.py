@@ -290,6 +290,15 @@ class House:
         transcript = Transcript(conversation_id, self.records, self._large)
         return Results(conversation_id, self._large, transcript.result)
 
+    def own_model(
+        self, own: Model, principal: Principal, agent: AgentRecord, conversation_id: ConversationId
+    ) -> Model:
+        """One that the caller brings; what it uses up is noted, too."""
+        spender = Spender(
+            principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
+        )
+        return MeteredModel(own, spender, self.ledger, self.allowance)
+
     def open_model(
         self,
         principal: Principal,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,6 +16,8 @@ ConversationOption = Annotated[
     typer.Option("--conversation", "-c", help="The conversation to go on with; else a new one."),
 ]
 
+OnBusy = Literal["queue", "reject"]
+
 
 def register(app: typer.Typer) -> None:
     app.command()(run)
@@ -27,6 +29,10 @@ def run(
         str | None, typer.Option("--agent", "-a", help="Name or id (else the home's default).")
     ] = None,
     conversation: ConversationOption = None,
+    on_busy: Annotated[
+        OnBusy | None,
+        typer.Option(help="When the conversation is in use: wait in line, or be refused."),
+    ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -37,7 +43,9 @@ def run(
         said = as_text(read_input()) if text == "-" else text
         is_shown = sys.stdout.isatty() and not as_json
         emit = show_progress if is_shown else silent
-        outcome = harness.run(said, agent=agent, conversation=conversation, emit=emit)
+        outcome = harness.run(
+            said, agent=agent, conversation=conversation, on_busy=on_busy, emit=emit
+        )
         if not as_json:
             outcome = asked(harness, outcome, emit)
     return tell(outcome, is_shown=is_shown, as_json=as_json)
