@@ -27,7 +27,8 @@ TIDY = "tidy"
 """The kind of job that packs the history of a workspace."""
 
 FLUSH = "flush"
-"""The kind of job that brings to S3 what was written here and nobody waited for."""
+"""Begins the kind of job that brings to S3 what was written on one machine and nobody waited for. Machines
+that share their records share their jobs: the kind ends with the machine, which alone can do it."""
 
 FLUSH_WITHIN_S = 30.0
 """So much of a workspace's history is on one machine alone, at most, while something runs there."""
@@ -48,7 +49,7 @@ RoomsFor = Callable[[Job], RoomsOfOne]
 """The rooms of the principal that a job's payload names as `accountId` and `userId`."""
 
 
-def duties(rooms_for: RoomsFor) -> dict[str, Run]:
+def duties(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
     async def turn(job: Job) -> datetime | None:
         await rooms_for(job).ingress.look_after(job.payload["conversationId"])
 
@@ -66,7 +67,7 @@ def duties(rooms_for: RoomsFor) -> dict[str, Run]:
             is_done = await in_thread(workspaces.flush, WorkspaceId(job.payload["workspaceId"]))
             return None if is_done else job.due + timedelta(seconds=FLUSH_WITHIN_S)
 
-    return {TURN: turn, ERASE: erase, TIDY: tidy, FLUSH: flush}
+    return {TURN: turn, ERASE: erase, TIDY: tidy, f"{FLUSH}:{machine}": flush}
 
 
 def tidying(principal: Principal, workspace_id: WorkspaceId, clock: Clock) -> Job:
@@ -77,8 +78,9 @@ class Flushing:
     """Wants a flush of every workspace of a principal in which something was written. Threads may share
     it; while one is wanted and not yet due, it is not wanted again."""
 
-    def __init__(self, principal: Principal, jobs: Jobs, clock: Clock) -> None:
+    def __init__(self, principal: Principal, jobs: Jobs, machine: str, clock: Clock) -> None:
         self._principal = principal
+        self._kind = f"{FLUSH}:{machine}"
         self._jobs = jobs
         self._clock = clock
         self._due: dict[WorkspaceId, datetime] = {}
@@ -90,7 +92,7 @@ class Flushing:
         due = now + timedelta(seconds=FLUSH_WITHIN_S)
         payload = _payload(self._principal, workspace_id)
         try:
-            flush = Job(f"{FLUSH}:{workspace_id}", FLUSH, due, payload)
+            flush = Job(f"{self._kind}:{workspace_id}", self._kind, due, payload)
             self._jobs.enqueue(flush, at_the_latest=True)
         except Failure as failure:  # it is written all the same, and goes out with the next sync
             _LOG.warning("%s will not be flushed by itself: %s", workspace_id, failure)

@@ -127,7 +127,7 @@ class House:
         self.allowance = Allowance(records, clock, self.accounts, self.ledger)
         self._clients = _clients(settings)
         self.jobs = Jobs(records, clock)
-        self.runner = JobRunner(self.jobs, duties(self._rooms_of_job), clock)
+        self.runner = JobRunner(self.jobs, duties(self._rooms_of_job, settings.home.machine), clock)
         self.place = place
         self.audience = Audience()
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
@@ -188,7 +188,7 @@ class House:
             embedder=self._embedder,
             place=self.place,
             are_records_shared=are_shared(settings.records),
-            revised=Flushing(principal, self.jobs, clock),
+            revised=Flushing(principal, self.jobs, settings.home.machine, clock),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change

@@ -8,14 +8,16 @@ Trees belong to that user: what the host writes into one, it gives away to the o
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from workspaces.errors import Unavailable
-from workspaces.ids import AccountId, Namespace
+from workspaces.ids import AccountId, Namespace, new_id
 from workspaces.stamp import Stamp
 
 _CLOSED = 0o700
+_PRIVATE = 0o600
 _PASSABLE_AS_ROOT = 0o711
 
 COMMAND_UID = 61_001
@@ -145,6 +147,18 @@ class Home:
             return None
         owner = self.root.stat()
         return User(owner.st_uid or COMMAND_UID, owner.st_gid or COMMAND_UID)
+
+    @property
+    def machine(self) -> str:
+        """Which of the machines that share records this home is: an id of its own, made on first use."""
+        file = self.root / "machine"
+        try:
+            with suppress(FileExistsError), file.open("x") as stream:
+                file.chmod(_PRIVATE)
+                stream.write(new_id("machine") + "\n")
+            return file.read_text().strip()
+        except OSError as error:
+            raise Unavailable(f"home {self.root}", error.strerror or str(error)) from error
 
     def prepare(self) -> None:
         """Make what is missing. Unavailable when this place cannot be a home."""

@@ -208,7 +208,12 @@ def test_write_tells_on_standard_error_unless_asked_for_json(harness: Terminal) 
     assert plain.out == ""
     assert re.fullmatch(r"a\.md: [0-9a-f]{12}\n", plain.stderr)
     again = harness("write", "notes", "a.md", "--json", stdin=b"one").done()
-    assert again.json == {"path": "a.md", "version": version_of(b"one"), "revision": None}
+    assert again.json == {
+        "path": "a.md",
+        "version": version_of(b"one"),
+        "revision": None,
+        "durable": {"local": True, "files": False, "history": False},
+    }
 
 
 def test_a_write_over_what_was_not_seen_is_a_conflict(harness: Terminal) -> None:

@@ -32,10 +32,10 @@ def test_a_new_workspace_of_a_home_with_a_place_is_shared_and_synced(shared: Ter
     }
     report = synced(shared)
     assert set(report["pushed"]) >= {"MEMORY.md"}
-    assert report["durable"] == {"local": True, "files": True, "history": False}
+    assert report["durable"] == {"local": True, "files": True, "history": True}
     again = synced(shared)
     assert again["pushed"] == again["pulled"] == again["refused"] == []
-    assert again["requests"] == 1
+    assert again["requests"] == 2
     assert "nothing to do" in shared("sync").done().out
 
 
@@ -82,7 +82,7 @@ def test_a_turn_pulls_before_and_pushes_after(shared: Terminal, seaweedfs: S3Ser
     client = seaweedfs.client()
     client.put_object(Bucket=BUCKET, Key=key, Body=b"# Memory\n\n- cats are quiet\n")
     said = shared("run", "Remember that tea is green.", "--json").done().json
-    assert said["durable"] == {"local": True, "files": True, "history": False}
+    assert said["durable"] == {"local": True, "files": True, "history": True}
     there = client.get_object(Bucket=BUCKET, Key=key)["Body"].read().decode()
     client.close()
     assert "cats are quiet" in there

@@ -86,7 +86,7 @@ def opened(home: str | Path, model: Model, clock: Clock | None = None) -> Rooms:
 
 def runner_of(rooms: Rooms) -> JobRunner:
     """Of jobs that are all of this principal."""
-    return JobRunner(rooms.jobs, duties(lambda _: rooms), rooms.clock)
+    return JobRunner(rooms.jobs, duties(lambda _: rooms, rooms.settings.home.machine), rooms.clock)
 
 
 def ingress_of(

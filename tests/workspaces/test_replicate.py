@@ -173,6 +173,25 @@ def test_a_machine_that_comes_new_has_every_revision(
     assert fsck(b) == ""
 
 
+def test_any_git_reads_the_history_out_of_s3(
+    a: Replica, prefix: MemoryPrefix, tmp_path: Path
+) -> None:
+    """As docs/data.md says."""
+    for number in range(3):
+        a.workspace.write(MEMORY, f"{number}\n", by=AGENT)
+        a.sync.push_dirty() if number else a.sync.run()
+    for stat in packs(prefix, a).scan():
+        (tmp_path / stat.name).write_bytes(packs(prefix, a).read(stat.name).data)
+    recipe = (
+        Path("docs/data.md").read_text().split("aws s3 cp --recursive s3://bucket/prefix/.history")
+    )
+    script = recipe[1].split("&& ", 1)[1].split("```")[0]
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, check=True, timeout=60)
+    log = ["git", "--git-dir=memory.git", "log", "--format=%H", "main"]
+    told = subprocess.run(log, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60)
+    assert told.stdout.split() == [one.id for one in a.workspace.log()]
+
+
 def test_many_packs_are_folded_and_old_ones_go_after_a_day(
     a: Replica, b: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,9 @@ class Quarantine:
         self._extents: dict[ObjectId, _Extent] = {}
         self._names: set[bytes] = set()
         """Good ones: the same come again and again."""
+        self._found: list[_Object] | None = None
+        self._tips: list[RevisionId] = []
+        """Of the bundles that were taken."""
         try:
             self._directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=git_directory))
             for name in ("refs", "objects/pack", "objects/info"):
@@ -129,20 +132,19 @@ class Quarantine:
             )
         bundle = parse_bundle(data)
         for revision in bundle.known:
-            if not self.has(revision):
+            if revision not in self._tips and not self._is_in_history(revision):
                 raise NotFound("revision", revision, remedy="the bundle before it is missing")
+        self._found = None
         self._unpack(bundle.pack)
-        if not self.has(bundle.tip):
-            raise Refused("bundle", bundle.tip, "is named as its newest revision and is not in it")
+        self._tips.append(bundle.tip)
         return bundle.tip
 
-    def has(self, revision: RevisionId) -> bool:
-        """Whether a revision is here or in the history."""
+    def _is_in_history(self, revision: RevisionId) -> bool:
         try:
-            kind = self._git("cat-file", "-t", revision, alternates=True)
+            self._objects.read(revision)
         except Unavailable:
             return False
-        return kind.strip() == b"commit"
+        return True
 
     def admit(self) -> None:
         """All of it, once it was checked, into the history, durably; under the writer lock."""
@@ -170,8 +172,6 @@ class Quarantine:
             self._git(
                 "-c",
                 f"core.bigFileThreshold={READ_BYTES}",
-                "-c",
-                "pack.threads=1",
                 "index-pack",
                 "--stdin",
                 "--fix-thin",
@@ -184,7 +184,9 @@ class Quarantine:
             raise Refused("bundle", "in S3", f"is not good: {failure.reason}") from failure
 
     def _listed(self) -> list[_Object]:
-        """What has been unpacked so far, and nothing of the history."""
+        """What has been unpacked, and nothing of the history; it is asked for when all of it is here."""
+        if self._found is not None:
+            return self._found
         out = self._git(
             "cat-file",
             "--batch-all-objects",
@@ -192,11 +194,16 @@ class Quarantine:
             "--batch-check=%(objecttype) %(objectname) %(objectsize)",
         )
         found = (line.split() for line in out.decode().splitlines())
-        return [_Object(kind, ObjectId(name), int(size)) for kind, name, size in found]
+        self._found = [_Object(kind, ObjectId(name), int(size)) for kind, name, size in found]
+        return self._found
 
     def check(self) -> None:
         """Look at all that was taken. Refused, OverLimit."""
         found = self._listed()
+        revisions = {one.id for one in found if one.kind == "commit"}
+        for tip in self._tips:
+            if tip not in revisions and not self._is_in_history(tip):
+                raise Refused("bundle", tip, "is named as its newest revision and is not in it")
         if len(found) > OBJECTS_MAX:
             raise OverLimit(
                 "objects of a bundle", maximum=OBJECTS_MAX, actual=len(found), unit="objects"
@@ -230,19 +237,22 @@ class Quarantine:
         return commit.tree
 
     def _checked_tree(self, data: bytes) -> _Level:
+        """One of tens of thousands: what was seen before is not looked at again."""
         entries: list[tuple[bytes, bytes, bytes]] = _ENTRY.findall(data)
+        if not entries:
+            return 0, 0, []
+        modes, names, _ = zip(*entries, strict=True)
+        for name in set(names) - self._names:
+            self._check_name(name)
+            self._names.add(name)
+        found = set(modes)
+        for mode in found - {_FILE, _TREE}:
+            told = names[modes.index(mode)].decode()
+            raise Refused("bundle", told, f"has mode {mode.decode()}: no regular file")
         directories: list[tuple[int, ObjectId]] = []
-        for mode, name, of in entries:
-            if name not in self._names:
-                self._check_name(name)
-                self._names.add(name)
-            if mode == _TREE:
-                directories.append((len(name), ObjectId(of.hex())))
-            elif mode != _FILE:
-                told = name.decode(errors="replace")
-                raise Refused("bundle", told, f"has mode {mode.decode()}: no regular file")
-        longest = max((len(name) for _, name, _ in entries), default=0)
-        return len(entries) - len(directories), longest, directories
+        if _TREE in found:
+            directories = [(len(n), ObjectId(of.hex())) for m, n, of in entries if m == _TREE]
+        return len(entries) - len(directories), max(map(len, names)), directories
 
     def _check_name(self, name: bytes) -> None:
         try:

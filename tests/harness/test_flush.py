@@ -1,0 +1,82 @@
+"""What was written and nobody waited for goes to S3 by itself, from the machine that has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import Harness
+from harness.duty import FLUSH_WITHIN_S
+from harness.runner import Drained
+from tests.harness.homes import Open, opened, prefix
+from workspaces.clock import ManualClock
+from workspaces.head import parse_head
+from workspaces.revision import Author
+
+__all__ = ["opened", "prefix"]
+
+CALLER = Author("caller", "usr_2", "api")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def flushes(harness: Harness) -> list[str]:
+    return [one.job.id for one in harness.jobs.list() if one.job.kind.startswith("flush:")]
+
+
+def tip_there(harness: Harness) -> str | None:
+    notes = harness.workspaces.get("notes")
+    place = harness.house.place
+    assert place is not None
+    return parse_head(place.history(notes.namespace).read("head.json").data).tip
+
+
+def test_an_api_write_is_in_s3_half_a_minute_later(opened: Open, clock: ManualClock) -> None:
+    harness = opened("a", clock=clock)
+    harness.workspaces.sync("notes").run()
+    harness.run_jobs()
+    notes = harness.workspaces.get("notes")
+    clock.advance(FLUSH_WITHIN_S)
+    harness.run_jobs()
+    before = clock.now()
+    for number in range(3):
+        notes.write("a.md", f"{number}\n", by=CALLER)
+    (job,) = [one.job for one in harness.jobs.list() if one.job.kind.startswith("flush:")]
+    assert (job.due - before).total_seconds() == FLUSH_WITHIN_S
+    assert harness.run_jobs() == Drained(0, 0)
+    assert tip_there(harness) != notes.tip()
+    clock.advance(FLUSH_WITHIN_S)
+    assert harness.run_jobs() == Drained(1, 0)
+    assert tip_there(harness) == notes.tip()
+    assert flushes(harness) == []
+
+
+def test_the_machine_that_has_it_flushes_it(opened: Open, clock: ManualClock) -> None:
+    """Others on the same records have nothing to flush, and must not say that it is done."""
+    a, b = opened("a", clock=clock), opened("b", clock=clock)
+    a.workspaces.get("notes").write("a.md", "one\n", by=CALLER)
+    assert flushes(a) == flushes(b) != []
+    clock.advance(FLUSH_WITHIN_S)
+    assert b.run_jobs().failed == 0
+    assert flushes(a) != []
+    assert a.run_jobs().failed == 0
+    assert flushes(a) == []
+    assert tip_there(b) == a.workspaces.get("notes").tip()
+
+
+def test_a_flush_that_finds_no_server_is_tried_again(
+    opened: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = opened("a", clock=clock)
+    harness.workspaces.sync("notes").run()
+    notes = harness.workspaces.get("notes")
+    notes.write("a.md", "one\n", by=CALLER)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    alone = opened("a", clock=clock)
+    clock.advance(FLUSH_WITHIN_S)
+    assert alone.run_jobs() == Drained(0, 1)
+    clock.advance(120)
+    assert harness.run_jobs() == Drained(1, 0)
+    assert tip_there(harness) == notes.tip()
