@@ -21,11 +21,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from harness.context.assemble import Numbered
 from harness.context.render import Render
 from harness.context.said import Said, turns_of
-from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult
+from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, part_as_json
 from workspaces.ids import TurnId
 from workspaces.records import JsonObject
 
@@ -66,7 +67,7 @@ def prune(
     """None: all is shown. `running`: the turn that is left untouched."""
     if pruning is None:
         return tuple((one.number, one.message) for one in said)
-    words = _Words(render)
+    words = _words(render)
     turns = turns_of(said)
     ended = [turn for turn in turns if turn[0].turn != running]
     short = {turn[0].number: [_ended(one, words) for one in turn] for turn in ended}
@@ -88,6 +89,11 @@ def shortened(text: str, characters_max: int, left_out: Callable[[int], str]) ->
     room = max(0, characters_max - len(left_out(len(text))))
     head = (room + 1) // 2
     return text[:head] + left_out(len(text) - room) + text[len(text) - (room - head) :]
+
+
+@cache
+def _words(render: Render) -> _Words:
+    return _Words(render)
 
 
 class _Words:
@@ -117,14 +123,8 @@ def _cut(ended: Sequence[Sequence[Said]], turns: int) -> int:
 
 
 def _traffic(part: Part) -> int:
-    """In characters."""
-    match part:
-        case ToolCall(_, name, arguments):
-            return len(name) + len(_JSON.encode(arguments))
-        case ToolResult(_, text, _):
-            return len(text)
-        case _:
-            return 0
+    """In characters of the request's JSON, as its limit counts them."""
+    return len(_JSON.encode(part_as_json(part))) if isinstance(part, ToolCall | ToolResult) else 0
 
 
 def _ended(one: Said, words: _Words) -> Said:

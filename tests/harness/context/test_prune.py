@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -14,7 +16,7 @@ from harness.context.prune import (
     shortened,
 )
 from harness.context.said import Said
-from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, user
+from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, part_as_json, user
 from harness.template import render
 from workspaces.ids import TurnId
 
@@ -156,11 +158,14 @@ def test_the_cut_moves_only_when_a_step_goes_at_once() -> None:
         cuts.append(talk.turns - len(kept))
     moves = sorted(set(cuts))
     assert cuts == sorted(cuts)
-    assert 3 <= len(moves) <= 5, moves
-    one = RESULT_CHARACTERS_MAX + len('bash{"command":"ls"}')
-    needed = -(-STEP_CHARACTERS_MIN // one)
-    assert moves[:3] == [0, needed, 2 * needed]
-    assert cuts.index(needed) + 1 == needed + 10
+    assert 4 <= len(moves) <= 7, moves
+    short = talk.shown(Pruning(1_000))
+    traffic = [part for part in parts(short) if isinstance(part, ToolCall | ToolResult)]
+    sizes = [len(json.dumps(part_as_json(part), separators=(",", ":"))) for part in traffic]
+    for before, cut in pairwise(moves):
+        gone = sizes[2 * before : 2 * cut]
+        assert sum(gone[:-2]) < STEP_CHARACTERS_MIN <= sum(gone)
+        assert cuts.index(cut) + 1 == cut + 10
 
 
 def test_pairs_go_together() -> None:
