@@ -1,4 +1,4 @@
-"""Turns and memory: the harness around workspaces. `Harness` is imported when it is first asked for,
+"""Turns and memory: the harness around workspaces. What it exports is imported when it is first asked for,
 so that a command line that only prints its help does not pay for it."""
 
 from __future__ import annotations
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.harness import Harness as Harness
+    from harness.tools.custom import tool as tool
 
-__all__ = ["Harness"]
+__all__ = ["Harness", "tool"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,4 +17,8 @@ def __getattr__(name: str) -> Any:
         from harness.harness import Harness
 
         return Harness
+    if name == "tool":
+        from harness.tools.custom import tool
+
+        return tool
     raise AttributeError(name)

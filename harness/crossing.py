@@ -9,10 +9,12 @@ thread that started it.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from workspaces.errors import Failure
 
@@ -25,6 +27,34 @@ STOP_S_MAX = 10.0
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return await asyncio.to_thread(call, *args, **kwargs)
+
+
+async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """For code that is not ours and may take as long as it likes: it keeps nobody from a thread, and no
+    process from ending."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if ended.done():  # nobody waits any more
+            return
+        if error is not None:
+            ended.set_exception(error)
+        else:
+            ended.set_result(cast(T, result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = context.run(call, *args, **kwargs)
+        except BaseException as problem:  # noqa: BLE001 - raised where it is waited for
+            error = problem
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="harness-tool", daemon=True).start()
+    return await ended
 
 
 async def completed(work: Awaitable[T]) -> T:
@@ -81,6 +111,28 @@ async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
         raise
 
 
+class UnderWay(Generic[T]):
+    """A coroutine on a loop's thread, as other threads see it."""
+
+    def __init__(self, future: Future[T], ended: threading.Event) -> None:
+        self._future = future
+        self._ended = ended
+
+    def result(self) -> T:
+        """Wait for it."""
+        return self._future.result()
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Once it has ended, however."""
+        self._future.add_done_callback(lambda _: call())
+
+    def stop(self) -> None:
+        """Cancel it and wait for its end: the future is done at once, the coroutine behind it is not."""
+        if not self._future.done():
+            self._future.cancel()
+            self._ended.wait(STOP_S_MAX)
+
+
 class LoopThread:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,6 +141,14 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Wait for the coroutine's result; an interruption cancels it and waits for its end."""
+        under_way = self.start(coroutine)
+        try:
+            return under_way.result()
+        except BaseException:
+            under_way.stop()
+            raise
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> UnderWay[T]:
         ended = threading.Event()
 
         async def watched() -> T:
@@ -97,14 +157,7 @@ class LoopThread:
             finally:
                 ended.set()
 
-        future = asyncio.run_coroutine_threadsafe(watched(), self._started())
-        try:
-            return future.result()
-        except BaseException:
-            if not future.done():
-                future.cancel()  # the future is done at once, the coroutine behind it is not
-                ended.wait(STOP_S_MAX)
-            raise
+        return UnderWay(asyncio.run_coroutine_threadsafe(watched(), self._started()), ended)
 
     def close(self) -> None:
         with self._lock:

@@ -34,7 +34,12 @@ def file_document(file: File) -> Document:
 
 
 def written_document(written: Written) -> Document:
-    return {"path": written.path, "version": written.version, "revision": written.revision}
+    return {
+        "path": written.path,
+        "version": written.version,
+        "revision": written.revision,
+        "durable": written.durable.as_json(),
+    }
 
 
 def problem_document(problem: Problem) -> Document:

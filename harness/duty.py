@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from harness.conversation import ERASE, Conversations
 from harness.crossing import in_thread
 from harness.inbox import TURN
 from harness.ingress import Ingress
-from harness.job import Job
+from harness.job import Job, Jobs
 from harness.runner import Run
 from workspaces.account import Principal
 from workspaces.clock import Clock
-from workspaces.errors import NotFound
+from workspaces.errors import Failure, NotFound
 from workspaces.ids import ConversationId, WorkspaceId
+from workspaces.records import JsonObject
 from workspaces.workspaces import Workspaces
+
+_LOG = logging.getLogger("harness.duty")
 
 TIDY = "tidy"
 """The kind of job that packs the history of a workspace."""
+
+FLUSH = "flush"
+"""The kind of job that brings to S3 what was written here and nobody waited for."""
+
+FLUSH_WITHIN_S = 30.0
+"""So much of a workspace's history is on one machine alone, at most, while something runs there."""
 
 
 class RoomsOfOne(Protocol):
@@ -50,13 +60,47 @@ def duties(rooms_for: RoomsFor) -> dict[str, Run]:
         with suppress(NotFound):  # it was deleted
             await in_thread(rooms_for(job).workspaces.tidy, WorkspaceId(job.payload["workspaceId"]))
 
-    return {TURN: turn, ERASE: erase, TIDY: tidy}
+    async def flush(job: Job) -> datetime | None:
+        with suppress(NotFound):  # it was deleted
+            workspaces = rooms_for(job).workspaces
+            is_done = await in_thread(workspaces.flush, WorkspaceId(job.payload["workspaceId"]))
+            return None if is_done else job.due + timedelta(seconds=FLUSH_WITHIN_S)
+
+    return {TURN: turn, ERASE: erase, TIDY: tidy, FLUSH: flush}
 
 
 def tidying(principal: Principal, workspace_id: WorkspaceId, clock: Clock) -> Job:
-    payload = {
+    return Job(f"{TIDY}:{workspace_id}", TIDY, clock.now(), _payload(principal, workspace_id))
+
+
+class Flushing:
+    """Wants a flush of every workspace of a principal in which something was written. Threads may share
+    it; while one is wanted and not yet due, it is not wanted again."""
+
+    def __init__(self, principal: Principal, jobs: Jobs, clock: Clock) -> None:
+        self._principal = principal
+        self._jobs = jobs
+        self._clock = clock
+        self._due: dict[WorkspaceId, datetime] = {}
+
+    def __call__(self, workspace_id: WorkspaceId) -> None:
+        now = self._clock.now()
+        if self._due.get(workspace_id, now) > now:
+            return
+        due = now + timedelta(seconds=FLUSH_WITHIN_S)
+        payload = _payload(self._principal, workspace_id)
+        try:
+            flush = Job(f"{FLUSH}:{workspace_id}", FLUSH, due, payload)
+            self._jobs.enqueue(flush, at_the_latest=True)
+        except Failure as failure:  # it is written all the same, and goes out with the next sync
+            _LOG.warning("%s will not be flushed by itself: %s", workspace_id, failure)
+            return
+        self._due[workspace_id] = due
+
+
+def _payload(principal: Principal, workspace_id: WorkspaceId) -> JsonObject:
+    return {
         "accountId": principal.account_id,
         "userId": principal.user_id,
         "workspaceId": workspace_id,
     }
-    return Job(f"{TIDY}:{workspace_id}", TIDY, clock.now(), payload)

@@ -403,6 +403,8 @@ class Following:
                 buried = members.bury(there.entry)
                 followed.buried += [buried] if buried else []
                 if isinstance(there.entry, Tombstone):
+                    if kind == "workspace":  # this machine may have written there meanwhile
+                        self._sweep(there)
                     self._agree(kind, there)
                     followed.deleted.append(_called(kind, entry_id, told))
                 return True

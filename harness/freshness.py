@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from harness.agent import Mount
+from workspaces.durable import HERE, Durable
 from workspaces.errors import Failure
 from workspaces.sync.sync import Sync
 
@@ -17,25 +18,34 @@ _LOG = logging.getLogger("harness.freshness")
 
 
 def pull(mounts: Iterable[Mount]) -> None:
-    """The files as they are in S3 now, with what was changed here."""
+    """The files as they are in S3, with what was changed here."""
     for mount, sync in _shared(mounts):
         try:
-            sync.run()
+            sync.pull()
         except Failure as failure:
             _LOG.warning("%s is not up to date: %s", mount.name, failure)
 
 
-def push(mounts: Iterable[Mount], changed: Iterable[str]) -> bool:
-    """What the turn changed goes out. Whether all of it is in S3 now; `changed` names its mounts."""
-    mounts = list(mounts)
-    is_durable = {mount.name: False for mount in mounts}
-    for mount, sync in _shared(mounts):
+def push(mounts: Iterable[Mount], changed: Iterable[str]) -> Durable:
+    """What the turn changed goes out, files and history. What is in S3 of all of it; `changed` names its
+    mounts."""
+    found: dict[str, Durable] = {}
+    shared = _shared(mounts)
+    for mount, sync in shared:
         try:
-            is_durable[mount.name] = sync.push_dirty().is_durable
+            report = sync.push_dirty()
         except Failure as failure:
             _LOG.warning("%s is not in S3 yet: %s", mount.name, failure)
-    concerned = set(changed) or {mount.name for mount, _ in _shared(mounts)}
-    return bool(concerned) and all(is_durable.get(name, False) for name in concerned)
+            continue
+        found[mount.name] = report.durable
+        if report.unfollowed is not None:
+            _LOG.warning("the history of %s is not in S3: %s", mount.name, report.unfollowed)
+    concerned = [found.get(name, HERE) for name in set(changed) or {m.name for m, _ in shared}]
+    if not concerned:
+        return HERE
+    return Durable(
+        all(durable.files for durable in concerned), all(durable.history for durable in concerned)
+    )
 
 
 def _shared(mounts: Iterable[Mount]) -> list[tuple[Mount, Sync]]:

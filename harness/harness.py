@@ -7,25 +7,30 @@ with Harness.open("~/.harness") as harness:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from harness.agent import AgentRecord, Agents, Mount, mount_name
 from harness.approval import nothing_waits
 from harness.birth import be_born
 from harness.compaction import Compacted
 from harness.conversation import Conversation, Conversations
-from harness.crossing import LoopThread, entered
+from harness.crossing import LoopThread, UnderWay, entered
 from harness.deletion import Deletion
 from harness.duty import tidying
-from harness.event import Answer, Approval, Event, check_key
+from harness.event import Answer, Approval, Event, Item, OnBusy, check_key
 from harness.explanation import Explanation, explained
 from harness.export import exported, imported
 from harness.following import Following
+from harness.ingress import Ingress
 from harness.job import Jobs
+from harness.models.own import OwnLoop
 from harness.models.port import Model
 from harness.outcome import Outcome
 from harness.pending import PendingCall
@@ -36,6 +41,7 @@ from harness.runner import Drained, Told, unheard
 from harness.sandboxes.port import Confinement, Sandbox
 from harness.settings import Settings, read_settings
 from harness.tools.bash import order_for
+from harness.tools.custom import CustomTool, custom_tools
 from harness.usage import Dimension, Report, Spending
 from harness.wiring import House, Rooms, wire
 from workspaces.account import Principal
@@ -64,14 +70,18 @@ class Harness:
         clock: Clock | None = None,
         embedder: Embedder | None = None,
         sandbox: Sandbox | None = None,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
     ) -> Harness:
         """A home, made when it is not there yet; without a name the one that the environment names.
 
         It acts as the owner of the home's default account, or of the one that is named. `embedder`: any
-        callable from texts to vectors; recall then finds by meaning too.
+        callable from texts to vectors; recall then finds by meaning too. `tools`: functions that every
+        agent can call, plain ones or made with `@tool`.
         """
         settings = read_settings(None if home is None else Path(home))
-        house = wire(settings, model=model, clock=clock, embedder=embedder, sandbox=sandbox)
+        house = wire(
+            settings, model=model, clock=clock, embedder=embedder, sandbox=sandbox, tools=tools
+        )
         try:
             owner = house.owner()
             be_born(house.rooms(owner))
@@ -119,18 +129,50 @@ class Harness:
         agent: AgentRecord | str | None = None,
         conversation: str | None = None,
         event_id: str | None = None,
+        on_busy: OnBusy | None = None,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
         """Say something to an agent and wait for what comes of it.
 
-        Without `agent` the home's default one; without `conversation` a new one.
+        Without `agent` the home's default one; without `conversation` a new one. `on_busy`: what becomes
+        of it when the conversation is in use, else as the agent is configured. `tools`: functions that it
+        can call in this turn. A turn that waits is gone on with by `approve` or `answer`.
         """
         event = Event.said(
             new_id("evt") if event_id is None else event_id,
             new_id("c") if conversation is None else conversation,
             text,
+            on_busy=on_busy,
         )
-        return self._loop.run(self.rooms.ingress.deliver(self._agent(agent), event, emit))
+        ingress = self._with(tools)
+        return self._loop.run(ingress.deliver(self._agent(agent), event, emit))
+
+    def context(
+        self,
+        agent: AgentRecord | str | None = None,
+        conversation: str | None = None,
+        *,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
+    ) -> OwnLoop:
+        """A loop of one's own: you ask the provider, the rest is as in any turn. Use it as a context
+        manager.
+
+            with harness.context("helper", "c1") as context:
+                context.record("What do you know of me?")
+                while context.is_open:
+                    asked = {"system": context.system, "tools": context.tools}
+                    context.record(client.messages.create(messages=context.messages, **asked, …))
+        """
+        record = self._agent(agent)
+        key = new_id("c") if conversation is None else conversation
+
+        def begin(items: tuple[Item, ...], model: Model) -> UnderWay[Outcome]:
+            own = partial(self.house.own_model, model, self.rooms.principal)
+            ingress = replace(self._with(tools), callers_model=own)
+            return self._loop.start(ingress.deliver(record, Event(new_id("evt"), key, items)))
+
+        return OwnLoop(record.config.model or self.settings.model, begin)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """The calls that wait in it, for somebody who allows them or for the client who makes them."""
@@ -141,13 +183,14 @@ class Harness:
         conversation: Conversation,
         *answers: Answer,
         event_id: str | None = None,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
         """Answer calls that wait, and wait for what comes of the turn: it goes on when none waits any
         more. NotFound, Conflict for a call that does not."""
         event = Event(event_id or new_id("evt"), conversation.key, answers)
         agent = self.agents.get(conversation.agent_id)
-        return self._loop.run(self.rooms.ingress.deliver(agent, event, emit))
+        return self._loop.run(self._with(tools).deliver(agent, event, emit))
 
     def approve(
         self,
@@ -156,6 +199,7 @@ class Harness:
         *,
         is_allowed: bool = True,
         reason: str | None = None,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
         """Allow a call that waits, or deny it; without `call_id` all that wait for that. NotFound."""
@@ -164,7 +208,7 @@ class Harness:
         if not ids:
             raise nothing_waits(None)
         approvals = [Approval(call_id=one, is_allowed=is_allowed, reason=reason) for one in ids]
-        return self.answer(conversation, *approvals, emit=emit)
+        return self.answer(conversation, *approvals, tools=tools, emit=emit)
 
     def cancel(self, conversation: Conversation) -> bool:
         """End the turn that runs or waits in it, whoever runs it. False when there is none."""
@@ -286,6 +330,14 @@ class Harness:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _with(self, tools: Sequence[CustomTool | Callable[..., Any]]) -> Ingress:
+        """Where events go in, with tools of the caller's own."""
+        ingress = self.rooms.ingress
+        if not tools:
+            return ingress
+        own = custom_tools(tools, (tool.name for tool in ingress.tools))
+        return replace(ingress, callers_tools=own)
 
     def _agent(self, agent: AgentRecord | str | None) -> AgentRecord:
         if isinstance(agent, AgentRecord):

@@ -169,6 +169,8 @@ class Running:
     """The number of the turn's first entry."""
     attempt: int
     head: Head
+    is_own: bool = False
+    """Its model is a loop of the caller's own, which nobody else can go on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +279,17 @@ class Inbox:
         return None
 
     def beginning(
-        self, conversation: Conversation, waiting: Waiting, turn_id: TurnId, first: int
+        self,
+        conversation: Conversation,
+        waiting: Waiting,
+        turn_id: TurnId,
+        first: int,
+        *,
+        is_own: bool = False,
     ) -> tuple[Running, tuple[Change, ...]]:
         """The turn that begins, and what must be written with its first entry."""
         ends = waiting.item.value["ends"]
-        running = Running(waiting.number, waiting.event, turn_id, first, 1, waiting.head)
+        running = Running(waiting.number, waiting.event, turn_id, first, 1, waiting.head, is_own)
         head = Head(waiting.head.counter, waiting.number + 1, ends, _running_json(running))
         still_there = Check(waiting.item.key, waiting.item.counter)
         return running, (still_there, _head_put(conversation, head))
@@ -550,7 +558,8 @@ class Inbox:
     def _running(self, conversation: Conversation, data: JsonObject, head: Head) -> Running:
         event = self._event(self._begun(conversation, data["number"]))
         turn_id, first, attempt = TurnId(data["turn"]), data["first"], data["attempt"]
-        return Running(data["number"], event, turn_id, first, attempt, head)
+        is_own: bool = data.get("own", False)
+        return Running(data["number"], event, turn_id, first, attempt, head, is_own)
 
     def _begun(self, conversation: Conversation, number: int) -> Item:
         """Of the event of a turn that has not ended."""
@@ -628,6 +637,7 @@ def _running_json(running: Running) -> JsonObject:
         "turn": running.turn_id,
         "first": running.first,
         "attempt": running.attempt,
+        **({"own": True} if running.is_own else {}),
     }
 
 

@@ -27,7 +27,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 from weakref import WeakValueDictionary
 
 from harness.agent import AgentRecord, Agents, dangling
@@ -60,13 +60,14 @@ from harness.pulse import kept_alive
 from harness.request import ModelFailure
 from harness.stop import Stop, Stopped
 from harness.tools.desk import Desk
-from harness.tools.port import Tool, Toolset
+from harness.tools.port import AnyTool, Toolset
 from harness.tools.result import Results
 from harness.tools.workshop import Workshop
 from harness.transcript import Entry, Transcript
 from harness.turn import Turn, run_turn
 from harness.usage import Purpose
 from workspaces.clock import Clock
+from workspaces.durable import Durable
 from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, Refused
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
 from workspaces.lease import Lease, Leases
@@ -154,7 +155,7 @@ class Ingress:
     conversations: Conversations
     inbox: Inbox
     leases: Leases
-    tools: tuple[Tool[Any], ...]
+    tools: tuple[AnyTool, ...]
     allowance: Allowance
     open_model: OpenModel
     workshop: Callable[[], Workshop]
@@ -163,6 +164,10 @@ class Ingress:
     follow: Callable[[], None]
     """Brings what other machines have made of the account's records."""
     audience: Audience = field(default_factory=Audience)
+    callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
+    """The one that whoever calls here brings, for that turn: no other process can go on with it."""
+    callers_tools: tuple[AnyTool, ...] = ()
+    """Those that whoever calls here brings, for the turn that they wait for."""
     stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
     """Of the turns that run here."""
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
@@ -401,7 +406,10 @@ class _AtIt:
         begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
         turn = begun.turn
         entry = replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
-        running, also = inbox.beginning(self.conversation, waiting, turn.id, turn.first)
+        is_own = self.is_mine and self.ingress.callers_model is not None
+        running, also = inbox.beginning(
+            self.conversation, waiting, turn.id, turn.first, is_own=is_own
+        )
         return _Entering(entry, also, running, begun)
 
     async def _answering(
@@ -474,6 +482,9 @@ class _AtIt:
 
     async def go_on(self, running: Running) -> None:
         """With a turn that was interrupted, where it stopped."""
+        if running.is_own:
+            await self._interrupt(running)
+            return
         if running.attempt >= ATTEMPTS_MAX:
             told = f"whoever ran it ended in the middle, {running.attempt} times"
             await self._fail(running, told)
@@ -499,7 +510,7 @@ class _AtIt:
     async def _run(self, running: Running, begun: _Begun) -> None:
         try:
             ending = await self._stoppable(running, begun)
-            is_shared = await begun.pushed(await in_thread(self._entries, running.first))
+            durable = await begun.pushed(await in_thread(self._entries, running.first))
         except LeaseLost:
             raise
         except Exception as problem:
@@ -511,7 +522,7 @@ class _AtIt:
             if self.may_end:  # else the next holder goes on with it
                 await self._interrupt(running)
             raise
-        told = replace(ending, left_out=begun.left_out, is_shared=is_shared)
+        told = replace(ending, left_out=begun.left_out, durable=durable)
         await self._finish(running, told)
 
     async def _stoppable(self, running: Running, begun: _Begun) -> Ending:
@@ -582,7 +593,8 @@ class _AtIt:
         ingress, conversation = self.ingress, self.conversation
         ingress.follow()
         agent = ingress.agents.get(conversation.agent_id)
-        model = ingress.open_model(agent, conversation.id)
+        own_model = ingress.callers_model if self.is_mine else None
+        model = (own_model or ingress.open_model)(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
         pull(mounts)
         transcript = self._transcript()
@@ -614,8 +626,9 @@ class _AtIt:
             results=ingress.results(conversation.id),
         )
         left_out = tuple(dangling(agent, mounts))
-        own = event.tools if event else ()
-        toolset = Toolset(ingress.tools, desk, (*agent.config.tools, *own))
+        mine = ingress.callers_tools if self.is_mine else ()
+        theirs = (*agent.config.tools, *(event.tools if event else ()))
+        toolset = Toolset((*ingress.tools, *mine), desk, theirs)
         compaction = Compaction(
             agent.config.session.compaction,
             ingress.open_model(agent, conversation.id, "compaction"),
@@ -646,8 +659,8 @@ class _Begun:
     left_out: tuple[str, ...]
     """Mounts that lead nowhere."""
 
-    async def pushed(self, entries: Iterable[Entry]) -> bool:
-        """Whether the files that came to be changed with these entries are in S3."""
+    async def pushed(self, entries: Iterable[Entry]) -> Durable:
+        """What was changed with these entries goes out; where it is safe now."""
         changed = [change.workspace for entry in entries for change in entry.changes]
         return await in_thread(push, self.toolset.desk.mounts, changed)
 

@@ -118,9 +118,9 @@ class Jobs:
 
     # wanting
 
-    def enqueue(self, job: Job) -> None:
+    def enqueue(self, job: Job, *, at_the_latest: bool = False) -> None:
         """Wanted from now on, durably; the same id again moves the time it is due."""
-        self._records.write(*self.wanted(job))
+        self._records.write(*self.wanted(job, at_the_latest=at_the_latest))
 
     def wanted(self, job: Job, *, at_the_latest: bool = False) -> tuple[Change, ...]:
         """The changes that enqueue a job, to be written with others. `at_the_latest`: one that is

@@ -12,6 +12,7 @@ from harness.pending import PendingCall
 from harness.request import NO_USAGE, ModelFailure, Usage
 from harness.tools.desk import Change
 from harness.transcript import Entry
+from workspaces.durable import HERE, Durable
 from workspaces.ids import ConversationId, TurnId
 from workspaces.records import JsonObject
 
@@ -58,8 +59,8 @@ class Ending:
     """Sources of memory that could not be read."""
     left_out: tuple[str, ...] = ()
     """Mounts whose workspace or sandbox was deleted."""
-    is_shared: bool = False
-    """Whether the files that it changed are in S3."""
+    durable: Durable = HERE
+    """Where what it changed is safe."""
     remarks: tuple[Remark, ...] = ()
 
     def as_json(self) -> JsonObject:
@@ -72,7 +73,8 @@ class Ending:
             **({"error": _error(self.failure)} if self.failure else {}),
             **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
             **({"leftOut": list(self.left_out)} if self.left_out else {}),
-            **({"shared": True} if self.is_shared else {}),
+            **({"shared": True} if self.durable.files else {}),
+            **({"history": True} if self.durable.history else {}),
             **_remarks_json(self.remarks),
         }
 
@@ -90,8 +92,8 @@ class Outcome:
     """Sources of memory that could not be read, so that the model went without."""
     left_out: tuple[str, ...] = ()
     """Mounts whose workspace or sandbox was deleted."""
-    is_shared: bool = False
-    """Whether the files that it changed are in S3."""
+    durable: Durable = HERE
+    """Where what it changed is safe."""
     pending: tuple[PendingCall, ...] = ()
     """The calls that it waits for."""
     remarks: tuple[Remark, ...] = ()
@@ -104,7 +106,7 @@ class Outcome:
             "turn": self.turn_id,
             "usage": self.usage.as_json(),
             "revisions": [change.as_json() for change in self.changes],
-            "durable": {"local": True, "files": self.is_shared, "history": False},
+            "durable": self.durable.as_json(),
             **({"pending": [call.as_json() for call in self.pending]} if self.pending else {}),
             **({"error": _error(self.failure)} if self.failure else {}),
             **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
@@ -124,7 +126,7 @@ def ending_of(data: JsonObject) -> Ending:
         failure,
         tuple(data.get("unavailable", ())),
         tuple(data.get("leftOut", ())),
-        data.get("shared", False),
+        Durable(data.get("shared", False), data.get("history", False)),
         tuple(Remark(one["kind"], one["detail"]) for one in data.get("context", ())),
     )
 
@@ -142,7 +144,7 @@ def outcome_of(ending: Ending, conversation_id: ConversationId, own: Sequence[En
         ending.failure,
         ending.unavailable,
         ending.left_out,
-        ending.is_shared,
+        ending.durable,
         pending(own) if ending.status == "waiting" else (),
         ending.remarks,
     )

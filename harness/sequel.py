@@ -10,6 +10,7 @@ Nothing that runs waits for whoever follows it.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -35,6 +36,33 @@ NO_ENTRY = 10**12
 """Behind every entry: for who wants none."""
 
 
+class Curfew:
+    """From some moment on, everyone who follows has to go. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._is_called = False
+        self._listeners: list[Listener] = []
+        self._lock = threading.Lock()
+
+    def call(self) -> None:
+        with self._lock:
+            self._is_called = True
+            for listener in self._listeners:
+                listener.dismiss()
+
+    @contextmanager
+    def over(self, listener: Listener) -> Generator[None]:
+        with self._lock:
+            self._listeners.append(listener)
+            if self._is_called:
+                listener.dismiss()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.remove(listener)
+
+
 @dataclass(frozen=True, slots=True)
 class Silence:
     """Nothing has come for a while."""
@@ -56,14 +84,14 @@ async def follow(
     event_id: str,
     *,
     after: int = 0,
-    ending: asyncio.Event | None = None,
+    curfew: Curfew,
 ) -> AsyncGenerator[Step]:
-    """From behind the entry `after`; `ending` is set when everyone has to go. NotFound, as long as
-    nothing was yielded, and when it is deleted meanwhile."""
+    """From behind the entry `after`. NotFound, as long as nothing was yielded, and when it is deleted
+    meanwhile."""
     status = await in_thread(ingress.status, agent_id, event_id)
     reader = _Reader(ingress, agent_id, status, after)
     listening = ingress.audience.listening(status.conversation_id)
-    with listening as listener, _dismissed_at(ending, listener):
+    with listening as listener, curfew.over(listener):
         pause, sign = LOOK_S_MIN, _Sign()
         heard: Sequence[Heard] = ()
         while True:
@@ -85,14 +113,14 @@ async def follow(
 
 
 async def settled(
-    ingress: Ingress, agent_id: AgentId, event_id: str, *, wait_s: float, ending: asyncio.Event
+    ingress: Ingress, agent_id: AgentId, event_id: str, *, wait_s: float, curfew: Curfew
 ) -> EventStatus:
     """Where an event stands, as soon as nothing more comes of it or so much time has passed."""
     if wait_s > 0:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 async for step in follow(
-                    ingress, agent_id, event_id, after=NO_ENTRY, ending=ending
+                    ingress, agent_id, event_id, after=NO_ENTRY, curfew=curfew
                 ):
                     if isinstance(step, EventStatus):
                         return step
@@ -174,16 +202,3 @@ class _Sign:
     def given(self, step: T) -> T:
         self._at = time.monotonic()
         return step
-
-
-@contextmanager
-def _dismissed_at(ending: asyncio.Event | None, listener: Listener) -> Generator[None]:
-    if ending is None:
-        yield
-        return
-    waiting = asyncio.create_task(ending.wait())
-    waiting.add_done_callback(lambda _: listener.dismiss())
-    try:
-        yield
-    finally:
-        waiting.cancel()

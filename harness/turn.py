@@ -22,9 +22,9 @@ from harness.compaction import (
     Compaction,
     still_too_long,
 )
-from harness.context.repair import INTERRUPTED
+from harness.context.repair import INTERRUPTED, sound_json
 from harness.crossing import in_thread
-from harness.message import Message, ToolCall, ToolResult
+from harness.message import Message, ToolCall, ToolResult, message_of
 from harness.models.port import Model
 from harness.outcome import Ending, Remark, Status
 from harness.pending import Asked
@@ -34,7 +34,7 @@ from harness.question import Question, put
 from harness.request import ModelFailure, Reply
 from harness.session import Session
 from harness.showing import Showing
-from harness.tools.desk import News
+from harness.tools.desk import NO_NEWS, News
 from harness.tools.port import Toolset
 from harness.transcript import Entry, Transcript, Window
 from workspaces.clock import Clock
@@ -122,7 +122,7 @@ class Turn:
         entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
         return await self.append(replace(entry, asks=asks if reply.is_complete else ()))
 
-    async def resulted(self, result: ToolResult, news: News) -> Turn:
+    async def resulted(self, result: ToolResult, news: News = NO_NEWS) -> Turn:
         entry = self.entry(Message("user", (result,)))
         return await self.append(replace(entry, seen=news.seen, changes=news.changes))
 
@@ -167,24 +167,29 @@ class Turn:
         return replace(ending, remarks=self.remarks)
 
 
+def _storable(reply: Reply) -> Reply:
+    """JSON may hold halves of surrogate pairs, which no store takes; a model's JSON sometimes does."""
+    return replace(reply, message=message_of(sound_json(reply.message.as_json())))
+
+
 async def run_turn(
     turn: Turn, *, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Ending]:
     """Ask the model until it asks for no more tools.
 
-    Each result is stored before the next call is made: the guard of that write is what asks, before
-    every call, whether the conversation is still ours.
+    Calls that only read run together; before one that may write begins, all before it are stored: the
+    guard of that write is what asks, each time, whether the conversation is still ours.
     """
     if turn.may_have_run and not pending(turn.entries):
         for call in turn.open_calls:
             interrupted = ToolResult(call.id, INTERRUPTED, is_error=True)
-            turn = await turn.resulted(interrupted, toolset.desk.take_news())
+            turn = await turn.resulted(interrupted)
     while not turn.is_answered:
         if pending(turn.entries):
             return turn, turn.ended("waiting")
-        for call in turn.open_calls:
-            result = await toolset.run(call, emit)
-            turn = await turn.resulted(result, toolset.desk.take_news())
+        for calls in toolset.rounds(turn.open_calls):
+            for result, news in await toolset.run_together(calls, emit):
+                turn = await turn.resulted(result, news)
         if turn.steps >= turn.limits.steps:
             return turn, turn.ended("out_of_steps")
         if turn.is_out_of_money:
@@ -192,6 +197,7 @@ async def run_turn(
         turn, reply = await _asked(turn, model, toolset, compaction, emit)
         if isinstance(reply, ModelFailure):
             return turn, turn.ended("failed", reply)
+        reply = _storable(reply)
         turn = await turn.replied(reply, toolset.asks(reply.message.tool_calls))
     return turn, turn.ended("done" if turn.entries[-1].is_complete else "cut")
 

@@ -3,9 +3,10 @@ and in `locations`, and nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
@@ -13,7 +14,7 @@ from harness.audience import Audience
 from harness.conversation import Conversations
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
-from harness.duty import duties
+from harness.duty import Flushing, duties
 from harness.embedding import EmbeddingEndpoint
 from harness.following import Following, Members
 from harness.inbox import Inbox
@@ -38,9 +39,11 @@ from harness.settings import Settings
 from harness.syncing import Syncing
 from harness.template import workspace_files
 from harness.tools.bash import BASH
+from harness.tools.custom import CustomTool, custom_tools
 from harness.tools.edit import EDIT
 from harness.tools.glob import GLOB
 from harness.tools.grep import GREP
+from harness.tools.port import AnyTool
 from harness.tools.read import READ
 from harness.tools.read_result import READ_RESULT
 from harness.tools.recall import RECALL
@@ -70,7 +73,7 @@ from workspaces.watch import News
 from workspaces.workspace import Workspace
 from workspaces.workspaces import SET_PLACE, Workspaces
 
-TOOLS = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
+TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
 
 PRINCIPALS_MAX = 256
 """How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
@@ -113,7 +116,9 @@ class House:
         model: Model | None,
         embedder: Embedder | None,
         sandbox: Sandbox,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
     ) -> None:
+        self.tools = (*TOOLS, *custom_tools(tools, (tool.name for tool in TOOLS)))
         self.settings = settings
         self.clock = clock
         self.records = records
@@ -183,6 +188,7 @@ class House:
             embedder=self._embedder,
             place=self.place,
             are_records_shared=are_shared(settings.records),
+            revised=Flushing(principal, self.jobs, clock),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
@@ -193,7 +199,7 @@ class House:
             clock,
             workspaces=workspaces,
             sandboxes=sandboxes,
-            tool_names=(tool.name for tool in TOOLS),
+            tool_names=(tool.name for tool in self.tools),
         )
         conversations = Conversations(
             principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
@@ -228,7 +234,7 @@ class House:
             conversations,
             inbox,
             self._leases,
-            TOOLS,
+            self.tools,
             self.allowance,
             partial(self.open_model, principal),
             self.workshop,
@@ -284,6 +290,15 @@ class House:
         transcript = Transcript(conversation_id, self.records, self._large)
         return Results(conversation_id, self._large, transcript.result)
 
+    def own_model(
+        self, own: Model, principal: Principal, agent: AgentRecord, conversation_id: ConversationId
+    ) -> Model:
+        """One that the caller brings; what it uses up is noted, too."""
+        spender = Spender(
+            principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
+        )
+        return MeteredModel(own, spender, self.ledger, self.allowance)
+
     def open_model(
         self,
         principal: Principal,
@@ -314,10 +329,12 @@ def wire(
     clock: Clock | None = None,
     embedder: Embedder | None = None,
     sandbox: Sandbox | None = None,
+    tools: Sequence[CustomTool | Callable[..., Any]] = (),
     place: Place | None = None,
 ) -> House:
     """`model` answers for every agent, whatever model it names, `sandbox` runs every command, and `place`
-    is where workspaces are shared, whatever the settings say: for tests and for trying out.
+    is where workspaces are shared, whatever the settings say: for tests and for trying out. Every agent
+    can call `tools`.
     `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
     place = place or (None if settings.s3 is None else place_at(settings.s3))
@@ -332,6 +349,7 @@ def wire(
         model=model,
         embedder=embedder or _embedder(settings),
         sandbox=sandbox or Bubblewrap(settings.home),
+        tools=tools,
     )
 
 

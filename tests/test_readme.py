@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.harness.messages_server import KEY, MessagesServer, says, text, tool_use
+from tests.servers import BUCKET, S3Server
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"```(\w+)\n(.*?)```(?:\n\n((?:    [^\n]*\n)+))?", re.DOTALL)
@@ -77,8 +81,14 @@ def run(script: str, environment: dict[str, str], place: Path) -> tuple[int, str
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_shell_block_works_in_order(
-    document: str, environment: dict[str, str], tmp_path: Path
+    document: str,
+    environment: dict[str, str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if f"s3://{BUCKET}/" in (ROOT / document).read_text():
+        server: S3Server = request.getfixturevalue("seaweedfs")
+        environment.update(server.environment())
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/activate").write_text("")
     if document != "README.md":
@@ -103,7 +113,7 @@ def test_every_shell_block_works_in_order(
 def test_every_python_block_of_the_readme_works(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    for source in (source for language, source, _ in blocks("README.md") if language == "python"):
+    for source in python_blocks(asking_a_provider=False):
         environment["HARNESS_HOME"] = ""
         source = source.replace("~/.harness", str(tmp_path / "home"))
         ended = subprocess.run(
@@ -115,6 +125,33 @@ def test_every_python_block_of_the_readme_works(
         )
         assert ended.returncode == 0, ended.stderr
         assert "- I like short answers" in ended.stdout
+
+
+def test_the_readmes_own_loop_asks_the_provider_with_its_client(
+    environment: dict[str, str], tmp_path: Path, server: MessagesServer
+) -> None:
+    note = {"path": "notes/tea.md", "content": "# Tea\n\n- likes it green\n"}
+    server.answers(
+        says(text("Let me note that."), tool_use("t1", "write", json.dumps(note))),
+        says(text("I have noted it.")),
+    )
+    (source,) = python_blocks(asking_a_provider=True)
+    home = tmp_path / "home"
+    ended = subprocess.run(
+        [sys.executable, "-c", source.replace("~/.harness", str(home))],
+        cwd=tmp_path,
+        env={**environment, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.url},
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "I have noted it.\n"), ended.stderr
+    (kept,) = home.glob("workspaces/*/notes/tea.md")
+    assert kept.read_text() == note["content"]
+
+
+def python_blocks(*, asking_a_provider: bool) -> list[str]:
+    found = [source for language, source, _ in blocks("README.md") if language == "python"]
+    return [source for source in found if ("anthropic" in source) == asking_a_provider]
 
 
 def test_the_hashes_of_the_data_page_are_right(environment: dict[str, str]) -> None:

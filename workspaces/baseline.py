@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,11 +74,19 @@ class Baseline:
         self._database: sqlite3.Connection | None = None
         self._pid = 0
         self._lock = threading.Lock()
+        self._rows: Mapping[WorkspacePath, Agreed] = {}
+        self._rows_of: int | None = None
+        """The state of the file, as SQLite counts what others have written. None: of none."""
 
-    def tree(self) -> dict[WorkspacePath, Agreed]:
+    def tree(self) -> Mapping[WorkspacePath, Agreed]:
+        """All rows; read again only when somebody has written."""
         with self._asked() as database:
-            rows = database.execute("select path, version, object, token from agreed").fetchall()
-        return {WorkspacePath(path): Agreed(*rest) for path, *rest in rows}
+            state = int(database.execute("pragma data_version").fetchone()[0])
+            if self._rows_of != state:
+                found = database.execute("select path, version, object, token from agreed")
+                self._rows = {WorkspacePath(path): Agreed(*rest) for path, *rest in found}
+                self._rows_of = state
+            return self._rows
 
     def count(self) -> int:
         """How many files were agreed on."""
@@ -98,6 +106,7 @@ class Baseline:
         if not taken:
             return
         with self._changing(wait=wait) as database:
+            self._rows_of = None
             for step in taken:
                 if _agreed(database, step.path) == step.before:
                     _put(database, step)
@@ -115,6 +124,7 @@ class Baseline:
     def begin_anew(self) -> None:
         """Nothing is agreed: what is found on either side is new to the other."""
         with self._changing() as database:
+            self._rows_of = None
             database.execute("delete from agreed")
             database.execute("delete from fact where name = 'head'")
 
@@ -181,6 +191,7 @@ class Baseline:
         with self._lock:
             try:
                 if self._database is None or self._pid != os.getpid():
+                    self._rows_of = None  # the counts of two connections have nothing in common
                     self._database, self._pid = self._opened(), os.getpid()
                 yield self._database
             except sqlite3.Error as error:

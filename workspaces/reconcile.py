@@ -115,7 +115,10 @@ def reconcile(
 ) -> Plan:
     actions: list[Action] = []
     for path in {**base, **here, **there}:
-        action = action_for(path, base.get(path), here.get(path), there.get(path))
+        agreed, ours, theirs = base.get(path), here.get(path), there.get(path)
+        if agreed is not None and agreed.token == theirs and agreed.version == ours:
+            continue  # as almost every path: what `action_for` would say, sooner
+        action = action_for(path, agreed, ours, theirs)
         if action is not None and path not in held:
             actions.append(action)
     refused = _without_place(actions, here)
@@ -204,9 +207,9 @@ def _alarm(
     there: Mapping[WorkspacePath, Token],
     held: Collection[str],
 ) -> Alarm | None:
-    known = [path for path in base if path not in held]
+    known = base.keys() - set(held)
     for side, mine, other in (("this directory", here, there), ("the store", there, here)):
-        gone = sum(path not in mine and path in other for path in known)
+        gone = len((known - mine.keys()) & other.keys())
         if gone == 0:
             continue
         if not mine and not held:

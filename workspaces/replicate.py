@@ -31,9 +31,9 @@ from workspaces.blobs import BlobStore, Token
 from workspaces.errors import Conflict, Failure, NotFound, OverLimit, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.head import NAME, Head, Pack, fold_from, head_bytes, parse_head
-from workspaces.history.history import History
+from workspaces.history.history import PUT_BACK, History
 from workspaces.history.quarantine import Quarantine
-from workspaces.revision import RevisionId
+from workspaces.revision import SYNC, RevisionId
 
 FETCH_BYTES_MAX = 4 * 2**30
 """Of all packs of one history that are fetched at once."""
@@ -97,6 +97,20 @@ class Replication:
                 quarantine.close()
                 raise
             return head.tip, quarantine
+
+    def recover(self) -> None:
+        """The history here was lost: it is fetched again, whole, as far as it had come there. Unavailable
+        when it had not."""
+        with self._lock:
+            head = self._look()
+            if head is None or head.tip is None:
+                raise Unavailable("history", "is lost here, and is not in S3", remedy=PUT_BACK)
+            with self._history.made_again() as history, history.quarantine() as quarantine:
+                for pack in head.packs:
+                    quarantine.take(self._read(pack))
+                quarantine.check()
+                history.receive(quarantine, head.tip)
+                history.follow(head.tip, {}, SYNC)
 
     def seen(self) -> RevisionId | None:
         """The revision that the head named when it was last seen."""

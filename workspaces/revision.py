@@ -55,6 +55,10 @@ class Author:
         return replace(self, trailers={**self.trailers, key: value})
 
 
+SYNC = Author("sync", "sync", "sync")
+"""What came from elsewhere without its history, and what two histories became together."""
+
+
 @dataclass(frozen=True, slots=True)
 class Revision:
     id: RevisionId

@@ -6,8 +6,8 @@ such places, and what stood on each side is read from its two parents:
 
     Merged: MEMORY.md: 2 places | facts/tea.md: keys value, tags
 
-One that merged two lines of history is the same on every machine and says nothing of its own: there the files
-that are as in neither parent are looked at.
+One that merged two lines of history is the same on every machine and says nothing of its own: there what
+both had changed since the lines had parted is merged once more.
 
 A seam is open until somebody changes the file again. Where more files were merged at once than the trailer
 has room for, it ends with how many more there are; `harness sync` names them all.
@@ -21,6 +21,7 @@ from difflib import SequenceMatcher
 
 from workspaces.errors import Failure, Refused
 from workspaces.history.history import History
+from workspaces.merge import merge
 from workspaces.paths import WorkspacePath
 from workspaces.revision import FIELD_CHARACTERS_MAX, RevisionId
 
@@ -143,14 +144,26 @@ def pairs(one: str, other: str, merged: str) -> tuple[Pair, ...]:
 
 
 def _seams_between(history: History, revision: RevisionId) -> list[Seam]:
-    one, other = (
-        history.differences(parent, revision) for parent in history.commit(revision).parents
-    )
-    return [
-        Seam(path, revision, told_of(len(met), ()), met)
-        for path in sorted(one.keys() & other.keys())
-        if one[path][0] != other[path][0] and (met := _pairs_of(history, revision, path))
-    ]
+    parents = history.commit(revision).parents
+    fork = history.fork(*parents)
+    left, right = (history.differences(parent, revision) for parent in parents)
+    found: list[Seam] = []
+    for path in sorted(left.keys() | right.keys()):
+        merged = (left.get(path) or right[path])[1]
+        one, other = (side[path][0] if path in side else merged for side in (left, right))
+        base = history.find(fork, path)
+        if one is None or other is None or base in {one, other}:
+            continue  # only one of them had changed it, or one had deleted it
+        read = (
+            None if base is None else history.read(base),
+            history.read(one),
+            history.read(other),
+        )
+        again = merge(path, *read)
+        if again is not None and not again.is_clean:
+            told = told_of(again.overlaps, again.clashes)
+            found.append(Seam(path, revision, told, _pairs_of(history, revision, path)))
+    return found
 
 
 def _pairs_of(history: History, revision: RevisionId, path: WorkspacePath) -> tuple[Pair, ...]:

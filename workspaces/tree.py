@@ -113,7 +113,9 @@ class TreeScan:
                 if is_conflict(name):
                     tree.problems.append(Problem(name, "conflict", "could not be merged"))
                 if max(status.st_mtime, status.st_ctime) < young:
-                    seen[name] = (_signature(status), found)
+                    known = self.known.get(name)  # which is this very entry, when nothing changed
+                    is_same = known is not None and known[1] is found
+                    seen[name] = known if known and is_same else (_signature(status), found)
         self.known = seen
         tree.files = dict(sorted(tree.files.items()))
         return tree

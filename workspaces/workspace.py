@@ -24,6 +24,7 @@ from workspaces.blobs import Blob, Stat
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
 from workspaces.conflict import is_conflict
+from workspaces.durable import HERE, Durable
 from workspaces.errors import (
     AlreadyExists,
     Conflict,
@@ -36,7 +37,7 @@ from workspaces.errors import (
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.file import File, as_bytes
 from workspaces.history.graft import After
-from workspaces.history.history import HEAD, History, View
+from workspaces.history.history import HEAD, PUT_BACK, History, View
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.history.origins import Origins
 from workspaces.history.quarantine import Quarantine
@@ -74,6 +75,7 @@ class Written:
     """None after a delete."""
     revision: RevisionId | None
     """None when the bytes were there already: nothing changed, so there is nothing to tell."""
+    durable: Durable = HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,8 @@ class Workspace:
         """By the last scan under the writer lock."""
         self._room = Room(record.config.quota, clock, self._scan.scan)
         self._swaps = Swaps(blobs, history.read, nonce, self._path_of)
+        self.revised: Callable[[], None] = lambda: None
+        """Called when a revision was made here, once the lock is free."""
         self.remote: Remote | None = None
         """None: the files are this machine's alone, and the writer lock decides."""
 
@@ -227,6 +231,8 @@ class Workspace:
         """Whatever cannot be kept, here or from elsewhere: one list for every face. `tree`: the scan to
         go by, where one was just made."""
         here = (tree or self.scan()).problems
+        if not self._history.is_there:
+            here = (*here, Problem(".history", "history", "its directory is missing"))
         return [*here, *(self.remote.problems() if self.remote is not None else ())]
 
     def scan(self) -> Tree:
@@ -487,7 +493,8 @@ class Workspace:
                     revision, has_followed = self._follow(held, path, data, by, current)
                     if has_followed:
                         follow()
-                    return Written(path, None if data is None else version_of(data), revision)
+                    version = None if data is None else version_of(data)
+                    return Written(path, version, revision, Durable(files=True))
             remote.refresh(path)
         raise Unavailable(path, "it changes faster than it can be written")
 
@@ -603,9 +610,21 @@ class Workspace:
 
     @contextmanager
     def _writing(self, by: Author, wait_s: float = WAIT_S) -> Generator[Held]:
+        before = self.tip()
+        try:
+            with self._locked(by, wait_s) as held:
+                yield held
+        finally:
+            if by.source != "sync" and self.tip() != before:
+                self.revised()
+
+    @contextmanager
+    def _locked(self, by: Author, wait_s: float) -> Generator[Held]:
         with self._lock.hold(by.name, wait_s=wait_s) as held:
             if not self._blobs.is_at(self.root):
                 raise NotFound("workspace", self.record.name, remedy="it has been deleted")
+            if not self._history.is_there:
+                raise self._lost_history()
             if held.left_behind is not None:
                 if (
                     held.left_behind.paths is None
@@ -614,6 +633,13 @@ class Workspace:
                 self._record_dirty(held.left_behind)
                 held.fulfilled()
             yield held
+
+    def _lost_history(self) -> Unavailable:
+        """Never begun anew in silence: what was there may lie in a copy, or in S3."""
+        name = self.record.name
+        remedy = f"`harness sync {name}` fetches it again" if self.remote is not None else PUT_BACK
+        reason = f"the directory {self.namespace}.git is missing"
+        return Unavailable(f"history of {name}", reason, remedy=remedy)
 
     @contextmanager
     def _changing(

@@ -23,6 +23,7 @@ from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
 from workspaces.database import remove
 from workspaces.distant import DistantWorkspace
+from workspaces.durable import Durable
 from workspaces.errors import (
     AlreadyExists,
     Conflict,
@@ -79,9 +80,11 @@ class Workspaces:
         embedder: Embedder | None = None,
         place: Place | None = None,
         are_records_shared: bool = False,
+        revised: Callable[[WorkspaceId], None] = lambda _: None,
     ) -> None:
         """`embedder`: for recall by meaning too. `place`: where new workspaces are shared with other
-        machines; None: all are local."""
+        machines; None: all are local. `revised` hears of every revision that is made here in a workspace
+        that is shared."""
         self._principal = principal
         self._home = home
         self._clock = clock
@@ -90,6 +93,7 @@ class Workspaces:
         self._embedder = embedder
         self._place = place
         self._are_records_shared = are_records_shared
+        self._revised = revised
         self._catalog = Catalog(
             WORKSPACES,
             partition,
@@ -255,6 +259,14 @@ class Workspaces:
         if workspace.needs_packing:
             workspace.tidy()
 
+    def flush(self, workspace_id: WorkspaceId) -> bool:
+        """Files and history to S3, where something is only here; whether all of it is there now. NotFound,
+        Unavailable."""
+        report = self.sync(workspace_id).push_dirty()
+        if report.unfollowed is not None:
+            raise report.unfollowed
+        return report.durable == Durable(files=True, history=True)
+
     def open(self, record: WorkspaceRecord) -> Workspace:
         with self._open_lock:
             workspace = self._open.get(record.id)
@@ -351,9 +363,13 @@ class Workspaces:
             if not self._home.history(name).exists():
                 History.create(self._home.history(name), self._clock)
 
+    def _was_here(self, name: Namespace) -> bool:
+        """Whether its history is here, or was lost, since it was synced from here."""
+        return self._home.history(name).exists() or self._home.sync(name).exists()
+
     def _opened(self, record: WorkspaceRecord) -> Workspace:
         name = self._namespace(record.id)
-        if record.is_shared and not self._home.history(name).exists():
+        if record.is_shared and not self._was_here(name):
             self._make_storage(record.id)  # another machine has made it: the first sync brings it
         try:
             self._home.hand_over(name)
@@ -385,6 +401,7 @@ class Workspaces:
                 workspace.remote = _OutOfReach()
             else:
                 workspace.remote = self._syncs[record.id] = self._synced(workspace, self._place)
+                workspace.revised = lambda: self._revised(record.id)
         return workspace
 
     def _seen_from_afar(self, record: WorkspaceRecord) -> DistantWorkspace:

@@ -17,6 +17,7 @@ from harness.cli import (
     accounts,
     admin,
     agents,
+    approval,
     bench,
     chat,
     compact,
@@ -60,6 +61,7 @@ app = typer.Typer(
 )
 chat.register(app)
 turns.register(app)
+approval.register(app)
 files.register(app)
 history.register(app)
 recall.register(app)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.approval import asked
+from harness.cli.compact import tell
 from harness.cli.face import (
     INPUT_BYTES_MAX,
     HomeOption,
@@ -105,6 +107,7 @@ class _Chat:
             outcome = self.harness.run(
                 text, agent=self.agent, conversation=self.key, emit=show_progress
             )
+            outcome = asked(self.harness, outcome, show_progress)
         except KeyboardInterrupt:
             notes().print("\n[dim](stopped)[/]")
         else:
@@ -151,6 +154,14 @@ class _Chat:
             notes().print(f"{change.workspace} {change.revision[:10]}: {told}", markup=False)
         self.undone |= {turn for turn, _ in self._turns()[-1:]}
 
+    def compact(self) -> None:
+        """summarise the beginning of this conversation, so that the agent has room again"""
+        found = self.harness.conversations.find(self.agent.id, self.key)
+        if found is None:
+            notes().print("nothing was said in this conversation")
+        else:
+            tell(self.key, self.harness.compact(found, show_progress))
+
     def new(self) -> None:
         """a new conversation; this one is kept"""
         from workspaces.ids import new_id
@@ -178,7 +189,8 @@ class _Chat:
         if found is None:
             return []
         turns: dict[TurnId, list[Change]] = {}
-        for entry in conversations.transcript(found).window().entries:
+        transcript = conversations.transcript(found)
+        for entry in transcript.entries(transcript.session().first):
             if entry.changes and entry.turn_id not in self.undone:
                 turns.setdefault(entry.turn_id, []).extend(entry.changes)
         return list(turns.items())
@@ -192,6 +204,7 @@ _COMMANDS: dict[str, Callable[[_Chat], None]] = {
     "memory": _Chat.memory,
     "diff": _Chat.diff,
     "undo": _Chat.undo,
+    "compact": _Chat.compact,
     "new": _Chat.new,
     "help": _Chat.help,
     "exit": _Chat.exit,

@@ -34,20 +34,21 @@ def compact(
     with opened(home, as_json=as_json) as harness:
         found = harness.conversation(conversation, agent=agent)
         done = harness.compact(found, silent if as_json else show_progress)
-    has_failed = any(remark.kind == "summary_failed" for remark in done.remarks)
     if as_json:
         print_json({"conversation": found.id, **as_told(done)})
-        return 1 if has_failed else 0
+    else:
+        tell(found.key, done)
+    return 1 if any(remark.kind == "summary_failed" for remark in done.remarks) else 0
+
+
+def tell(key: str, done: Compacted) -> None:
     for remark in done.remarks:
         if remark.kind != "compacted":
             notes().print(remark.detail, markup=False)
     summary = done.window.summary
     if done.is_done and summary is not None:
         size = f"{len(summary.message.text):,} characters"
-        typer.echo(
-            f"compacted: {found.key}: entries up to {summary.covers} are a summary of {size}"
-        )
-    return 1 if has_failed else 0
+        typer.echo(f"compacted: {key}: entries up to {summary.covers} are a summary of {size}")
 
 
 def as_told(done: Compacted) -> dict[str, object]:

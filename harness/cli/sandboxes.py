@@ -30,6 +30,10 @@ ModeOption = Annotated[
 NetworkOption = Annotated[
     Literal["none", "host"] | None, typer.Option(help="No network, or the host's.")
 ]
+PermissionOption = Annotated[
+    Literal["bypass", "ask"] | None,
+    typer.Option(help="Commands and writes just run, or a person must allow each."),
+]
 
 
 @app.command()
@@ -37,12 +41,16 @@ def create(
     name: Annotated[str, typer.Argument(help="A new name.")],
     mode: ModeOption = None,
     network: NetworkOption = None,
+    permission: PermissionOption = None,
     config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a sandbox."""
-    fields = {"name": name, "config": as_config(config, mode=mode, network=network)}
+    fields = {
+        "name": name,
+        "config": as_config(config, mode=mode, network=network, permission=permission),
+    }
     with opened(home, as_json=as_json) as harness:
         record = harness.rooms.sandboxes.create(fields)
         print_record(record.as_json(), as_json=as_json)
@@ -73,12 +81,15 @@ def set_(
     name: Annotated[str | None, typer.Option(help="A new name.")] = None,
     mode: ModeOption = None,
     network: NetworkOption = None,
+    permission: PermissionOption = None,
     config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change a sandbox."""
-    patch: dict[str, Any] = {"config": as_config(config, mode=mode, network=network)}
+    patch: dict[str, Any] = {
+        "config": as_config(config, mode=mode, network=network, permission=permission)
+    }
     if name is not None:
         patch["name"] = name
     with opened(home, as_json=as_json) as harness:

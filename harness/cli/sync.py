@@ -51,6 +51,10 @@ def sync(
             "--accept-deletions", help="Also when most of the files are gone from one side."
         ),
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Look whether all of the history is in S3, and mend it."),
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -80,7 +84,11 @@ def sync(
                     documents[name] = _planned(name, syncing.plan(), as_json=as_json)
                 else:
                     documents[name] = synced(
-                        name, syncing, accept_deletions=accept_deletions, as_json=as_json
+                        name,
+                        syncing,
+                        as_json=as_json,
+                        check=check,
+                        accept_deletions=accept_deletions,
                     )
             except Failure as failure:
                 failures.append(failure)
@@ -97,11 +105,16 @@ def sync(
 
 
 def synced(
-    name: str, syncing: Sync, *, accept_deletions: bool = False, as_json: bool = False
+    name: str,
+    syncing: Sync,
+    *,
+    accept_deletions: bool = False,
+    check: bool = False,
+    as_json: bool = False,
 ) -> dict[str, Any]:
     """With a bar where it takes a while, and a word on what it did unless that is for a program."""
     with _progress(name) as tell:
-        report = syncing.run(accept_deletions=accept_deletions, tell=tell)
+        report = syncing.run(accept_deletions=accept_deletions, check=check, tell=tell)
     if not as_json:
         _print_report(name, report)
     return {
@@ -112,7 +125,9 @@ def synced(
         "refused": [{"path": one.path, "reason": one.detail} for one in report.refused],
         "pending": report.pending,
         "requests": report.requests,
-        "durable": {"local": True, "files": report.is_durable, "history": False},
+        "mended": report.mended,
+        "unfollowed": None if report.unfollowed is None else str(report.unfollowed),
+        "durable": report.durable.as_json(),
     }
 
 
@@ -183,6 +198,12 @@ def _print_report(name: str, report: Report) -> None:
         console.print(f"  both kept: {visible(path)} beside what is in S3", markup=False)
     for problem in report.refused:
         console.print(f"  left alone: {visible(problem.path)} {problem.detail}", markup=False)
+    if report.mended:
+        console.print(f"  history: {len(report.mended)} damaged packs in S3 were made anew")
+    if report.unfollowed is not None:
+        console.print(f"  history: {visible(str(report.unfollowed))}", markup=False)
+        if report.unfollowed.remedy is not None:
+            console.print(f"    {visible(report.unfollowed.remedy)}", markup=False)
     for path in report.pending:
         console.print(f"  changes too fast, sync again: {visible(path)}", markup=False)
 

@@ -9,7 +9,7 @@ from harness.cli.face import notes, visible
 
 if TYPE_CHECKING:
     from harness.message import ToolCall
-    from harness.outcome import Outcome
+    from harness.outcome import Outcome, Status
     from harness.progress import Progress
 
 
@@ -63,10 +63,34 @@ def say_what_went_wrong(outcome: Outcome) -> None:
     if outcome.failure is not None:
         notes().print(f"error ({outcome.failure.kind}): {outcome.failure.reason}", markup=False)
         notes().print(f"  → {outcome.failure.remedy}", markup=False)
-    elif outcome.status == "out_of_steps":
-        notes().print("The agent used all its steps without an answer; say “go on” to continue.")
-    elif outcome.status == "cut":
-        notes().print("The answer was cut at the agent's limit of output tokens.")
+        return
+    told = _ENDS.get(outcome.status)
+    if told is not None:
+        notes().print(told)
+    if outcome.status == "waiting":
+        _say_what_waits(outcome)
+
+
+_ENDS: dict[Status, str] = {
+    "out_of_steps": "The agent used all its steps without an answer; say “go on” to continue.",
+    "out_of_time": "The agent used all its time without an answer; say “go on” to continue.",
+    "out_of_money": "The agent spent what a turn of it may cost, without an answer.",
+    "cut": "The answer was cut at the agent's limit of output tokens.",
+    "interrupted": "The turn was ended before there was an answer.",
+}
+
+
+def _say_what_waits(outcome: Outcome) -> None:
+    for pending in outcome.pending:
+        about, where = _named(pending.call), pending.asked.workspace
+        what = f"{pending.call.name} {about}".rstrip() + (f" in {where}" if where else "")
+        if pending.asked.waits_for == "result":
+            notes().print(f"waits for its client: {pending.id}: {what}", markup=False)
+        else:
+            notes().print(f"waits to be allowed: {pending.id}: {what}", markup=False)
+    if any(pending.asked.waits_for == "approval" for pending in outcome.pending):
+        command = f"harness approve {outcome.conversation_id}"
+        notes().print(f"  → {command} [CALL] [--deny], or say something else", markup=False)
 
 
 def _named(call: ToolCall) -> str:

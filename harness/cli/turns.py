@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, as_text, opened, print_json, read_input
-from harness.cli.telling import close, say_what_went_wrong, show_progress
+from harness.cli.approval import asked, tell
+from harness.cli.face import HomeOption, JsonOption, as_text, opened, read_input
+from harness.cli.telling import show_progress
 
 ConversationOption = Annotated[
     str | None,
     typer.Option("--conversation", "-c", help="The conversation to go on with; else a new one."),
 ]
+
+OnBusy = Literal["queue", "reject"]
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +29,10 @@ def run(
         str | None, typer.Option("--agent", "-a", help="Name or id (else the home's default).")
     ] = None,
     conversation: ConversationOption = None,
+    on_busy: Annotated[
+        OnBusy | None,
+        typer.Option(help="When the conversation is in use: wait in line, or be refused."),
+    ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -34,13 +41,11 @@ def run(
 
     with opened(home, as_json=as_json) as harness:
         said = as_text(read_input()) if text == "-" else text
-        emit = silent if as_json or not sys.stdout.isatty() else show_progress
-        outcome = harness.run(said, agent=agent, conversation=conversation, emit=emit)
-    if as_json:
-        print_json(outcome.as_json())
-    elif emit is silent:
-        sys.stdout.write(f"{outcome.reply}\n" if outcome.reply else "")
-        say_what_went_wrong(outcome)
-    else:
-        close(outcome)
-    return 0 if outcome.status == "done" else 1
+        is_shown = sys.stdout.isatty() and not as_json
+        emit = show_progress if is_shown else silent
+        outcome = harness.run(
+            said, agent=agent, conversation=conversation, on_busy=on_busy, emit=emit
+        )
+        if not as_json:
+            outcome = asked(harness, outcome, emit)
+    return tell(outcome, is_shown=is_shown, as_json=as_json)

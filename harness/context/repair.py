@@ -200,6 +200,20 @@ def sound(text: str) -> str:
     return text
 
 
+def sound_json(value: Any) -> Any:
+    """The same of every text in it."""
+    match value:
+        case str():
+            return sound(value)
+        case dict():
+            pairs = cast(dict[str, Any], value)
+            return {sound(key): sound_json(one) for key, one in pairs.items()}
+        case list():
+            return [sound_json(one) for one in cast(list[Any], value)]
+        case _:
+            return value
+
+
 def _is_sound(value: Any) -> bool:
     match value:
         case str():

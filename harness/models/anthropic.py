@@ -43,8 +43,8 @@ class AnthropicModel:
         unusable = self._clients.unusable()
         if unusable is not None:
             return unusable
-        parameters = _parameters(self.name, request, output_tokens_max)
-        question = _Question(self._clients.of_running_loop(), parameters, emit)
+        stated = parameters(self.name, request, output_tokens_max)
+        question = _Question(self._clients.of_running_loop(), stated, emit)
         return await question.asked()
 
 
@@ -150,7 +150,8 @@ async def _texts(stream: AsyncIterator[Any], answer: Answer) -> AsyncGenerator[s
         raise _Nonsense from error
 
 
-def _parameters(model: str, request: Request, output_tokens_max: int) -> JsonObject:
+def parameters(model: str, request: Request, output_tokens_max: int) -> JsonObject:
+    """The request in the provider's notation, as its SDK takes it."""
     system: list[JsonObject] = [{"type": "text", "text": text} for text in request.system]
     contents = [[part_as_json(part) for part in message.parts] for message in request.messages]
     kept = [system[at] for at in request.breakpoints.system]

@@ -65,7 +65,7 @@ class Answer:
         ]
 
     def parts(self) -> tuple[Part, ...]:
-        return tuple(_part(block) for block in self.blocks())
+        return tuple(part_of(block) for block in self.blocks())
 
     def _add(self, block: JsonObject, pieces: list[str], delta: Any) -> str | None:
         if delta.type in _TEXT_OF_DELTA:
@@ -112,7 +112,21 @@ def _input(text: str) -> JsonObject:
     return cast(JsonObject, stated) if isinstance(stated, dict) else {INVALID_JSON: text}
 
 
-def _part(block: JsonObject) -> Part:
+def usage_of_answer(counted: JsonObject | None) -> Usage:
+    """Of one that the SDK has put together."""
+    if counted is None:
+        return NO_USAGE
+    kept: JsonObject = counted.get("cache_creation") or {}
+    return Usage(
+        counted.get("input_tokens") or 0,
+        counted.get("output_tokens") or 0,
+        counted.get("cache_read_input_tokens") or 0,
+        counted.get("cache_creation_input_tokens") or 0,
+        kept.get("ephemeral_1h_input_tokens") or 0,
+    )
+
+
+def part_of(block: JsonObject) -> Part:
     match block["type"]:
         case "text":
             return Text(block["text"])

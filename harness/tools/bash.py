@@ -197,4 +197,9 @@ def _asks(given: BashInput, desk: Desk) -> Mount | None:
     return mount if mount.is_asked_for else None
 
 
-BASH = Tool("bash", BashInput, _bash, is_writing=False, suits=_suits, asks=_asks)
+def _writes(given: BashInput, desk: Desk) -> bool:
+    record = _sandbox_of(desk.mount(given.workspace), desk)[1]
+    return any(mount.is_writable for mount in desk.mounts if _record_id(mount) == record.id)
+
+
+BASH = Tool("bash", BashInput, _bash, is_writing=False, suits=_suits, asks=_asks, writes=_writes)

@@ -50,6 +50,9 @@ class News:
     changes: tuple[Change, ...]
 
 
+NO_NEWS = News({}, ())
+
+
 class Desk:
     def __init__(
         self,
@@ -70,6 +73,13 @@ class Desk:
         self._seen: dict[str, Version] = dict(seen or {})
         self._news: dict[str, Version] = {}
         self._told = 0
+
+    def aside(self) -> Desk:
+        """The same desk for one of several calls that run at once: what it brings can be told apart, and
+        what it has seen all have."""
+        aside = Desk(self.mounts, self.author, workshop=self.workshop, results=self.results)
+        aside._seen = self._seen
+        return aside
 
     def mount(self, name: str | None) -> Mount:
         """The named mount; for None the default, which is the first that is not private."""

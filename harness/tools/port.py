@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from harness.agent import Mount
 from harness.client_tool import ClientTool
+from harness.context.repair import sound
 from harness.crossing import in_thread
 from harness.message import INVALID_JSON, ToolCall, ToolResult
 from harness.pending import Asked
 from harness.progress import Emit, ToolEnded, ToolStarted
 from harness.request import ToolSpec
 from harness.template import render
-from harness.tools.desk import Desk
+from harness.tools.desk import Desk, News
 from workspaces.errors import Failure
 from workspaces.parse import Shape, nearest, parse
+
+AT_ONCE_MAX = 4
+"""Calls of one reply: each takes a thread, of which a loop has five on the smallest machine, and one of them
+must be left for the signs of life."""
 
 SCHEMAS_MAX = 1_000
 """Of tools with the names of mounts; each is a few hundred bytes."""
@@ -35,6 +41,24 @@ def _never(given: Any, desk: Desk) -> None:
     del given, desk
 
 
+class AnyTool(Protocol):
+    """What an agent can call. `answer` raises Failure; everything else raises nothing."""
+
+    @property
+    def name(self) -> str: ...
+    def spec(self, desk: Desk) -> ToolSpec: ...
+    def is_offered(self, desk: Desk) -> bool: ...
+    def asked(self, call: ToolCall, desk: Desk) -> Asked | None:
+        """Whether somebody must allow the call before it is run."""
+        ...
+
+    def may_write(self, call: ToolCall, desk: Desk) -> bool:
+        """Whether it must keep its place among the calls of a reply."""
+        ...
+
+    async def answer(self, call: ToolCall, desk: Desk) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[I]):
     name: str
@@ -47,6 +71,8 @@ class Tool(Generic[I]):
     """Which mounts it can be used on; without any it is not offered."""
     asks: Callable[[I, Desk], Mount | None] = _never
     """The mount for which somebody must allow the call first. Raises Failure where the call is no use."""
+    writes: Callable[[I, Desk], bool] | None = None
+    """Of a tool that writes only with some inputs: whether it does with this one."""
 
     def spec(self, desk: Desk) -> ToolSpec:
         suited = [mount.name for mount in desk.mounts if self.suits(mount, desk)]
@@ -57,12 +83,21 @@ class Tool(Generic[I]):
         suited = [mount for mount in desk.mounts if self.suits(mount, desk)]
         return any(mount.is_writable or not self.is_writing for mount in suited)
 
-    def where_asked(self, call: ToolCall, desk: Desk) -> Mount | None:
+    def asked(self, call: ToolCall, desk: Desk) -> Asked | None:
         """What cannot be done anyway is not asked about: its error is answer enough."""
         try:
-            return self.asks(parse(self.input, call.input), desk)
+            mount = self.asks(parse(self.input, call.input), desk)
         except Failure:
             return None
+        return Asked(call.id, "approval", mount.name) if mount else None
+
+    def may_write(self, call: ToolCall, desk: Desk) -> bool:
+        if self.writes is None:
+            return self.is_writing
+        try:
+            return self.writes(parse(self.input, call.input), desk)
+        except Failure:
+            return False
 
     async def answer(self, call: ToolCall, desk: Desk) -> str:
         given = parse(self.input, call.input)
@@ -77,7 +112,7 @@ class Toolset:
     """The tools of one turn."""
 
     def __init__(
-        self, tools: Sequence[Tool[Any]], desk: Desk, client: Sequence[ClientTool] = ()
+        self, tools: Sequence[AnyTool], desk: Desk, client: Sequence[ClientTool] = ()
     ) -> None:
         """`client` are those that the client runs; of two of a name the last one counts."""
         self._tools = {tool.name: tool for tool in tools if tool.is_offered(desk)}
@@ -99,17 +134,56 @@ class Toolset:
         if call.name in self._client:
             return Asked(call.id, "result")
         tool = self._tools.get(call.name)
-        mount = tool.where_asked(call, self.desk) if tool else None
-        return Asked(call.id, "approval", mount.name) if mount else None
+        return tool.asked(call, self.desk) if tool else None
+
+    def rounds(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+        """The calls in their order: neighbours that only read are a round, run together; one that may
+        write is a round of its own, so that what comes after it finds what it did."""
+        rounds: list[list[ToolCall]] = []
+        is_open = False
+        for call in calls:
+            tool = self._tools.get(call.name)
+            reads = (
+                tool is None or INVALID_JSON in call.input or not tool.may_write(call, self.desk)
+            )
+            if reads and is_open and len(rounds[-1]) < AT_ONCE_MAX:
+                rounds[-1].append(call)
+            else:
+                rounds.append([call])
+            is_open = reads
+        return rounds
+
+    async def run_together(
+        self, calls: Sequence[ToolCall], emit: Emit
+    ) -> list[tuple[ToolResult, News]]:
+        """The results of a round in the order of its calls, each with what it brought itself."""
+        if len(calls) == 1:
+            return [await self._run_aside(calls[0], emit)]
+        tasks = [asyncio.create_task(self._run_aside(call, emit)) for call in calls]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def run(self, call: ToolCall, emit: Emit) -> ToolResult:
         """A failure is a result too."""
+        return await self._run(call, self.desk, emit)
+
+    async def _run_aside(self, call: ToolCall, emit: Emit) -> tuple[ToolResult, News]:
+        desk = self.desk.aside()
+        result = await self._run(call, desk, emit)
+        return result, desk.take_news()
+
+    async def _run(self, call: ToolCall, desk: Desk, emit: Emit) -> ToolResult:
         emit(ToolStarted(call))
-        result = await self._result(call)
+        result = await self._result(call, desk)
+        result = replace(result, text=sound(result.text))  # an error repeats what the model wrote
         emit(ToolEnded(call, result))
         return result
 
-    async def _result(self, call: ToolCall) -> ToolResult:
+    async def _result(self, call: ToolCall, desk: Desk) -> ToolResult:
         tool = self._tools.get(call.name)
         if tool is None:
             names = [*self._tools, *self._client]
@@ -119,7 +193,7 @@ class Toolset:
         if INVALID_JSON in call.input:
             return ToolResult(call.id, _NO_OBJECT, is_error=True)
         try:
-            return ToolResult(call.id, await tool.answer(call, self.desk))
+            return ToolResult(call.id, await tool.answer(call, desk))
         except Failure as failure:
             return ToolResult(call.id, as_text(failure), is_error=True)
 

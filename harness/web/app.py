@@ -5,7 +5,6 @@ A new resource is a file with a `router`, and its line in ROUTERS.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +23,7 @@ from harness.crew import Crew
 from harness.harness import Harness
 from harness.log import event
 from harness.resident import Resident, Residents
+from harness.sequel import Curfew
 from harness.web import (
     accounts,
     agents,
@@ -120,7 +120,7 @@ def create_app(
     app.state.authenticate = authenticate or by_secret(access)
     app.state.patience = patience or Patience()
     app.state.crew = Crew(drain_s=app.state.patience.turns_s)
-    app.state.ending = asyncio.Event()
+    app.state.curfew = Curfew()
     app.state.residents = Residents(residents or {}, house.clock)
     for router in ROUTERS:
         app.include_router(router)

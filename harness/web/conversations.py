@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi import Query as QueryOf
 from pydantic import Field
+from starlette.responses import Response
 
 from harness.conversation import Conversation
+from harness.crossing import in_thread
 from harness.document import conversation_document, session_document
-from harness.event import KEY_CHARACTERS_MAX, check_key
+from harness.event import (
+    ITEMS_MAX,
+    KEY_CHARACTERS_MAX,
+    REASON_CHARACTERS_MAX,
+    Approval,
+    Event,
+    check_key,
+)
 from harness.explanation import explained
 from harness.export import entry_line
 from harness.transcript import NUMBER_DIGITS
@@ -22,6 +31,7 @@ from harness.web.describe import (
     NUMBER,
     READING_JSON,
     TEXT,
+    TEXT_OR_NULL,
     Query,
     Schema,
     Switch,
@@ -34,8 +44,9 @@ from harness.web.describe import (
 )
 from harness.web.listing import Page, page_of, page_schema
 from harness.web.refusal import Json
-from harness.web.turns import AgentPath
+from harness.web.turns import STATUS, STREAM, After, AgentPath, taken
 from workspaces.errors import Forbidden, Refused
+from workspaces.ids import new_id
 from workspaces.parse import Shape, parse
 
 router = APIRouter(
@@ -60,8 +71,17 @@ SUMMARY = object_of(_ABOUT, optional=["forkedFrom"])
 SESSION = object_of(
     {"first": NUMBER, "id": TEXT, "startedAt": TEXT, "windowFrom": NUMBER}, optional=["windowFrom"]
 )
+PENDING = object_of(
+    {"callId": TEXT, "tool": TEXT, "input": ANY, "workspace": TEXT_OR_NULL, "waitsFor": TEXT}
+)
 WHOLE = object_of(
-    {**_ABOUT, "sessions": list_of(SESSION), "waiting": NUMBER, "turnId": TEXT},
+    {
+        **_ABOUT,
+        "sessions": list_of(SESSION),
+        "waiting": NUMBER,
+        "pending": list_of(PENDING),
+        "turnId": TEXT,
+    },
     optional=["forkedFrom", "turnId"],
 )
 
@@ -82,6 +102,22 @@ class Fork(Shape):
     key: Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)]
     at: Annotated[int, Field(ge=1)] | None = None
     """The last entry that it takes along; else all."""
+
+
+class Decision(Shape):
+    call_id: Annotated[str, Field(min_length=1, max_length=200)]
+    allowed: bool
+    reason: Annotated[str, Field(max_length=REASON_CHARACTERS_MAX)] | None = None
+    """Why not, for the model."""
+
+    def as_item(self) -> Approval:
+        return Approval(call_id=self.call_id, is_allowed=self.allowed, reason=self.reason)
+
+
+class Deciding(Shape):
+    event_id: Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)] | None = None
+    approvals: Annotated[list[Decision], Field(min_length=1, max_length=ITEMS_MAX)]
+    stream: bool = False
 
 
 def _conversation(
@@ -121,7 +157,7 @@ def list_conversations(
     responses=answers(WHOLE),
 )
 def show_conversation(caller: Caller, found: Found) -> Json:
-    """With its sessions, how many events wait in it, and the turn that runs."""
+    """With its sessions, how many events wait in it, the calls that wait, and the turn that runs."""
     transcript, inbox = caller.conversations.transcript(found), caller.ingress.inbox
     line = inbox.line(found)
     return Json(
@@ -129,6 +165,7 @@ def show_conversation(caller: Caller, found: Found) -> Json:
             **conversation_document(found, transcript),
             "sessions": [session_document(one) for one in transcript.sessions()],
             "waiting": line.waiting,
+            "pending": [call.as_json() for call in caller.ingress.pending(found)],
             **({"turnId": line.turn_id} if line.turn_id else {}),
         }
     )
@@ -164,6 +201,43 @@ def list_entries(caller: Caller, found: Found, query: Annotated[EntryPage, Query
     return Json(page)
 
 
+@router.get(
+    "/conversations/{id}/approvals",
+    summary="List the calls that wait",
+    response_model=None,
+    responses=answers(object_of({"pending": list_of(PENDING)})),
+)
+def list_approvals(caller: Caller, found: Found) -> Json:
+    """For somebody who allows them (`approval`), or for the client who makes them (`result`)."""
+    return Json({"pending": [call.as_json() for call in caller.ingress.pending(found)]})
+
+
+@router.post(
+    "/conversations/{id}/approvals",
+    summary="Allow calls, or do not",
+    response_model=None,
+    status_code=202,
+    responses={
+        **answers(STATUS, status=202, description="The turn goes on when no call waits any more."),
+        **STREAM,
+        **refusals(409, 429, *READING_JSON),
+    },
+    openapi_extra=takes(
+        schema_of(Deciding), {"approvals": [{"callId": "toolu_01", "allowed": True}]}
+    ),
+)
+async def decide(
+    request: Request, caller: Caller, found: Found, fields: Fields, after: After
+) -> Response:
+    """An event that answers, as at `turns`: with an `eventId` it can be sent again. What its turn comes
+    to is its outcome."""
+    stated = parse(Deciding, fields)
+    agent = await in_thread(caller.agents.get, found.agent_id)
+    event_id = new_id("evt") if stated.event_id is None else stated.event_id
+    event = Event(event_id, found.key, tuple(one.as_item() for one in stated.approvals))
+    return await taken(request, caller, agent, event, after if stated.stream else None)
+
+
 @router.post(
     "/conversations/{id}/fork",
     summary="Fork a conversation",
@@ -192,6 +266,18 @@ def fork_conversation(caller: Caller, found: Found, fields: Fields) -> Json:
 def reset_conversation(caller: Caller, found: Found) -> Json:
     """What was said stays and can be read; the agent is not shown it any more."""
     return Json(session_document(caller.conversations.reset(found)))
+
+
+@router.post(
+    "/conversations/{id}/cancel",
+    summary="End the turn that runs or waits",
+    response_model=None,
+    responses={**answers(object_of({"cancelled": {"type": "boolean"}})), **refusals(409)},
+)
+async def cancel_turn(caller: Caller, found: Found) -> Json:
+    """Whichever process runs it: its outcome will be `interrupted`. False when there is none. What waits
+    in line behind it stays."""
+    return Json({"cancelled": await caller.ingress.cancel(found)})
 
 
 @router.get(

@@ -21,6 +21,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from harness.sequel import Curfew
 from harness.web.app import Patience
 from harness.web.body import BYTES_PER_S_MIN
 from harness.web.refusal import Crowded, HttpFailure, Malformed, TooSlow, refused
@@ -77,7 +78,7 @@ class Server(uvicorn.Server):
         config.timeout_keep_alive = cast(int, patience.idle_s)
         config.timeout_graceful_shutdown = cast(int, patience.drain_s)  # any number will do
         super().__init__(config)
-        self._ending: asyncio.Event = app.state.ending
+        self._curfew: Curfew = app.state.curfew
         self.ended_by: int | None = None
         """The signal that did."""
 
@@ -98,7 +99,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Streams end by themselves: whoever reads them takes them up again elsewhere."""
-        self._ending.set()
+        self._curfew.call()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: Any) -> None:

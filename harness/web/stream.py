@@ -29,6 +29,7 @@ from harness.progress import (
 )
 from harness.sequel import Dismissed, Silence, Step, follow
 from harness.transcript import Entry
+from harness.web.describe import NUMBER, TEXT, Schema, object_of
 from harness.web.refusal import refused
 from workspaces.errors import Failure, NotFound, Refused
 from workspaces.ids import AgentId
@@ -37,6 +38,24 @@ RETRY_MS = 1_000
 """After so long a reader takes a stream up again: by then a server that was replaced is back."""
 
 EVENT_STREAM = "text/event-stream"
+
+NAMES = (
+    "entry",
+    "text",
+    "withdrawn",
+    "tool_started",
+    "tool_ended",
+    "queued",
+    "retrying",
+    "outcome",
+    "refused",
+    "reconnect",
+)
+
+EVENT: Schema = object_of(
+    {"event": {"enum": list(NAMES)}, "data": TEXT, "id": TEXT, "retry": NUMBER},
+    optional=["event", "data", "id", "retry"],
+)
 
 ENTRY_DIGITS_MAX = 12
 
@@ -60,7 +79,7 @@ def resumed_from(
 def streamed(
     request: Request, ingress: Ingress, agent_id: AgentId, event_id: str, after: int
 ) -> StreamingResponse:
-    steps = follow(ingress, agent_id, event_id, after=after, ending=request.app.state.ending)
+    steps = follow(ingress, agent_id, event_id, after=after, curfew=request.app.state.curfew)
     return StreamingResponse(_written(steps), headers=_HEADERS, media_type=EVENT_STREAM)
 
 

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from harness.agent import AgentRecord
+from harness.approval import nothing_waits
 from harness.client_tool import CLIENT_TOOLS_MAX, ClientTool, client_tools_of
 from harness.crew import Crew
 from harness.crossing import in_thread
@@ -46,8 +47,8 @@ from harness.web.describe import (
     takes,
 )
 from harness.web.refusal import Json
-from harness.web.stream import EVENT_STREAM, resumed_from, streamed
-from harness.wiring import Rooms
+from harness.web.stream import EVENT, EVENT_STREAM, resumed_from, streamed
+from harness.wiring import House, Rooms
 from workspaces.parse import Shape, parse
 
 WAIT_S_MAX = 60.0
@@ -145,7 +146,7 @@ STATUS = object_of(
 STREAM: Responses = {
     200: {
         "description": "Server-sent events, when a stream was asked for; or what came of it before.",
-        "content": {EVENT_STREAM: {"schema": TEXT}, "application/json": {"schema": STATUS}},
+        "content": {EVENT_STREAM: {"schema": EVENT}, "application/json": {"schema": STATUS}},
     }
 }
 
@@ -189,10 +190,17 @@ async def take_turn(
     stated = parse(Turning, fields)
     event = stated.as_event()
     agent = await in_thread(caller.agents.get, reference)
+    return await taken(request, caller, agent, event, after if stated.stream else None)
+
+
+async def taken(
+    request: Request, caller: Rooms, agent: AgentRecord, event: Event, after: int | None
+) -> Response:
+    """Accept an event and have it answered; `after`: to be followed from behind this entry."""
     accepted = await _accepted(request, caller, agent, event)
     crew: Crew = request.app.state.crew
     await crew.take(caller.ingress, accepted)
-    if stated.stream:
+    if after is not None:
         return streamed(request, caller.ingress, agent.id, event.id, after)
     status = await in_thread(caller.ingress.status, agent.id, event.id)
     return _answered(status, agent)
@@ -203,7 +211,7 @@ async def take_turn(
     summary="Follow an event",
     response_model=None,
     responses={
-        200: {"description": "Server-sent events.", "content": {EVENT_STREAM: {"schema": TEXT}}}
+        200: {"description": "Server-sent events.", "content": {EVENT_STREAM: {"schema": EVENT}}}
     },
 )
 async def follow_event(
@@ -231,7 +239,7 @@ async def show_event(
     """For a day. `refused`: it was given back before anything happened, and may be sent again."""
     agent = await in_thread(caller.agents.get, reference)
     status = await settled(
-        caller.ingress, agent.id, event_id, wait_s=query.wait, ending=request.app.state.ending
+        caller.ingress, agent.id, event_id, wait_s=query.wait, curfew=request.app.state.curfew
     )
     return Json(status.as_json())
 
@@ -241,9 +249,20 @@ async def _accepted(request: Request, caller: Rooms, agent: AgentRecord, event: 
     ingress = caller.ingress
     known = await in_thread(ingress.inbox.claim, ingress.inbox.claim_key(agent.id, event.id))
     if known is None or known.refusal is not None:
-        allowance = house_of(request).allowance
-        await in_thread(allowance.check, caller.principal.account_id)
+        await in_thread(_check, house_of(request), caller, agent, event)
     return await ingress.accept(agent, event)
+
+
+def _check(house: House, caller: Rooms, agent: AgentRecord, event: Event) -> None:
+    """What would be given back is refused at once, where that is known already."""
+    house.allowance.check(caller.principal.account_id)
+    found = caller.conversations.find(agent.id, event.conversation_key)
+    if not event.is_answer or found is None or caller.ingress.inbox.line(found).turn_id is not None:
+        return
+    waiting = {call.id for call in caller.ingress.pending(found)}
+    for answer in event.answers:
+        if answer.call_id not in waiting:
+            raise nothing_waits(answer.call_id)
 
 
 def _answered(status: EventStatus, agent: AgentRecord) -> Json:

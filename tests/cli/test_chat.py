@@ -112,3 +112,17 @@ def test_exit_ends_and_the_rest_is_not_said(harness: Terminal) -> None:
     for end in ("/exit", "/quit", "/q"):
         assert "nobody" not in said(harness, end, "remember that nobody says this").out
     assert harness("conversation", "list", "--json").done().json["conversations"] == []
+
+
+def test_compact_makes_a_summary_of_the_beginning(harness: Terminal) -> None:
+    assert "nothing was said" in said(harness, "/compact", key="c2").stderr
+    facts = [f"remember that fact {number} is known" for number in range(4)]
+    chat = said(harness, *facts, "/compact", "/diff")
+    assert "compacted: c1: entries up to " in chat.out
+    assert "+- fact 3 is known\n" in chat.out
+
+
+def test_undo_reaches_behind_a_summary(harness: Terminal) -> None:
+    said(harness, *(f"remember that fact {number} is known" for number in range(4)))
+    said(harness, "/compact", *["/undo"] * 4)
+    assert "is known" not in harness("cat", "notes", "MEMORY.md").done().out

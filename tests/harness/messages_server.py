@@ -1,4 +1,4 @@
-"""The provider's streaming Messages endpoint on this machine: scripted in what it answers, strict in
+"""The provider's Messages endpoint on this machine, streaming or not: scripted in what it answers, strict in
 what it takes.
 
 Every request is held against the rules that the provider documents. One that breaks a rule is answered
@@ -185,6 +185,8 @@ class MessagesServer:
         line = self._lines.pop(0)
         if isinstance(line, Streamed):
             self._remember(body, line)
+            if not body.get("stream"):
+                return JSONResponse(message_of(line.events))
             return StreamingResponse(_stream(line.events), media_type="text/event-stream")
         if line.body is not None:
             return Response(line.body, line.status, line.headers)
@@ -265,6 +267,15 @@ def content_of(events: Sequence[Event | Drop | Hold]) -> list[Block]:
     return blocks
 
 
+def message_of(events: Sequence[Event | Drop | Hold]) -> Body:
+    """The whole message, for who does not want it streamed."""
+    told = [_data(event) for event in events if isinstance(event, bytes)]
+    (started,) = (data["message"] for data in told if data["type"] == "message_start")
+    (ended,) = (data for data in told if data["type"] == "message_delta")
+    usage = started["usage"] | ended["usage"]
+    return started | ended["delta"] | {"content": content_of(events), "usage": usage}
+
+
 def broken_rule(body: Body, issued: dict[str, str], paused: Sequence[str] = ()) -> str | None:
     """The first documented rule that a request breaks. `issued`: thinking by its signature; `paused`:
     what a request may end in, though it is the assistant's."""
@@ -275,8 +286,6 @@ def broken_rule(body: Body, issued: dict[str, str], paused: Sequence[str] = ()) 
         return "max_tokens: Field required"
     if not body.get("model"):
         return "model: Field required"
-    if body.get("stream") is not True:
-        return "stream: this server only streams"
     return (
         _broken_by_system(body.get("system", []))
         or _broken_by_tools(body.get("tools", []))

@@ -189,7 +189,7 @@ class Asking(Machine):
         for event in self.accepted:
             claim = last.inbox.claim(last.inbox.claim_key(AGENT, f"e{event}"))
             assert claim is not None
-            told = last.inbox.outcome(self.conversation, claim)
+            told = last.inbox.began(self.conversation, claim).outcome
             assert told is not None
             of = event % ANSWERS
             count = answers.count(f"answer to e{of}")

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness.crossing import completed, entered
+from harness.crossing import completed, entered, in_thread_of_its_own
+
+WAIT_S = 30.0
 
 
 class Door:
@@ -147,3 +149,21 @@ def test_work_is_completed_before_its_cancellation_is_told() -> None:
 
     asyncio.run(go())
     assert done == ["done", "done"]
+
+
+def test_code_that_is_not_ours_keeps_nobody_from_a_thread() -> None:
+    """More of it than a loop has threads; StopIteration and its like come back as they are."""
+    count = 64
+    met = threading.Barrier(count)
+
+    async def all_at_once() -> list[int]:
+        calls = (in_thread_of_its_own(met.wait, WAIT_S) for _ in range(count))
+        return await asyncio.gather(*calls)
+
+    assert sorted(asyncio.run(all_at_once())) == list(range(count))
+
+    def broken() -> None:
+        raise LookupError("nothing")
+
+    with pytest.raises(LookupError):
+        asyncio.run(in_thread_of_its_own(broken))

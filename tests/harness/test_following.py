@@ -227,6 +227,18 @@ def test_what_was_deleted_while_a_machine_was_away_is_buried_there_with_what_it_
     assert left == []
 
 
+def test_what_a_machine_pushed_before_it_heard_of_a_deletion_goes_too(
+    a: Laptop, b: Laptop, prefix: MemoryPrefix
+) -> None:
+    a.harness.deletion.workspace("notes", force=True)
+    b.put("notes", "late.md", "pushed too late\n")
+    b.workspaces.sync("notes").push([WorkspacePath("late.md")])
+    assert [s.name for s in prefix.store.scan("fs-")] != []
+    (buried,) = b.follow().buried
+    assert (buried.files / "late.md").read_text() == "pushed too late\n"
+    assert [s.name for s in (*prefix.store.scan("fs-"), *prefix.store.scan(".history/"))] == []
+
+
 def test_status_tells_of_it_until_the_trash_is_emptied(a: Laptop, b: Laptop) -> None:
     def said() -> str:
         lines = [line for section in status(b.harness) for line in section.lines]
@@ -365,6 +377,8 @@ def test_a_machine_of_an_older_epoch_keeps_its_changes_as_files_and_drops_its_hi
     seen = a.entry("workspace", workspace_id)
     assert isinstance(seen.entry, Living)
     a.roster.write("workspace", Living(workspace_id, seen.entry.record, 1), expect=seen.token)
+    for stat in list(a.prefix.store.scan(".history/")):
+        a.prefix.store.delete(stat.name, expect=ANY)
     before = {revision.id for revision in b.workspaces.get("notes").log()}
     (buried,) = b.sync().buried
     assert (buried.why, buried.unpushed) == ("over", ("offline.md",))

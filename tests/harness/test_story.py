@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import Harness
+from harness.message import ToolCall, ToolResult
+from harness.models.scripted import ScriptedModel
 
 
 def test_what_one_conversation_learned_another_knows(home: Path) -> None:
@@ -49,6 +51,39 @@ def test_two_agents_share_what_they_both_mount(harness: Harness) -> None:
     harness.run("Remember that the office is in Graz.", agent="one")
     assert "Graz" in harness.run("Where is the office?", agent="two").reply
     assert "Graz" not in harness.run("Where is the office?", agent="assistant").reply
+
+
+def test_two_agents_share_a_workspace_one_learns_and_the_other_knows_after_a_restart(
+    home: Path,
+) -> None:
+    """By the tools that every model has; what the second one reads is what the first one wrote."""
+    ask = ToolCall("t1", "read", {"path": "notes/deploy.md"})
+    note = {"path": "notes/deploy.md", "content": "# Deploy\n\n- on Thursdays, by Ann\n"}
+    memory = {
+        "path": "MEMORY.md",
+        "old": "# Memory\n",
+        "new": "# Memory\n\n- deploys: see notes/deploy.md\n",
+    }
+    learns = ScriptedModel(
+        [ToolCall("t1", "write", note), ToolCall("t2", "read", {"path": "MEMORY.md"})],
+        [ToolCall("t3", "edit", memory)],
+        "Noted.",
+    )
+    with Harness.open(home, model=learns) as harness:
+        team = harness.workspaces.create("team", template="default")
+        harness.agents.create("one", workspaces=[team])
+        harness.agents.create("two", workspaces=[team])
+        told = harness.run("Ann deploys on Thursdays.", agent="one", conversation="c1")
+        assert (told.reply, len(told.changes)) == ("Noted.", 2)
+    knows = ScriptedModel([ask], "Ann, on Thursdays.")
+    with Harness.open(home, model=knows) as harness:
+        asked = harness.run("Who deploys?", agent="two", conversation="c2")
+        assert (asked.status, asked.reply) == ("done", "Ann, on Thursdays.")
+        assert "- deploys: see notes/deploy.md" in "".join(knows.requests[0].system)
+        (result,) = (p for p in knows.requests[1].messages[-1].parts if isinstance(p, ToolResult))
+        assert "on Thursdays, by Ann" in result.text
+        newest = harness.workspaces.get("team").log("notes/deploy.md")[0]
+        assert newest.trailers["Turn"] == told.turn_id
 
 
 def test_a_home_is_born_once(home: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -207,3 +208,35 @@ def test_a_write_is_merged_with_what_changed_since_an_earlier_turn(scripted: Scr
     (notes.root / "a.md").write_text("by hand\none\ntwo\n")
     harness.run("write it", conversation="c1")
     assert notes.read("a.md").text == "by hand\none\ntwo\nby the agent\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ToolCall("t1", "read", {"path": "\ud800"}),
+        ToolCall("t1", "read", {"\udfff": 1}),
+        ToolCall("t1", "read", {"path": {"a": [None]}}),
+        ToolCall("t1", "read", {"path": "a\0b"}),
+        ToolCall("t1", "write", {"path": "a.md", "content": "\ud83d"}),
+        ToolCall("t1", "glob", {"pattern": "[" * 5_000}),
+        ToolCall("t1", "grep", {"pattern": "(((((", "path": "../.."}),
+        ToolCall("t1", "", {}),
+        ToolCall("t1", "re\nad", {}),
+        ToolCall("", "read", {"path": "MEMORY.md"}),
+        ToolCall("t1", "read", {"path": "x" * 100_000}),
+        ToolCall("t1", "read_result", {"id": "../../state.db"}),
+        ToolCall("t1", "read", {"path": "MEMORY.md", "offset": 10**30}),
+        ToolCall("t1", "read", {"INVALID_JSON": '{"path": '}),
+    ],
+    ids=lambda call: repr(call.input)[:30],
+)
+def test_nonsense_from_a_model_is_a_result_for_it_and_the_transcript_is_intact(
+    scripted: Scripted, call: ToolCall
+) -> None:
+    harness, model = scripted([Text("So. \udc00"), call], "I see.", "And on.")
+    outcome = harness.run("go", conversation="c1")
+    assert (outcome.status, outcome.reply) == ("done", "I see.")
+    assert stored(harness, outcome.conversation_id) == ["user", "assistant", "user", "assistant"]
+    assert harness.run("on", conversation="c1").reply == "And on."
+    for request in model.requests:
+        json.dumps(request.as_json()).encode()

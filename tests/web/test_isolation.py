@@ -16,6 +16,7 @@ import pytest
 
 from harness.harness import Harness
 from tests.web.site import Caller, Site
+from tests.web.turning import said, taken
 from workspaces.workspaces import private_to_both, private_to_user
 
 FOREIGN = "canary-of-acme"
@@ -32,6 +33,7 @@ class Case:
 
 
 RECORD = {"name": "mine"}
+APPROVED = {"approvals": [{"callId": "toolu_1", "allowed": True}]}
 CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/accounts/me/keys/{id}"): Case("key"),
     ("POST", "/accounts/me/users/{id}/keys"): Case("user", {}),
@@ -61,6 +63,19 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/workspaces/{id}/problems"): Case("workspace"),
     ("GET", "/v1/workspaces/{id}/recall"): Case("workspace", query="?query=canary"),
     ("POST", "/v1/agents/{id}/prompt-preview"): Case("agent", {"message": "hello"}),
+    ("POST", "/v1/agents/{id}/turns"): Case("agent", said("e1", key="another")),
+    ("GET", "/v1/agents/{id}/events/{eventId:path}"): Case("agent"),
+    ("GET", "/v1/agents/{id}/events/{eventId:path}/stream"): Case("agent"),
+    ("GET", "/v1/agents/{id}/conversations"): Case("agent"),
+    ("GET", "/v1/conversations/{id}"): Case("conversation"),
+    ("DELETE", "/v1/conversations/{id}"): Case("conversation"),
+    ("GET", "/v1/conversations/{id}/entries"): Case("conversation"),
+    ("GET", "/v1/conversations/{id}/approvals"): Case("conversation"),
+    ("POST", "/v1/conversations/{id}/approvals"): Case("conversation", APPROVED),
+    ("POST", "/v1/conversations/{id}/fork"): Case("conversation", {"key": "mine"}),
+    ("POST", "/v1/conversations/{id}/reset"): Case("conversation"),
+    ("POST", "/v1/conversations/{id}/cancel"): Case("conversation"),
+    ("GET", "/v1/conversations/{id}/receipts"): Case("conversation"),
 }
 
 NOTHING_TO_NAME = {
@@ -114,7 +129,9 @@ def furnished(caller: Caller) -> dict[str, str]:
     caller.file(workspace["id"], "MEMORY.md", f"{FOREIGN}\n".encode())
     caller.file(workspace["id"], f"notes/{FOREIGN}.md", f"{FOREIGN}\n".encode())
     made = {"user": user, "workspace": workspace, "sandbox": sandbox, "agent": agent, "key": key}
-    return {family: record["id"] for family, record in made.items()}
+    done = taken(caller, agent["id"], "e1", FOREIGN, FOREIGN)
+    ids = {family: record["id"] for family, record in made.items()}
+    return {**ids, "conversation": done["conversationId"]}
 
 
 def routes(site: Site) -> list[tuple[str, str]]:
@@ -129,6 +146,7 @@ def routes(site: Site) -> list[tuple[str, str]]:
 
 def asked(caller: Caller, method: str, path: str, case: Case, record: str) -> tuple[int, bytes]:
     path = path.replace("{id}", record).replace("{path:path}", "MEMORY.md") + case.query
+    path = path.replace("{eventId:path}", "e1")
     more: dict[str, Any] = {} if case.body is None else {"json": case.body}
     if case.content is not None:
         more["content"] = case.content
@@ -199,6 +217,26 @@ def test_what_is_private_to_another_user_does_not_exist(
         assert asked(tenants.acme, method, path, case, workspace_id)[0] == 404
         assert asked(ada, method, path, case, workspace_id)[0] in {403, 404}
     assert own("GET", f"/v1/workspaces/{workspace_id}/files/MEMORY.md").text == FOREIGN
+
+
+def test_what_another_user_of_the_account_said_does_not_exist(tenants: Tenants) -> None:
+    """Not even for the account's key, unless it acts as that user."""
+    ada = tenants.acme.user_key("ada of the conversations")
+    done = taken(ada, tenants.ids["agent"], "hers", FOREIGN, "her key")
+    bob = tenants.acme.user_key("bob of the conversations")
+    conversation = done["conversationId"]
+    for (method, path), case in CASES.items():
+        if case.family == "conversation":
+            for other in (bob, tenants.acme):
+                found = asked(other, method, path, case, conversation)
+                assert found[0] == 404, (method, path)
+                assert found == asked(other, method, path, case, nobodys(conversation))
+    for path in ("", "/stream"):
+        bob.refused(404, "GET", f"/v1/agents/{tenants.ids['agent']}/events/hers{path}")
+    mine = bob.get(f"/v1/agents/{tenants.ids['agent']}/conversations")
+    assert mine == {"conversations": [], "next": None}
+    assert ada.get(f"/v1/conversations/{conversation}")["key"] == "her key"
+    assert ada("GET", f"/v1/conversations/{conversation}/receipts").status_code == 403
 
 
 def test_a_foreign_id_in_a_body_is_as_unknown_as_one_that_nobody_has(tenants: Tenants) -> None:

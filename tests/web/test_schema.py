@@ -7,6 +7,7 @@ reached too.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.generation import GenerationMode
 
+from harness.event import Event
 from harness.web.app import routes
 from harness.web.openapi import operations
 from tests.web.site import Caller, Site
@@ -40,6 +42,8 @@ JUDGES = [check for check in CHECKS.get_all() if check.__name__ not in UNCHECKED
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Site.open(tmp_path_factory.mktemp("schema") / "home") as opened:
+        # each request is a life of the app here, with a loop in which no turn lives on: nobody waits for one
+        opened.app.state.curfew.call()
         yield opened
 
 
@@ -89,7 +93,7 @@ IDS = {
     "/accounts/me/agents/{id}": "agent",
     "/accounts/me/workspaces/{id}": "workspace",
 }
-"""What the id of a path is; below /v1/workspaces it is a workspace's."""
+"""What the id of a path is; else it is of the family that /v1 goes on with."""
 
 NOTHING_TO_GET_WRONG = {"/healthz", "/readyz"}
 """They take nothing."""
@@ -113,8 +117,11 @@ def test_nothing_breaks_and_nothing_is_undocumented(
     operation = schema[path][method]
     # of its own: some operations delete what they are asked by
     caller = site.account(f"the {new_id('name')}")
-    ids = furnished(caller) if "{id}" in path else {}
-    parameters = {"id": ids[IDS.get(path, "workspace")]} if "{id}" in path else {}
+    ids = furnished(site, caller) if "{id}" in path else {}
+    family = path.split("/")[2].removesuffix("s")
+    parameters = {"id": ids[IDS.get(path, family)]} if "{id}" in path else {}
+    if "{eventId}" in path:
+        parameters["eventId"] = "e1"
     if "{path}" in path and method != "PUT":
         parameters["path"] = "a.md"
     strategy = operation.as_strategy(mode, path_parameters=parameters)
@@ -136,16 +143,26 @@ def test_nothing_breaks_and_nothing_is_undocumented(
     holds()
 
 
-def furnished(caller: Caller) -> dict[str, str]:
+def furnished(site: Site, caller: Caller) -> dict[str, str]:
     """One of everything."""
     workspace = caller.workspace()
     caller.file(workspace, "a.md", b"one\n")
     mounts = [{"name": "w", "workspaceId": workspace}]
     post = caller.post
+    agent = post("/accounts/me/agents", {"name": "a", "config": {"workspaces": mounts}})["id"]
     return {
         "workspace": workspace,
         "key": post("/accounts/me/keys", {})["id"],
         "user": post("/accounts/me/users", {"name": "ada"})["id"],
         "sandbox": post("/accounts/me/sandboxes", {"name": "s"})["id"],
-        "agent": post("/accounts/me/agents", {"name": "a", "config": {"workspaces": mounts}})["id"],
+        "agent": agent,
+        "conversation": talked(site, caller.get("/accounts/me")["id"], agent),
     }
+
+
+def talked(site: Site, account_id: str, agent: str) -> str:
+    """The conversation of one event, `e1`."""
+    house = site.harness.house
+    rooms = house.rooms(house.accounts.owner(house.accounts.get(account_id)))
+    event = Event.said("e1", "c1", "hello")
+    return asyncio.run(rooms.ingress.deliver(rooms.agents.get(agent), event)).conversation_id

@@ -131,8 +131,7 @@ def test_a_server_that_ends_asks_its_readers_to_come_back(
 ) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
         assert next(told).name == "entry"
-        assert site.client.portal is not None
-        site.client.portal.call(site.app.state.ending.set)
+        site.app.state.curfew.call()
         assert list(told) == [Told("reconnect", {})]
 
 

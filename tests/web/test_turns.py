@@ -198,15 +198,17 @@ def test_what_fails_before_anything_happened_is_given_back(acme: Caller, puppet:
     acme.post(TURNS, said("e1"), 202)
     puppet.is_asked()
     waiting = acme.post(TURNS, said("e2"), 202)
-    limits = {"config": {"limits": {"turnsPerMinute": 1}}}
+    limits = {"config": {"limits": {"dollarsPerDay": 0}}}
     assert acme("PATCH", "/accounts/me", json=limits).status_code == 200
     puppet.stops("one")
-    assert settled(acme, acme.post(TURNS, said("e1"), 202)["statusUrl"])["reply"] == "one"
+    refused = settled(acme, waiting["statusUrl"])
+    assert (refused["status"], refused["error"]["code"]) == ("refused", "limit_reached")
+    assert "dollarsPerDay" in refused["error"]["message"]
+    answer = acme("POST", TURNS, json=said("e2"))
+    assert answer.status_code == 429
+    assert acme("PATCH", "/accounts/me", json={"config": {"limits": None}}).status_code == 200
     puppet.stops("two")
-    first = settled(acme, waiting["statusUrl"])
-    assert first["reply"] == "two", "the bucket was full: one turn a minute may begin"
-    third = said("e3")
-    assert acme("POST", TURNS, json=third).status_code == 429
+    assert taken(acme, "helper", "e2")["reply"] == "two"
 
 
 def test_a_turn_that_a_server_leaves_is_gone_on_with_by_the_next(tmp_path: Path) -> None:

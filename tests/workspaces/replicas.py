@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +66,27 @@ class Replica:
     """The workspace `notes` as one machine has it."""
 
     def __init__(
-        self, home: Path, records: RecordStore, place: Place, clock: Clock | None = None
+        self,
+        home: Path,
+        records: RecordStore,
+        place: Place,
+        clock: Clock | None = None,
+        *,
+        revised: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self.home = Home(home)
         self.home.prepare()
         clock = clock or SystemClock()
         owner = default_owner(records, clock)
         self.workspaces = Workspaces(
-            owner, self.home, records, clock, lambda _: {}, place=place, are_records_shared=True
+            owner,
+            self.home,
+            records,
+            clock,
+            lambda _: {},
+            place=place,
+            are_records_shared=True,
+            revised=revised,
         )
         if not self.workspaces.list():
             self.workspaces.create("notes")

@@ -79,6 +79,8 @@ class MemoryHistory:
         """Whatever was the newest revision here at some time."""
         self._tip: str | None = None
 
+    is_there = True
+
     def tip(self) -> str | None:
         return self._tip
 

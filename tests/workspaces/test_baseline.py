@@ -114,3 +114,34 @@ def test_a_forked_child_has_a_connection_of_its_own(file: Path) -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert baseline.tree() == {A: agreed(1), B: agreed(2)}
+
+
+def test_rows_are_read_again_only_when_somebody_has_written(file: Path) -> None:
+    mine, others = Baseline(file), Baseline(file)
+    mine.take([Step(A, None, agreed(1))])
+    assert others.tree() == mine.tree() == {A: agreed(1)}  # in this order: opening writes, too
+    asked: list[str] = []
+    assert mine._database is not None
+    mine._database.set_trace_callback(asked.append)
+    assert mine.tree() == {A: agreed(1)}
+    mine.note("root", "1:2")
+    mine.keep_problems([Problem(A, "twin", "of another")])
+    assert mine.tree() == {A: agreed(1)}
+    assert not any("from agreed" in one for one in asked)
+    others.take([Step(B, None, agreed(2))])
+    assert mine.tree() == {A: agreed(1), B: agreed(2)}
+    mine.take([Step(A, agreed(1), agreed(3))])
+    assert mine.tree() == others.tree() == {A: agreed(3), B: agreed(2)}
+    mine.begin_anew()
+    assert mine.tree() == others.tree() == {}
+
+
+def test_rows_of_an_earlier_connection_are_not_taken_for_those_of_the_next(file: Path) -> None:
+    mine = Baseline(file)
+    mine.take([Step(A, None, agreed(1))])
+    assert mine.tree() == {A: agreed(1)}
+    mine.close()
+    others = Baseline(file)
+    others.take([Step(B, None, agreed(2))])
+    others.close()
+    assert mine.tree() == {A: agreed(1), B: agreed(2)}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.workspaces.conftest import CALLER
 from tests.workspaces.replicas import MemoryPrefix, Replica
-from workspaces.history.objects import ObjectId
+from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.revision import FIELD_CHARACTERS_MAX
@@ -16,13 +16,13 @@ from workspaces.seam import (
     Seam,
     open_seams,
     pairs,
-    seams_of,
     seams_since,
     told_of,
     trailer_of,
 )
 from workspaces.stores.memory import MemoryRecords
 from workspaces.sync.incoming import SYNC
+from workspaces.workspace import Arrival
 
 MEMORY = WorkspacePath("MEMORY.md")
 
@@ -104,21 +104,17 @@ def test_a_merge_names_its_places_with_the_lines_of_both(two: tuple[Replica, Rep
     assert (fact.path, fact.told, fact.pairs) == ("notes/fact.md", "keys value", ())
 
 
-def test_a_merge_of_two_lines_of_history_is_looked_at(two: tuple[Replica, Replica]) -> None:
-    """Its message is the same on every machine, and tells of no file."""
+def test_a_merge_of_files_alone_tells_of_them_itself(two: tuple[Replica, Replica]) -> None:
+    """Where the history of the other side was not to be had."""
     a, _ = two
-    ours = a.workspace.history
-    a.workspace.write("MEMORY.md", "- top\n- green tea\n- end\n", by=CALLER)
-    fork = ours.record({MEMORY: b"- top\n- black tea\n- end\n"}, CALLER)
-    (green,) = ours.commit(fork).parents
-    told = ours.record(
-        {MEMORY: b"- top\n- black tea\n- green tea\n- end\n"},
-        SYNC,
-        beside={MEMORY: ours.read(ours.find(green, MEMORY) or ObjectId(""))},
-    )
-    (seam,) = seams_of(ours, told, {})
-    assert (seam.path, seam.told) == (MEMORY, "1 place")
-    assert seam.pairs == (Pair(("- black tea",), ("- green tea",)),)
+    green, black = b"- top\n- green tea\n- end\n", b"- top\n- black tea\n- end\n"
+    a.workspace.write("MEMORY.md", green, by=CALLER)
+    both = b"- top\n- black tea\n- green tea\n- end\n"
+    arrival = Arrival(MEMORY, both, version_of(green), beside=black, seam="1 place")
+    a.workspace.bring([arrival], by=SYNC)
+    assert a.workspace.log(limit=1)[0].trailers["Merged"] == "MEMORY.md: 1 place"
+    assert seams(a) == [Seam(MEMORY, seams(a)[0].revision, "1 place", seams(a)[0].pairs)]
+    assert seams(a)[0].pairs == (Pair(("- green tea",), ("- black tea",)),)
 
 
 def test_changes_that_do_not_meet_are_no_seam(two: tuple[Replica, Replica]) -> None:

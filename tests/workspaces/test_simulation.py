@@ -18,6 +18,7 @@ from workspaces.blobs import Token
 from workspaces.expect import ANY
 from workspaces.history.objects import blob_id
 from workspaces.reconcile import Merged, Plan, PullDeletion, Push
+from workspaces.revision import SYNC
 from workspaces.swap import Swaps
 from workspaces.sync import incoming, sides
 from workspaces.sync.incoming import Incoming
@@ -191,7 +192,7 @@ def followed_too_early(patch: pytest.MonkeyPatch) -> None:
         self: Any, actions: Any, fetched: Any, base: Any, report: Any, theirs: Any = None
     ) -> Any:
         if theirs is not None:
-            self._workspace.bring([], by=incoming.SYNC, theirs=theirs)
+            self._workspace.bring([], by=SYNC, theirs=theirs)
         return whole(self, actions, fetched, base, report)
 
     patch.setattr(Incoming, "put", put)

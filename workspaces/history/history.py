@@ -17,7 +17,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -40,6 +41,7 @@ from workspaces.history.objects import (
     Entries,
     ObjectId,
     Objects,
+    sync,
     unwritable,
 )
 from workspaces.history.pack import needs_packing, pack
@@ -60,6 +62,11 @@ HEAD: Final = "head"
 """The view of what is there now. Any other view is a revision's id."""
 
 View = str
+
+PUT_BACK = (
+    "put it back from a copy of the home; or begin a new one in its place: "
+    "git init --bare --template= --initial-branch=main"
+)
 
 LOG_ENTRIES_MAX = 10_000
 
@@ -92,6 +99,23 @@ class History:
         except OSError as error:
             raise unwritable(error) from error
         return cls(directory, clock)
+
+    @property
+    def is_there(self) -> bool:
+        """False when its directory was lost: then nothing may be written as if there had been none."""
+        return (self._directory / "HEAD").exists()
+
+    @contextmanager
+    def made_again(self) -> Generator[History]:
+        """In the place of one that was lost, once the block has filled it; not at all when it fails."""
+        beside = self._directory.with_name(f"{self._directory.name}.again")
+        shutil.rmtree(beside, ignore_errors=True)
+        yield History.create(beside, self._clock)
+        try:
+            beside.rename(self._directory)
+            sync(self._directory.parent)
+        except OSError as error:
+            raise unwritable(error) from error
 
     def tip(self) -> RevisionId | None:
         """The newest revision; None before the first."""
@@ -153,6 +177,13 @@ class History:
         if revision is None:
             return False
         return not self._git("rev-list", "-n1", ancestor, f"^{revision}", "--")
+
+    def fork(self, one: RevisionId, other: RevisionId) -> RevisionId | None:
+        """The newest revision that both have grown from; None where there is none."""
+        try:
+            return RevisionId(self._git("merge-base", one, other).decode().strip())
+        except Unavailable:
+            return None
 
     def differences(
         self, older: RevisionId | None, newer: RevisionId | None

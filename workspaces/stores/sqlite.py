@@ -25,7 +25,7 @@ from pathlib import Path
 from workspaces.clock import Clock, SystemClock
 from workspaces.database import is_busy, name_of, transaction, use_log
 from workspaces.errors import Conflict, Refused, Unavailable
-from workspaces.expect import ANY, is_met
+from workspaces.expect import Wildcard, is_met
 from workspaces.records import (
     SCAN_ITEMS_MAX,
     Change,
@@ -80,8 +80,14 @@ _COUNTER = (
     "select counter from item where partition = ? and sort = ?"
     " and (expires_at is null or expires_at > ?)"
 )
-_WRITE = (
-    "insert or replace into item (partition, sort, counter, value, expires_at) values (?,?,?,?,?)"
+_WRITE_NEW = (
+    "insert into item (partition, sort, counter, value, expires_at) values (?,?,1,?,?)"
+    " on conflict do update set value = excluded.value, expires_at = excluded.expires_at, counter = 1"
+    " where expires_at <= ?"
+)
+_WRITE_SEEN = (
+    "update item set counter = counter + 1, value = ?, expires_at = ?"
+    " where partition = ? and sort = ? and counter = ? and (expires_at is null or expires_at > ?)"
 )
 _WRITE_ANY = (
     "insert into item (partition, sort, counter, value, expires_at) values (?,?,1,?,?)"
@@ -127,21 +133,16 @@ class SqliteRecords:
             counters: list[Counter] = []
             now = self._now()
             for change, text in zip(changes, texts, strict=True):
-                if isinstance(change, Put) and change.expect is ANY:
-                    put = (*change.key, text, change.expires_at, now)
-                    counters.append(connection.execute(_WRITE_ANY, put).fetchone()[0])
-                    continue
-                row = connection.execute(_COUNTER, (*change.key, now)).fetchone()
-                counter: Counter | None = row[0] if row else None
-                if not is_met(change.expect, counter):
-                    raise Conflict(
-                        "record", str(change.key), expected=change.expect, actual=counter
-                    )
                 if isinstance(change, Put):
-                    counters.append((counter or 0) + 1)
-                    put = (*change.key, counters[-1], text, change.expires_at)
-                    connection.execute(_WRITE, put)
-                elif isinstance(change, Delete):
+                    counter = _put(connection, change, text, now)
+                    if counter is not None:
+                        counters.append(counter)
+                        continue
+                row = connection.execute(_COUNTER, (*change.key, now)).fetchone()
+                there: Counter | None = row[0] if row else None
+                if isinstance(change, Put) or not is_met(change.expect, there):
+                    raise Conflict("record", str(change.key), expected=change.expect, actual=there)
+                if isinstance(change, Delete):
                     connection.execute(_DELETE, change.key)
             self._sweep_now_and_then(connection)
             return tuple(counters)
@@ -275,6 +276,21 @@ class SqliteRecords:
             raise Unavailable(
                 f"record store {self._file}", _DAMAGED[0], remedy=_DAMAGED[1]
             ) from error
+
+
+def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Counter | None:
+    """The item's counter from now on; None where the condition does not hold. One statement, because a
+    batch has many, and everybody else waits for its end."""
+    match put.expect:
+        case Wildcard.ANY:
+            values = (*put.key, text, put.expires_at, now)
+            return connection.execute(_WRITE_ANY, values).fetchone()[0]
+        case Wildcard.ABSENT:
+            done = connection.execute(_WRITE_NEW, (*put.key, text, put.expires_at, now))
+            return 1 if done.rowcount else None
+        case seen:
+            values = (text, put.expires_at, *put.key, seen, now)
+            return seen + 1 if connection.execute(_WRITE_SEEN, values).rowcount else None
 
 
 _DAMAGED = (

@@ -15,14 +15,12 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.reconcile import Apart, Meet, Merged, Pull, PullDeletion, Same, met
-from workspaces.revision import Author
+from workspaces.revision import SYNC
 from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
 from workspaces.workspace import Arrival, Theirs, Workspace
-
-SYNC = Author("sync", "sync", "sync")
 
 BATCH_FILES = 256
 """What is fetched before it is put into the tree, and so how long the writer lock is held at once."""

@@ -32,6 +32,15 @@ class Past:
     def requests(self) -> int:
         return self._replication.requests if self._replication else 0
 
+    @property
+    def is_lost(self) -> bool:
+        return not self._workspace.history.is_there
+
+    def recover(self) -> None:
+        """What was lost here. Unavailable when it is not there either."""
+        if self.is_lost and self._replication is not None:
+            self._replication.recover()
+
     def has_moved(self, report: Report) -> bool:
         """Whether others say that there is something new; while they cannot be asked, there may be."""
         if self._replication is None:
@@ -59,8 +68,11 @@ class Past:
 
     def push(self, report: Report) -> bool:
         """After the files. False when others have been faster: theirs is to be followed first."""
+        if self._replication is None or report.unfollowed is not None:
+            return True
         tip = self._workspace.tip()
-        if self._replication is None or report.unfollowed is not None or tip is None:
+        if tip is None:
+            report.history = True
             return True
         try:
             if not self._is_out(tip):

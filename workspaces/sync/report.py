@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from workspaces.durable import Durable
 from workspaces.errors import Failure
 from workspaces.problem import Problem
 
@@ -39,8 +40,8 @@ class Report:
         return not self.pending
 
     @property
-    def durable(self) -> dict[str, bool]:
-        return {"local": True, "files": self.is_durable, "history": self.history}
+    def durable(self) -> Durable:
+        return Durable(self.is_durable, self.history)
 
 
 class Progress:

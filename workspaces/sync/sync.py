@@ -136,10 +136,11 @@ class Sync:
         that there is nothing new this is one request; once in a while everything is looked at."""
         with self._reporting() as report:
             self._get_ready()
-            if self._has_listed_lately() and not self._past.has_moved(report):
+            is_recent = self._has_listed_lately() and not self._past.is_lost
+            if is_recent and not self._past.has_moved(report):
                 self._send_dirty(report)
             else:
-                self._make_one(report, look=not self._has_listed_lately())
+                self._make_one(report, look=not is_recent)
         return report
 
     def push(self, paths: Iterable[WorkspacePath]) -> Report:
@@ -218,6 +219,7 @@ class Sync:
         """`look`: at the head first; else it has been looked at."""
         with self._alone():
             self._get_ready()
+            self._past.recover()
             self._second_look()  # what somebody who died left aside
             for _ in range(ROUNDS_MAX):
                 with self._past.theirs(report, look=look) as theirs:

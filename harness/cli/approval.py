@@ -1,0 +1,110 @@
+"""Calls that wait for a person: asking whoever sits at the terminal, and `harness approve` for later."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.conversation import AgentOption, Reference
+from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json, visible
+from harness.cli.telling import close, say_what_went_wrong, show_progress
+
+if TYPE_CHECKING:
+    from harness import Harness
+    from harness.outcome import Outcome
+    from harness.pending import PendingCall
+    from harness.progress import Emit
+
+SHOWN_CHARACTERS_MAX = 4_000
+"""Of each input: what nobody reads cannot be allowed knowingly, so what is left out is counted."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(approve)
+
+
+def approve(
+    conversation: Reference,
+    call: Annotated[
+        str | None, typer.Argument(help="The id of a call; else all that wait to be allowed.")
+    ] = None,
+    deny: Annotated[bool, typer.Option("--deny", help="Do not allow it.")] = False,
+    reason: Annotated[str | None, typer.Option(help="Why not, for the agent.")] = None,
+    agent: AgentOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Allow calls that wait, or deny them, and let the agent go on. `harness conversation show` shows them.
+
+    harness approve c1
+    harness approve c1 toolu_01… --deny --reason "not on a Friday"
+    """
+    from harness.progress import silent
+
+    with opened(home, as_json=as_json) as harness:
+        found = harness.conversation(conversation, agent=agent)
+        is_shown = sys.stdout.isatty() and not as_json
+        emit = show_progress if is_shown else silent
+        outcome = harness.approve(found, call, is_allowed=not deny, reason=reason, emit=emit)
+        if is_shown:
+            outcome = asked(harness, outcome, emit)
+    return tell(outcome, is_shown=is_shown, as_json=as_json)
+
+
+def asked(harness: Harness, outcome: Outcome, emit: Emit) -> Outcome:
+    """While a turn waits to be allowed something, and a person sits there: ask them. What they do not
+    answer goes on waiting."""
+    from harness.event import Approval
+
+    while outcome.status == "waiting" and sys.stdin and sys.stdin.isatty():
+        calls = [call for call in outcome.pending if call.asked.waits_for == "approval"]
+        answers: list[Approval] = []
+        for call in calls:
+            is_allowed = _ask(call)
+            if is_allowed is None:
+                return outcome
+            answers.append(Approval(call_id=call.id, is_allowed=is_allowed))
+        if not answers:  # the rest is the client's to make
+            return outcome
+        conversation = harness.conversations.get(outcome.conversation_id)
+        outcome = harness.answer(conversation, *answers, emit=emit)
+    return outcome
+
+
+def tell(outcome: Outcome, *, is_shown: bool, as_json: bool) -> int:
+    """`is_shown`: its text was told while it came. Returns the exit code."""
+    if as_json:
+        print_json(outcome.as_json())
+    elif is_shown:
+        close(outcome)
+    else:
+        sys.stdout.write(f"{outcome.reply}\n" if outcome.reply else "")
+        say_what_went_wrong(outcome)
+    return 0 if outcome.status == "done" else 1
+
+
+def _ask(call: PendingCall) -> bool | None:
+    """None when the person goes away."""
+    where = f" in {call.asked.workspace}" if call.asked.workspace else ""
+    notes().print(f"\n[yellow]May it run[/] [bold]{call.call.name}[/]{where}?")
+    for name, value in call.call.input.items():
+        notes().print(f"  {visible(name)}: {_shown(str(value))}", markup=False)
+    while True:
+        notes().print("\\[y]es, \\[n]o › ", end="")
+        try:
+            said = input().strip().lower()
+        except (EOFError, KeyboardInterrupt):
+            notes().print()
+            return None
+        if said in {"y", "yes"}:
+            return True
+        if said in {"n", "no"}:
+            return False
+
+
+def _shown(text: str) -> str:
+    kept = visible(text[:SHOWN_CHARACTERS_MAX]).replace("\n", "\n    ")
+    left_out = len(text) - SHOWN_CHARACTERS_MAX
+    return f"{kept}\n    (… {left_out:,} characters more)" if left_out > 0 else kept
