@@ -19,7 +19,7 @@ and of everything long a head and a tail. The newest message of a user stays who
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -79,7 +79,13 @@ def prune(
         lines = short.get(number, turn)
         shown += map(_without_traffic, lines) if number in without else lines
     kept = [one for one in shown if one.message.parts]
-    return tuple(_as_short_as_may_be(kept, words, running) if pruning.is_hard else _numbered(kept))
+    if not pruning.is_hard:
+        return tuple((one.number, one.message) for one in kept)
+    newest = next((one.number for one in reversed(said) if one.is_plain), None)
+    return tuple(
+        (one.number, one.message if one.number == newest else _short_message(one, words, running))
+        for one in kept
+    )
 
 
 def shortened(text: str, characters_max: int, left_out: Callable[[int], str]) -> str:
@@ -148,16 +154,9 @@ def _result(result: ToolResult, characters_max: int, words: _Words) -> ToolResul
     return replace(result, text=text)
 
 
-def _as_short_as_may_be(
-    said: Sequence[Said], words: _Words, running: TurnId | None
-) -> Iterator[Numbered]:
-    newest = next((one.number for one in reversed(said) if one.is_plain), None)
-    for one in said:
-        if one.number == newest:
-            yield one.number, one.message
-            continue
-        parts = tuple(_short(part, words, one.turn == running) for part in one.message.parts)
-        yield one.number, Message(one.message.role, parts)
+def _short_message(one: Said, words: _Words, running: TurnId | None) -> Message:
+    parts = tuple(_short(part, words, one.turn == running) for part in one.message.parts)
+    return Message(one.message.role, parts)
 
 
 def _short(part: Part, words: _Words, is_running: bool) -> Part:
@@ -173,7 +172,3 @@ def _short(part: Part, words: _Words, is_running: bool) -> Part:
 
 def _with_parts(one: Said, parts: tuple[Part, ...]) -> Said:
     return replace(one, message=Message(one.message.role, parts))
-
-
-def _numbered(said: Sequence[Said]) -> Iterator[Numbered]:
-    return ((one.number, one.message) for one in said)
