@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +16,9 @@ from harness.briefing import Briefing
 from harness.context.assemble import Numbered, assemble
 from harness.context.memory import Memory
 from harness.context.prompt import MountView, Sources, prompt_parts
+from harness.context.prune import Pruning, prune
+from harness.context.repair import repair
+from harness.context.said import Said
 from harness.context.snapshot import Held, Moment, Terms, after, decide
 from harness.message import Message, Text, ToolCall, ToolResult, user
 from harness.question import put
@@ -34,8 +37,21 @@ from workspaces.workspaces import Workspaces
 
 TURNS, STEPS = 40, 5
 RESULT_CHARACTERS = (200, 800, 3_000, 12_000)
-QUESTION_CHARACTERS, REMARK_CHARACTERS, ANSWER_CHARACTERS = 300, 200, 1_100
-"""What is said in a turn. The more, the more a prompt that changes costs: all of it is read anew."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What is said in a turn, in characters. The more, the more a prompt that changes costs: all of it is
+    read anew; and the less what tools said weighs beside it."""
+
+    question: int
+    remark: int
+    answer: int
+
+
+BRIEF = Texts(300, 200, 1_100)
+LENGTHY = Texts(700, 500, 4_500)
+"""So much that what the specification has measured without earlier traffic, 0.61, comes out here too."""
 MEMORY_CHARACTERS = 6_000
 STEPS_PER_LINE = 10
 WRITE, READ = 1.25, 0.1
@@ -47,45 +63,48 @@ VIEW = MountView("notes", True, "What this project has decided.", True, True)
 
 
 def main() -> None:
-    conversations = [conversation(seed) for seed in SEEDS]
-    baseline = sum(cost(rereading(steps)) for steps in conversations)
-    for claim, is_removed, goal in (
-        ("input cost: snapshot and deltas, nothing pruned / rereading memory", False, None),
-        ("input cost: … with earlier tool traffic removed too / rereading memory", True, 0.75),
-    ):
-        ours = sum(cost(ours_of(steps, is_removed=is_removed)) for steps in conversations)
-        report(claim, ours, baseline, at_most=goal)
+    for name, texts in (("brief", BRIEF), ("lengthy", LENGTHY)):
+        conversations = [conversation(seed, texts) for seed in SEEDS]
+        baseline = sum(cost(rereading(steps)) for steps in conversations)
+        for claim, shown, goal in (
+            ("nothing pruned", lambda said: prune(said, None, render, running=None), None),
+            ("calls and 400 characters of results of 10 turns", pruned, 0.75),
+            ("no tool traffic of earlier turns", without_tools, None),
+        ):
+            ours = sum(cost(ours_of(steps, shown)) for steps in conversations)
+            report(f"input cost, {name} texts: {claim} / rereading", ours, baseline, at_most=goal)
+    ten_thousand_entries()
     with tempfile.TemporaryDirectory() as place:
         unchanged(Path(place))
 
 
-Step = tuple[list[Numbered], str]
+Step = tuple[list[Said], str]
 """The messages that a request shows, and MEMORY.md as it is then."""
 
 
-def conversation(seed: int) -> list[Step]:
+def conversation(seed: int, texts: Texts = BRIEF) -> list[Step]:
     """Each turn asks, remarks and uses a tool in each step but the last, and answers."""
     chance = random.Random(seed)
     memory = [f"- fact {n:03}: {words(chance, 45)}" for n in range(MEMORY_CHARACTERS // 60)]
-    messages: list[Numbered] = []
+    said: list[Said] = []
     steps: list[Step] = []
 
     def say(message: Message) -> None:
-        messages.append((len(messages) + 1, message))
+        said.append(Said(len(said) + 1, TurnId(f"turn_{turn}"), message))
 
     for turn in range(TURNS):
-        say(user(words(chance, QUESTION_CHARACTERS)))
+        say(user(words(chance, texts.question)))
         for step in range(STEPS):
             number = turn * STEPS + step
             if number and number % STEPS_PER_LINE == 0:
                 memory.append(f"- new {number:03}: {words(chance, 45)}")
-            steps.append((list(messages), "# Memory\n\n" + "\n".join(memory) + "\n"))
+            steps.append((list(said), "# Memory\n\n" + "\n".join(memory) + "\n"))
             if step == STEPS - 1:
-                say(Message("assistant", (Text(words(chance, ANSWER_CHARACTERS)),)))
+                say(Message("assistant", (Text(words(chance, texts.answer)),)))
                 continue
             call_id = f"toolu_{number}"
             call = ToolCall(call_id, "bash", {"command": words(chance, 60)})
-            say(Message("assistant", (Text(words(chance, REMARK_CHARACTERS)), call)))
+            say(Message("assistant", (Text(words(chance, texts.remark)), call)))
             result = words(chance, chance.choice(RESULT_CHARACTERS))
             say(Message("user", (ToolResult(call_id, result),)))
     return steps
@@ -94,37 +113,88 @@ def conversation(seed: int) -> list[Step]:
 def rereading(steps: Sequence[Step]) -> list[str]:
     """The baseline: memory as it is now in each prompt, no tool traffic of earlier turns."""
     sent: list[str] = []
-    for messages, memory in steps:
+    for said, memory in steps:
         system = f"{guidance()}\n\n<memory>\n{memory}</memory>\n\nToday is 2026-11-18."
-        sent.append(serialised((system,), [one for _, one in without_tools(messages)]))
+        sent.append(serialised((system,), [one for _, one in without_tools(said)]))
     return sent
 
 
-def without_tools(messages: Sequence[Numbered]) -> list[Numbered]:
+def without_tools(said: Sequence[Said]) -> list[Numbered]:
     """The turn that runs is left as it is."""
-    newest = max(at for at, (_, one) in enumerate(messages) if one.role == "user" and one.text)
     kept: list[Numbered] = []
-    for at, (number, message) in enumerate(messages):
-        parts = tuple(part for part in message.parts if isinstance(part, Text))
-        if at >= newest:
-            kept.append((number, message))
+    for one in said:
+        parts = tuple(part for part in one.message.parts if isinstance(part, Text))
+        if one.turn == said[-1].turn:
+            kept.append((one.number, one.message))
         elif parts:
-            kept.append((number, replace(message, parts=parts)))
+            kept.append((one.number, replace(one.message, parts=parts)))
     return kept
 
 
-def ours_of(steps: Sequence[Step], *, is_removed: bool) -> list[str]:
+def pruned(said: Sequence[Said]) -> Sequence[Numbered]:
+    shown = prune(said, Pruning(), render, running=said[-1].turn)
+    check(shown, said)
+    return shown
+
+
+def ours_of(
+    steps: Sequence[Step], shown: Callable[[Sequence[Said]], Sequence[Numbered]]
+) -> list[str]:
     held: Held | None = None
     sent: list[str] = []
-    for number, (messages, memory) in enumerate(steps):
+    for number, (said, memory) in enumerate(steps):
         at = NOW + timedelta(seconds=5 * number)
-        news = decide(held, moment(memory, messages[-1][0], at), render)
+        news = decide(held, moment(memory, said[-1].number, at), render)
         held = after(held, news, at)
-        if is_removed:
-            messages = without_tools(messages)
-        request = assemble(held.snapshot, held.deltas, messages)
+        request = assemble(held.snapshot, held.deltas, shown(said))
         sent.append(serialised(request.system, request.messages))
     return sent
+
+
+def check(messages: Sequence[Numbered], said: Sequence[Said]) -> None:
+    """What is claimed to be visible is: without it, the cost would mean nothing."""
+    turns = [*dict.fromkeys(one.turn for one in said)][-1 - Pruning().turns :]
+    wanted = [part for one in said if one.turn in turns for part in one.message.parts]
+    shown = {id(part) for _, message in messages for part in message.parts}
+    lengths = {
+        part.call_id: len(part.text)
+        for _, message in messages
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    }
+    for part in wanted:
+        if isinstance(part, ToolCall) and id(part) not in shown:
+            raise AssertionError(f"{part.id} is not shown")
+        if isinstance(part, ToolResult) and lengths[part.call_id] < min(len(part.text), 400):
+            raise AssertionError(f"too little is shown of {part.call_id}")
+
+
+def ten_thousand_entries() -> None:
+    """Of a window: every other one a call or its result, in two hundred turns."""
+    chance = random.Random(1)
+    said: list[Said] = []
+    for number in range(1, 10_001, 2):
+        turn, call_id = TurnId(f"turn_{number // 50}"), f"toolu_{number}"
+        call = ToolCall(call_id, "bash", {"command": words(chance, 60)})
+        asks = Message("assistant", (Text(words(chance, BRIEF.remark)), call))
+        if number % 50 == 1:
+            asks = user(words(chance, BRIEF.question))
+        result = ToolResult(call_id, words(chance, chance.choice(RESULT_CHARACTERS)))
+        answers = Message("user", (result,))
+        if number % 50 == 1:
+            answers = Message("assistant", (Text(words(chance, BRIEF.answer)),))
+        said += [Said(number, turn, asks), Said(number + 1, turn, answers)]
+    messages = [one.message for one in said]
+
+    def ours() -> object:
+        shown = prune(said, Pruning(), render, running=said[-1].turn)
+        return repair(tuple(message for _, message in shown))
+
+    def peer() -> object:
+        return serialised((), messages)
+
+    claim = "pruning and repair of 10 000 entries / serialising them"
+    report(claim, *compare(ours, peer, rounds=20), at_most=3)
 
 
 def moment(memory: str, entry: int, at: datetime) -> Moment:

@@ -119,7 +119,8 @@ def put(
     said, pruning = window.said, briefing.pruning_for(is_hard=is_hard)
     messages = prune(said, pruning, render, running=running)
     request = assemble(held.snapshot, held.deltas, messages, kept=window.system, turn=instructions)
-    length = measured(request, _turned_out(before, window))
+    turned_out, is_new = _turned_out(before, window), news is held.snapshot
+    length = measured(request, turned_out, is_same=not is_new)
     held = replace(held, length=length, entry=window.newest_number)
     return Question(request, said, pruning, held, running, news, length)
 

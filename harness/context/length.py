@@ -29,6 +29,8 @@ class Length:
     """What the tools take beside it, in characters."""
     tokens: int
     """Of all of it; estimated, or as the provider has counted."""
+    snapshot: int = 0
+    """Of the characters, what the blocks of the snapshot take."""
 
     @property
     def all_characters(self) -> int:
@@ -39,21 +41,41 @@ class Length:
         return replace(self, tokens=tokens) if tokens else self
 
     def as_json(self) -> JsonObject:
-        return {"characters": self.characters, "tools": self.tools, "tokens": self.tokens}
+        return {
+            "characters": self.characters,
+            "tools": self.tools,
+            "tokens": self.tokens,
+            "snapshot": self.snapshot,
+        }
 
 
 def length_of(data: JsonObject) -> Length:
-    return Length(data["characters"], data["tools"], data["tokens"])
+    return Length(data["characters"], data["tools"], data["tokens"], data["snapshot"])
 
 
-def measured(request: Request, before: Length | None) -> Length:
-    """`before`: the request before, as it turned out."""
-    shown = characters(request.system, request.messages)
-    tools = len(_JSON.encode([tool.as_json() for tool in request.tools]))
+def measured(request: Request, before: Length | None, *, is_same: bool = False) -> Length:
+    """`before`: the request before, as it turned out; `is_same`: it was of the same snapshot, and so most
+    of this one has been measured."""
+    count = len(request.breakpoints.system)
+    if before is not None and is_same:
+        tools, snapshot = before.tools, before.snapshot
+    else:
+        tools = len(_JSON.encode([tool.as_json() for tool in request.tools]))
+        snapshot = _blocks(request.system[:count])
+    others = request.system[count:]
+    shown = characters(others, request.messages) + snapshot
+    if snapshot and not others:
+        shown -= 1  # the comma behind the last block
     if before is None or before.all_characters == 0:
-        return Length(shown, tools, round((shown + tools) / TOKEN_CHARACTERS))
-    tokens = round((shown + tools) * before.tokens / before.all_characters)
-    return Length(shown, tools, tokens)
+        tokens = round((shown + tools) / TOKEN_CHARACTERS)
+    else:
+        tokens = round((shown + tools) * before.tokens / before.all_characters)
+    return Length(shown, tools, tokens, snapshot)
+
+
+def _blocks(texts: Sequence[str]) -> int:
+    """Each with the comma behind it."""
+    return sum(len(_JSON.encode(text)) + 1 for text in texts)
 
 
 def characters(system: Sequence[str], messages: Sequence[Message]) -> int:

@@ -19,13 +19,14 @@ and of everything long a head and a tail. The newest message of a user stays who
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from harness.context.assemble import Numbered
 from harness.context.render import Render
 from harness.context.said import Said, turns_of
-from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult
+from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, part_as_json
 from workspaces.ids import TurnId
 from workspaces.records import JsonObject
 
@@ -66,7 +67,7 @@ def prune(
     """None: all is shown. `running`: the turn that is left untouched."""
     if pruning is None:
         return tuple((one.number, one.message) for one in said)
-    words = _Words(render)
+    words = _words(render)
     turns = turns_of(said)
     ended = [turn for turn in turns if turn[0].turn != running]
     short = {turn[0].number: [_ended(one, words) for one in turn] for turn in ended}
@@ -78,7 +79,13 @@ def prune(
         lines = short.get(number, turn)
         shown += map(_without_traffic, lines) if number in without else lines
     kept = [one for one in shown if one.message.parts]
-    return tuple(_as_short_as_may_be(kept, words, running) if pruning.is_hard else _numbered(kept))
+    if not pruning.is_hard:
+        return tuple((one.number, one.message) for one in kept)
+    newest = next((one.number for one in reversed(said) if one.is_plain), None)
+    return tuple(
+        (one.number, one.message if one.number == newest else _short_message(one, words, running))
+        for one in kept
+    )
 
 
 def shortened(text: str, characters_max: int, left_out: Callable[[int], str]) -> str:
@@ -88,6 +95,11 @@ def shortened(text: str, characters_max: int, left_out: Callable[[int], str]) ->
     room = max(0, characters_max - len(left_out(len(text))))
     head = (room + 1) // 2
     return text[:head] + left_out(len(text) - room) + text[len(text) - (room - head) :]
+
+
+@cache
+def _words(render: Render) -> _Words:
+    return _Words(render)
 
 
 class _Words:
@@ -117,14 +129,8 @@ def _cut(ended: Sequence[Sequence[Said]], turns: int) -> int:
 
 
 def _traffic(part: Part) -> int:
-    """In characters."""
-    match part:
-        case ToolCall(_, name, arguments):
-            return len(name) + len(_JSON.encode(arguments))
-        case ToolResult(_, text, _):
-            return len(text)
-        case _:
-            return 0
+    """In characters of the request's JSON, as its limit counts them."""
+    return len(_JSON.encode(part_as_json(part))) if isinstance(part, ToolCall | ToolResult) else 0
 
 
 def _ended(one: Said, words: _Words) -> Said:
@@ -148,16 +154,9 @@ def _result(result: ToolResult, characters_max: int, words: _Words) -> ToolResul
     return replace(result, text=text)
 
 
-def _as_short_as_may_be(
-    said: Sequence[Said], words: _Words, running: TurnId | None
-) -> Iterator[Numbered]:
-    newest = next((one.number for one in reversed(said) if one.is_plain), None)
-    for one in said:
-        if one.number == newest:
-            yield one.number, one.message
-            continue
-        parts = tuple(_short(part, words, one.turn == running) for part in one.message.parts)
-        yield one.number, Message(one.message.role, parts)
+def _short_message(one: Said, words: _Words, running: TurnId | None) -> Message:
+    parts = tuple(_short(part, words, one.turn == running) for part in one.message.parts)
+    return Message(one.message.role, parts)
 
 
 def _short(part: Part, words: _Words, is_running: bool) -> Part:
@@ -173,7 +172,3 @@ def _short(part: Part, words: _Words, is_running: bool) -> Part:
 
 def _with_parts(one: Said, parts: tuple[Part, ...]) -> Said:
     return replace(one, message=Message(one.message.role, parts))
-
-
-def _numbered(said: Sequence[Said]) -> Iterator[Numbered]:
-    return ((one.number, one.message) for one in said)

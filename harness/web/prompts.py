@@ -48,7 +48,9 @@ PREVIEW = object_of(
         "snapshot": object_of({"number": NUMBER, "at": TEXT, "reason": TEXT}),
         "isNew": {"type": "boolean"},
         "parts": list_of({"type": "object"}),
-        "length": object_of({"characters": NUMBER, "tools": NUMBER, "tokens": NUMBER}),
+        "length": object_of(
+            {"characters": NUMBER, "tools": NUMBER, "tokens": NUMBER, "snapshot": NUMBER}
+        ),
         "request": {"type": "object"},
     }
 )

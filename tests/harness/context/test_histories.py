@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import random
 
+from harness.context.compact import Cover, State, cover, input_of
 from harness.context.prune import Pruning, prune
-from harness.context.repair import repair
+from harness.context.repair import repair, sound
 from harness.context.said import Said
 from harness.message import Message, Text, user
 from harness.request import Request
@@ -23,8 +24,26 @@ def sent(said: list[Said], pruning: Pruning | None, running: TurnId | None) -> t
     return repair(tuple(message for _, message in shown))
 
 
+def left(chance: random.Random, said: list[Said]) -> list[Said]:
+    """What a compaction leaves of a history, in every other one."""
+    state = State(said, 1_000, 0, lambda until: chance.randrange(2_000))
+    found = cover(state, 1_000)
+    if chance.random() < 0.5 or not isinstance(found, Cover):
+        return said
+    covered = [(one.number, one.message) for one in said if one.number <= found.until]
+    assert covered
+    assert input_of(covered, render) is not None
+    kept = [one for one in said if one.number > found.until]
+    assert kept[0].is_plain
+    return kept
+
+
 def is_there(question: Said, messages: tuple[Message, ...]) -> bool:
-    texts = {part.text for part in question.message.parts if isinstance(part, Text)}
+    texts = {
+        sound(part.text)
+        for part in question.message.parts
+        if isinstance(part, Text) and part.text.strip()
+    }
     shown = {part.text for one in messages for part in one.parts if isinstance(part, Text)}
     return texts <= shown
 
@@ -36,14 +55,15 @@ def test_no_history_however_damaged_is_refused_and_the_newest_question_is_always
     for _ in range(COUNT):
         said = damaged(chance, intact(chance))
         running = TurnId("turn_now") if chance.random() < 0.8 else None
-        messages = sent(said, chance.choice(PRUNINGS), running)
+        pruning = chance.choice(PRUNINGS)
+        messages = sent(left(chance, said), pruning, running)
         assert messages
         ended = messages if messages[-1].role == "user" else (*messages, user("more"))
         rule = refused(Request(("s",), ended, ()))
         assert rule is None, (rule, said)
         assert repair(messages) == messages
-        question = next(one for one in said if one.turn == "turn_now" and one.is_plain)
-        assert is_there(question, messages)
+        newest = next(one for one in reversed(said) if one.is_plain)
+        assert is_there(newest, messages), (newest, said)
 
 
 def test_intact_histories_are_sent_as_they_are() -> None:

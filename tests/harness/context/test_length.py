@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from harness.context.length import Length, characters, length_of, measured
 from harness.message import Message, Text, ToolCall, ToolResult, user
-from harness.request import Request, ToolSpec
+from harness.request import Breakpoints, Request, ToolSpec
 
 TOOL = ToolSpec("read", "Reads a file.", {"type": "object"})
 MESSAGES = (
@@ -25,7 +26,11 @@ def test_characters_are_the_code_points_of_the_json_of_system_and_messages() -> 
         separators=(",", ":"),
     )
     assert characters(request.system, request.messages) == len(text)
-    assert measured(request, None).characters == len(text)
+    for marks in ((), (0,), (0, 1)):
+        marked = replace(request, breakpoints=Breakpoints(marks))
+        length = measured(marked, None)
+        assert length.characters == len(text)
+        assert measured(marked, length, is_same=True) == length
 
 
 @pytest.mark.parametrize("text", ["", "a", "😀", "\ud83d", "\n", "\x00", '"', "é"])

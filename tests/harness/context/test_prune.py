@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -14,7 +16,7 @@ from harness.context.prune import (
     shortened,
 )
 from harness.context.said import Said
-from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, user
+from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, part_as_json, user
 from harness.template import render
 from workspaces.ids import TurnId
 
@@ -150,17 +152,21 @@ def test_tool_traffic_leaves_after_so_many_further_turns(turns: int) -> None:
 def test_the_cut_moves_only_when_a_step_goes_at_once() -> None:
     talk = Talk()
     cuts: list[int] = []
-    for _ in range(400):
+    for _ in range(250):
         talk.turn(LONG)
         kept = calls(talk.shown())
         cuts.append(talk.turns - len(kept))
     moves = sorted(set(cuts))
     assert cuts == sorted(cuts)
     assert 3 <= len(moves) <= 5, moves
-    one = RESULT_CHARACTERS_MAX + len('bash{"command":"ls"}')
-    needed = -(-STEP_CHARACTERS_MIN // one)
-    assert moves[:3] == [0, needed, 2 * needed]
-    assert cuts.index(needed) + 1 == needed + 10
+    short = talk.shown(Pruning(1_000))
+    traffic = [part for part in parts(short) if isinstance(part, ToolCall | ToolResult)]
+    compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+    sizes = [len(compact.encode(part_as_json(part))) for part in traffic]
+    for before, cut in pairwise(moves):
+        gone = sizes[2 * before : 2 * cut]
+        assert sum(gone[:-2]) < STEP_CHARACTERS_MIN <= sum(gone)
+        assert cuts.index(cut) + 1 == cut + 10
 
 
 def test_pairs_go_together() -> None:
