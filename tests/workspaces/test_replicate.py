@@ -144,6 +144,22 @@ def test_only_a_history_whose_files_are_there_is_pushed(
     assert b.texts() == {MEMORY: "one\n"}
 
 
+def test_what_came_and_went_between_two_syncs_keeps_no_history_here(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    a.put("passing.md", "here\n")
+    a.put(MEMORY, "two\n")
+    a.workspace.settle()
+    (a.root / "passing.md").unlink()
+    a.put(MEMORY, "one\n")  # as both sides have it
+    report = a.sync.run()
+    assert report.history
+    b.sync.run()
+    assert b.workspace.tip() == a.workspace.tip()
+    assert b.texts() == {MEMORY: "one\n"}
+    assert len(b.workspace.log("passing.md")) == 2
+
+
 def test_files_that_are_the_same_already_need_no_revision_of_their_own(
     a: Replica, machine: Callable[[str], Replica]
 ) -> None:

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 from workspaces.baseline import Baseline
 from workspaces.errors import Failure
+from workspaces.history.objects import ObjectId
 from workspaces.history.quarantine import Quarantine
+from workspaces.paths import WorkspacePath
 from workspaces.replicate import Replication
 from workspaces.revision import RevisionId
 from workspaces.sync.report import Report
@@ -75,7 +77,14 @@ class Past:
             report.history = True
             return True
         try:
-            if not self._is_out(tip):
+            missing = self._missing(tip)
+            if (
+                missing
+            ):  # a revision of what came and went between two syncs: that it went is one too
+                self._workspace.settled(missing)
+                tip = self._workspace.tip() or tip
+                missing = self._missing(tip)
+            if missing:
                 return True
             report.history = self._replication.push(tip)
         except Failure as failure:
@@ -94,13 +103,16 @@ class Past:
         except Failure as failure:
             report.unfollowed = failure
 
-    def _is_out(self, tip: RevisionId) -> bool:
-        """Whether the files of a revision are there: else somebody would follow it and miss them."""
+    def _missing(self, tip: RevisionId) -> dict[WorkspacePath, ObjectId | None]:
+        """Files of a revision that are not there as they are in it, and what is there instead: somebody
+        who followed it would miss them."""
         history = self._workspace.history
         seen = self._replication.seen() if self._replication else None
         known = seen if seen and history.has(seen) else None
-        agreed = self._baseline.find
-        return all(
-            (found.object_id if (found := agreed(path)) else None) == here
-            for path, (_, here) in history.differences(known, tip).items()
-        )
+        changed = history.differences(known, tip)
+        there = {path: self._agreed(path) for path in changed}
+        return {path: there[path] for path, (_, here) in changed.items() if there[path] != here}
+
+    def _agreed(self, path: WorkspacePath) -> ObjectId | None:
+        found = self._baseline.find(path)
+        return found.object_id if found else None
