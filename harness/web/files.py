@@ -47,11 +47,15 @@ router = APIRouter(
 FilePath = Annotated[str, Path(description="As seen from the workspace's root.")]
 
 BYTES = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
-WRITTEN = object_of({"path": TEXT, "version": TEXT_OR_NULL, "revision": TEXT_OR_NULL})
+DURABLE = object_of({name: {"type": "boolean"} for name in ("local", "files", "history")})
+WRITTEN = object_of(
+    {"path": TEXT, "version": TEXT_OR_NULL, "revision": TEXT_OR_NULL, "durable": DURABLE}
+)
 WRITTEN_EXAMPLE = {
     "path": "notes/tea.md",
     "version": "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
     "revision": "8f3c1b2a9d4e5f60718293a4b5c6d7e8f9a0b1c2",
+    "durable": {"local": True, "files": False, "history": False},
 }
 ETAG = {"ETag": {"description": "The file's version, in quotes.", "schema": TEXT}}
 CONDITIONS = {

@@ -85,7 +85,12 @@ class Asking(Machine):
         if process.running is not None:
             self.go_on(process, process.running, lease)
         elif process.waiting is not None:
-            waiting, paused = process.waiting, inbox.paused(conversation, process.waiting.head)
+            waiting = process.waiting
+            try:
+                paused = inbox.paused(conversation, waiting.head)
+            except NotFound:  # somebody has taken over since, and the guard will say so
+                self.given_back(process)
+                return
             if waiting.event.is_answer:
                 self.take_answer(process, waiting, paused, lease)
             elif paused is not None:

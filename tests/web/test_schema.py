@@ -118,8 +118,7 @@ def test_nothing_breaks_and_nothing_is_undocumented(
     # of its own: some operations delete what they are asked by
     caller = site.account(f"the {new_id('name')}")
     ids = furnished(site, caller) if "{id}" in path else {}
-    family = path.split("/")[2].removesuffix("s")
-    parameters = {"id": ids[IDS.get(path, family)]} if "{id}" in path else {}
+    parameters = {"id": ids[IDS.get(path) or _family(path)]} if "{id}" in path else {}
     if "{eventId}" in path:
         parameters["eventId"] = "e1"
     if "{path}" in path and method != "PUT":
@@ -166,3 +165,7 @@ def talked(site: Site, account_id: str, agent: str) -> str:
     rooms = house.rooms(house.accounts.owner(house.accounts.get(account_id)))
     event = Event.said("e1", "c1", "hello")
     return asyncio.run(rooms.ingress.deliver(rooms.agents.get(agent), event)).conversation_id
+
+
+def _family(path: str) -> str:
+    return path.split("/")[2].removesuffix("s")
