@@ -92,9 +92,8 @@ def _ask(call: PendingCall) -> bool | None:
     for name, value in call.call.input.items():
         notes().print(f"  {visible(name)}: {_shown(str(value))}", markup=False)
     while True:
-        notes().print("\\[y]es, \\[n]o › ", end="")
         try:
-            said = input().strip().lower()
+            said = _answer("[y]es, [n]o › ")
         except (EOFError, KeyboardInterrupt):
             notes().print()
             return None
@@ -102,6 +101,14 @@ def _ask(call: PendingCall) -> bool | None:
             return True
         if said in {"n", "no"}:
             return False
+
+
+def _answer(prompt: str) -> str:
+    """Printed by `input` itself where it can be: then the terminal is ready for what is typed."""
+    if not sys.stdout.isatty():
+        notes().print(prompt, markup=False, end="")
+        prompt = ""
+    return input(prompt).strip().lower()
 
 
 def _shown(text: str) -> str:
