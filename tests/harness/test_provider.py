@@ -156,7 +156,7 @@ def test_a_message_of_ten_megabytes(harness: Harness, server: MessagesServer) ->
     long = "word " * 2_000_000
     outcome = harness.run(long, conversation="c")
     told = failure(outcome)
-    assert told.kind == "too_long"
+    assert told.kind == "context_too_long"
     assert server.refused[0].startswith("prompt is too long: 2")
     (kept,) = said(harness, outcome.conversation_id)
     assert kept == long
