@@ -305,13 +305,13 @@ class Workspaces:
             opened.origins.forget()
             opened.recall.forget()
         self._close(workspace_id)
-        finish_burial(self._home, name, place)
-        try:
+        try:  # before the history: without it, a baseline would say that it was lost
             search = self._home.search(name)
             for database in (search, search.with_suffix(".view.db"), self._home.sync(name)):
                 remove(database)
         except OSError as error:
             raise as_failure(error, str(place)) from error
+        finish_burial(self._home, name, place)
 
     def _unpushed(self, record: WorkspaceRecord) -> tuple[str, ...]:
         """What is here and was never agreed on. What is edited becomes a revision, if it can."""

@@ -373,7 +373,9 @@ def test_whoever_sends_an_event_again_and_goes_ends_nothing(rooms: Rooms) -> Non
         agent = rooms.agents.get("assistant")
         first = asyncio.create_task(ingress.deliver(agent, say(rooms, "one")))
         await gate.asked.wait()
-        waits = asyncio.create_task(ingress.deliver(agent, say(rooms, "two")))
+        heard: list[Progress] = []
+        waits = asyncio.create_task(ingress.deliver(agent, say(rooms, "two"), heard.append))
+        await until(lambda: len(heard) == 1)  # it is in line, and what comes now is the same again
         told: list[Progress] = []
         again = [
             asyncio.create_task(ingress.deliver(agent, say(rooms, text), told.append))

@@ -193,3 +193,23 @@ def test_a_history_holds_what_its_newest_revision_has_grown_from(
     assert history.holds(first)
     assert not history.holds(second)
     assert not history.holds(RevisionId("0" * 40))
+
+
+def test_what_was_met_and_is_in_neither_line_is_below_the_merge_of_both(history: History) -> None:
+    """Each revision is made on top of one that was made a moment before."""
+    first = history.record({MEMORY: b"one\n"}, AGENT)
+    theirs = history.record({MEMORY: b"theirs\n"}, AGENT)
+    history._branch.move(first, expect=theirs)
+    ours = history.record({NOTE: b"ours\n"}, AGENT)
+    made = history.follow(
+        theirs, {MEMORY: b"all\n", NOTE: b"ours\n"}, AGENT, beside={MEMORY: b"met\n"}
+    )
+    merge = history.commit(made)
+    assert ours in merge.parents
+    (met,) = set(merge.parents) - {ours}
+    assert history.commit(met).parents == (theirs,)
+    held = {revision: history.find(revision, MEMORY) or "" for revision in (met, made)}
+    assert {revision: history.read(one) for revision, one in held.items()} == {
+        met: b"met\n",
+        made: b"all\n",
+    }

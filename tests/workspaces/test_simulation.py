@@ -163,7 +163,7 @@ def a_deletion_wins(patch: pytest.MonkeyPatch) -> None:
 
 
 def head_without_its_files(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Past, "_is_out", lambda self, tip: True)
+    patch.setattr(Past, "_missing", lambda self, tip: {})
 
 
 def blind_head(patch: pytest.MonkeyPatch) -> None:

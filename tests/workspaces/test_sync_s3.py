@@ -304,6 +304,9 @@ class Faults:
         return self._randomly.choice(bad) if self._randomly.random() < 1 / 7 else Carried()
 
 
+SETTLE_S_MAX = 120.0
+
+
 def kill(home: str, location: str, kills: int, seed: int) -> None:
     """Forks replicas that sync until they die, and writes into their files meanwhile."""
     randomly = random.Random(seed)
@@ -345,12 +348,17 @@ def kill(home: str, location: str, kills: int, seed: int) -> None:
 
 
 def settle(machine: Replica) -> None:
-    end = time.monotonic() + 60
+    """On a wire that is faulty each attempt may end early; what stood in the way last is told."""
+    end = time.monotonic() + SETTLE_S_MAX
+    last: object = None
     while time.monotonic() < end:
-        with suppress(Failure):
-            if not machine.sync.run().pending:
-                return
-    raise AssertionError("it could not be synced in a minute")
+        try:
+            last = machine.sync.run().pending
+        except Failure as failure:
+            last = failure
+        if last == []:
+            return
+    raise AssertionError(f"it could not be synced in {SETTLE_S_MAX} s: {last}")
 
 
 def write(randomly: random.Random, roots: list[Path], written: list[str]) -> None:

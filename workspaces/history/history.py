@@ -224,7 +224,7 @@ class History:
         parent = self._known(tip)
         parents = [parent] if parent else []
         if beside:
-            parents.append(self._add(batch, beside, author, parents))
+            parents.append(self._beside(beside, author, parents))
         made = self._add(batch, changes, author, parents)
         batch.sync()
         self._branch.move(made.id, expect=tip)
@@ -248,7 +248,7 @@ class History:
         batch = self._objects.batch()
         onto = self.commit(theirs)
         if beside:
-            onto = self._add(batch, beside, author, [onto])
+            onto = self._beside(beside, author, [onto])
         if ours is None or self.descends(theirs, ours):
             made = self._add(batch, differing, author, [onto]) if differing or beside else onto
         else:
@@ -379,6 +379,15 @@ class History:
     def pack(self) -> None:
         """Loose objects into one pack. Only under the writer lock; readers are not disturbed."""
         pack(self._directory)
+
+    def _beside(
+        self, changes: Mapping[WorkspacePath, After], author: Author, parents: Sequence[Commit]
+    ) -> Commit:
+        """One that others are made on top of: they read what it holds, so it is written first."""
+        batch = self._objects.batch()
+        made = self._add(batch, changes, author, parents)
+        batch.sync()
+        return made
 
     def _merge(
         self,
