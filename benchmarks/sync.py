@@ -118,6 +118,7 @@ class _Bench:
 
     def full_check(self, size: int) -> None:
         machine = self.workspace_of(size)
+        machine.sync.run()  # what the work before this one changed
         prefix = f"{machine.prefix}/{machine.workspace.namespace}/"
         pages = self._boto.get_paginator("list_objects_v2")
 
