@@ -47,6 +47,7 @@ NAMES = (
     "tool_ended",
     "queued",
     "retrying",
+    "compacting",
     "outcome",
     "refused",
     "reconnect",

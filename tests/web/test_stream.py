@@ -7,19 +7,33 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
 from harness.audience import HEARD_MAX, TEXT_CHARACTERS_MAX, Audience, Heard, Stored
-from harness.message import ToolCall
-from harness.progress import TextArrived, ToolStarted
+from harness.ingress import EventStatus
+from harness.message import ToolCall, ToolResult, user
+from harness.progress import (
+    Compacting,
+    Counted,
+    Queued,
+    TextArrived,
+    ToolEnded,
+    ToolStarted,
+    Waiting,
+    Withdrawn,
+)
+from harness.request import Usage
+from harness.sequel import Dismissed, Silence, Step
+from harness.transcript import Entry
 from harness.web.app import Patience
-from harness.web.stream import NAMES
+from harness.web.stream import NAMES, written
 from tests.web.site import Caller, Site
 from tests.web.turning import Puppet, Told, followed, said, settled
 from tests.web.wire import received, running, send
-from workspaces.ids import ConversationId
+from workspaces.ids import ConversationId, TurnId
+from workspaces.stamp import Stamp
 
 TURNS = "/v1/agents/helper/turns"
 STREAM = "/v1/agents/helper/events/e1/stream"
@@ -72,6 +86,29 @@ def test_every_word_is_in_the_page_for_authors_of_clients() -> None:
     table = page.partition("## A stream")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(NAMES)
+
+
+TELLABLE: tuple[Step, ...] = (
+    Entry(1, Stamp("2026-01-01T00:00:00.000000Z"), TurnId("turn_1"), user("hello")),
+    TextArrived("a"),
+    ToolStarted(READ),
+    ToolEnded(READ, ToolResult(READ.id, "text")),
+    Waiting("the provider is busy", 1.0),
+    Withdrawn(),
+    Counted(Usage(1, 1)),
+    Queued(1),
+    Compacting(100_000),
+    EventStatus("e1", "done", CONVERSATION, 1),
+    Silence(),
+    Dismissed(),
+)
+
+
+def test_every_word_that_can_be_told_is_among_those_that_are_documented() -> None:
+    assert {type(step) for step in TELLABLE} == set(get_args(Step))
+    told = [written(step).decode() for step in TELLABLE]
+    names = {line[7:] for text in told for line in text.splitlines() if line.startswith("event: ")}
+    assert names | {"refused"} == set(NAMES)
 
 
 def test_text_comes_while_it_is_said(acme: Caller, puppet: Puppet) -> None:
