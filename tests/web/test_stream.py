@@ -199,6 +199,27 @@ def test_a_server_told_to_end_waits_for_no_reader(tmp_path: Path, puppet: Puppet
     assert b"event: outcome" not in heard
 
 
+def test_a_silent_stream_gives_signs_of_life_and_one_that_tells_gives_none(
+    tmp_path: Path, puppet: Puppet
+) -> None:
+    body = json.dumps(said("e1", stream=True)).encode()
+    for sign_s, signs in ((0.01, 3), (3600.0, 0)):
+        home = tmp_path / f"{sign_s}"
+        patience = Patience(turns_s=0, sign_s=sign_s)
+        with running(home, model=puppet, patience=patience) as up, up.connected() as wire:
+            head = up.head("POST", "/v1/agents/assistant/turns", Content_Length=str(len(body)))
+            send(wire, head + body)
+            puppet.is_asked()
+            heard = b""
+            while b"event: entry" not in heard or heard.count(b": still there\n\n") < signs:
+                heard += received(wire)
+            puppet.stops("So.")
+            while not heard.endswith(b"0\r\n\r\n"):
+                heard += received(wire)
+        assert b"event: outcome" in heard
+        assert (b": still there" in heard) == bool(signs)
+
+
 def test_what_is_followed_may_be_deleted(acme: Caller, puppet: Puppet) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
         conversation = acme.get("/v1/agents/helper/events/e1")["conversationId"]
