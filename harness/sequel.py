@@ -147,7 +147,7 @@ class _Reader:
         steps: list[Step] = list(self._entries(None))
         if status.is_settled:
             steps.append(status)
-        elif status.ahead != self._ahead:
+        elif not self._is_begun and status.ahead != self._ahead:
             self._ahead = status.ahead
             steps.append(Queued(status.ahead))
         return steps
