@@ -157,6 +157,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a bad tool": ({"tools": [{"name": "no name"}]}, "tools.0"),
     "an unknown field": ({"onbusy": "reject"}, "onbusy"),
+    "no policy": ({"memory_policy": "none"}, "memory_policy"),
+    "an unknown mode": ({"memory_policy": {"archival_mode": "on"}}, "memory_policy.archival_mode"),
+    "too many lines": ({"memory_policy": {"archival_limit": 0}}, "memory_policy.archival_limit"),
+    "an unknown wish": ({"memory_policy": {"user": "none"}}, "memory_policy.user"),
     "a word for a switch": ({"stream": "yes"}, "stream"),
 }
 
