@@ -385,7 +385,11 @@ class Machine:
             pause=self.pause,
             threads=1,
             replication=Replication(
-                self.history, Store(self, of_history=True), self.rows, now=lambda: 0.0
+                self.history,
+                Store(self, of_history=True),
+                self.rows,
+                now=lambda: 0.0,
+                threads=1,
             ),
             clock=self.world.clock.monotonic,
         )
