@@ -21,6 +21,7 @@ from harness.inbox import Inbox
 from harness.ingress import Ingress
 from harness.job import Job, Jobs
 from harness.members import members
+from harness.memories import Memories
 from harness.models.anthropic import AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
 from harness.models.demo import NAME as DEMO
@@ -130,6 +131,7 @@ class House:
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job, settings.home.machine), clock)
         self.place = place
         self.audience = Audience()
+        self._memories = Memories()
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = large
         self._leases = Leases(records, clock)
@@ -242,6 +244,7 @@ class House:
             self.ledger.prices.find,
             partial(self._follow, account_id),
             self.audience,
+            self._memories,
         )
         own = members(principal, self.accounts, users, workspaces, sandboxes, agents, deletion)
         return Rooms(
