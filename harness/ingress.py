@@ -54,6 +54,7 @@ from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
 from harness.inbox import Accepted, Inbox, Opening, Paused, Running, Waiting
+from harness.memories import Memories
 from harness.message import Message, ToolResult
 from harness.models.port import Model
 from harness.outcome import Ending, Outcome, Status, ending_of, outcome_of
@@ -176,6 +177,7 @@ class Ingress:
     follow: Callable[[], None]
     """Brings what other machines have made of the account's records."""
     audience: Audience = field(default_factory=Audience)
+    memories: Memories = field(default_factory=Memories)
     callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
     """The one that whoever calls here brings, for that turn: no other process can go on with it."""
     callers_tools: tuple[AnyTool, ...] = ()
@@ -699,13 +701,20 @@ class _AtIt:
         window = transcript.window()
         self.stage.begin(window.next_number - 1)
         first = window.next_number if first is None else first
+        briefing = Briefing(
+            agent.config,
+            mounts,
+            model=model.name,
+            memories=ingress.memories,
+            policy=_policy(event),
+        )
         turn = Turn(
             turn_id,
             transcript,
             self.lease,
             ingress.clock,
             window.session,
-            Briefing(agent.config, mounts, model=model.name, policy=_policy(event)),
+            briefing,
             ingress.conversations.showing(conversation),
             agent.config.limits,
             tuple(entry for entry in window.entries if entry.number < first),
@@ -726,7 +735,7 @@ class _AtIt:
         left_out = tuple(dangling(agent, mounts))
         mine = ingress.callers_tools if self.is_mine else ()
         theirs = (*agent.config.tools, *(event.tools if event else ()))
-        toolset = Toolset((*ingress.tools, *mine), desk, theirs)
+        toolset = Toolset((*ingress.tools, *mine), desk, theirs, first=briefing.settle)
         compaction = Compaction(
             agent.config.session.compaction,
             ingress.open_model(agent, conversation.id, "compaction"),

@@ -30,7 +30,7 @@ Status = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What a turn has to say about its context."""
+    """What a turn has to say about its context, and about what people changed beside it."""
 
     kind: Literal[
         "compacted",
@@ -39,6 +39,7 @@ class Remark:
         "turn_too_long",  # there is nothing to summarise
         "flush_failed",  # what must last may not have been written down
         "pruned_hard",  # for a provider to whom it was too long
+        "unsettled",  # what a person changed by hand is in no revision
     ]
     detail: str
 
