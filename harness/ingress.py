@@ -618,7 +618,7 @@ class _AtIt:
             self.lease,
             ingress.clock,
             window.session,
-            Briefing(agent.config, mounts, model=model.name),
+            Briefing(agent.config, mounts, model=model.name, policy=_policy(event)),
             ingress.conversations.showing(conversation),
             agent.config.limits,
             tuple(entry for entry in window.entries if entry.number < first),
@@ -696,6 +696,10 @@ def _state_of(outcome: Outcome) -> State:
             return outcome.status
         case _:
             return "done"
+
+
+def _policy(event: Event | None) -> str:
+    return event.memory_policy.told if event and event.memory_policy else ""
 
 
 def _told(problem: BaseException) -> str:
