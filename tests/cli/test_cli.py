@@ -305,6 +305,26 @@ def test_help_and_version_go_to_standard_output(harness: Terminal) -> None:
     assert not harness.home.exists()
 
 
+GROUPS = [
+    "agent",
+    "workspace",
+    "sandbox",
+    "account",
+    "user",
+    "key",
+    "conversation",
+    "jobs",
+    "admin",
+]
+
+
+def test_no_line_of_a_list_of_commands_is_cut_short(harness: Terminal) -> None:
+    listed = [("--help",), *((group, "--help") for group in [*GROUPS, "bench"])]
+    for ended in harness.all(*listed, COLUMNS="80"):
+        lines = ended.done().out.split("Commands:")[1].splitlines()
+        assert [line for line in lines if line.endswith("...")] == []
+
+
 # --- what is refused --------------------------------------------------------------------------------
 
 UNKNOWN = [
