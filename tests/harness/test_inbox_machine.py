@@ -187,6 +187,13 @@ class Machine(RuleBasedStateMachine):
         self.receive(name, event)
         self.open(name)
 
+    @rule(name=names, other=names, waits=events, event=events)
+    def open_while_something_waits(self, name: str, other: str, waits: int, event: int) -> None:
+        """And nobody is at it."""
+        self.accept(other, waits)
+        self.release(other)
+        self.receive_and_open(name, event)
+
     @rule(name=names, event=events)
     def withdraw(self, name: str, event: int) -> None:
         process = self.processes[name]
