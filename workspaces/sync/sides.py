@@ -57,7 +57,7 @@ class Sides:
             self._saved = self._workspace.stat_cache = self._baseline.known()
 
     def survey(self) -> Survey:
-        tree, stats = self._both()
+        tree, stats = self._both(sorted(self._baseline.tree()))
         base = self._baseline.tree()
         there, refused = self._listed(stats, tree, base)
         held = _held(tree) | {problem.path for problem in refused}
@@ -84,11 +84,11 @@ class Sides:
             return None
         return FileState(version_of(data), blob_id(data), len(data))
 
-    def _both(self) -> tuple[Tree, Sequence[Stat]]:
+    def _both(self, known: Sequence[str]) -> tuple[Tree, Sequence[Stat]]:
         if not self._at_once:
-            return self._scan(), self._there.list()
+            return self._scan(), self._there.list(known)
         with ThreadPoolExecutor(1) as pool:
-            listing = pool.submit(self._there.list)
+            listing = pool.submit(self._there.list, known)
             return self._scan(), listing.result()
 
     def _scan(self) -> Tree:

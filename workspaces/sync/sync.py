@@ -35,7 +35,7 @@ enough; but see `deletion`), and deletion on a suspicion: see `Alarm`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import assert_never
 
@@ -63,7 +63,7 @@ from workspaces.sync.outgoing import Going, Outgoing
 from workspaces.sync.past import Fetched, Past
 from workspaces.sync.report import Progress, Report, Tell
 from workspaces.sync.sides import Sides, Survey
-from workspaces.sync.store import CountedStore
+from workspaces.sync.store import CountedStore, Listing
 from workspaces.workspace import Theirs, Workspace
 
 LISTED_EVERY_S = 60.0
@@ -85,7 +85,7 @@ class Sync:
         *,
         place: Callable[[], str],
         check: Callable[[], None] = lambda: None,
-        listing: Callable[[], Iterator[Stat]] | None = None,
+        listing: Listing | None = None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
         pause: Callable[[float], None] = time.sleep,
         replication: Replication | None = None,
@@ -97,7 +97,7 @@ class Sync:
         one's. `check` refuses a store that cannot be relied on. `listing`: every object, under a good
         name or not. `alone` keeps others from syncing this tree at the same time."""
         self._workspace = workspace
-        self._there = CountedStore(there, listing or there.scan)
+        self._there = CountedStore(there, listing or _scanned(there))
         self._baseline = baseline
         self._place = place
         self._check = check
@@ -335,6 +335,15 @@ class Sync:
             return []
         self._pause(SECOND_LOOK_S)
         return self._workspace.look_again()
+
+
+def _scanned(there: BlobStore) -> Listing:
+    def listing(known: Sequence[str], asked: Callable[[], None]) -> Iterator[Stat]:
+        del known
+        asked()
+        return there.scan()
+
+    return listing
 
 
 def _told(unfollowed: Failure | None) -> list[Problem]:
