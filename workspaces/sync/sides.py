@@ -76,13 +76,13 @@ class Sides:
         gone = [path for path in base if path not in tree.files and path not in held]
         return [*changed, *gone]
 
-    def state(self, path: WorkspacePath) -> FileState | None:
-        """Of one file here. None too for what cannot be kept: whoever asks looks at the whole tree then."""
+    def read(self, path: WorkspacePath) -> tuple[FileState, bytes] | None:
+        """One file here. None too for what cannot be kept: whoever asks looks at the whole tree then."""
         try:
             data = self._workspace.read(path).data
         except (NotFound, Refused, OverLimit):
             return None
-        return FileState(version_of(data), blob_id(data), len(data))
+        return FileState(version_of(data), blob_id(data), len(data)), data
 
     def _both(self, known: Sequence[str]) -> tuple[Tree, Sequence[Stat]]:
         if not self._at_once:
