@@ -36,11 +36,11 @@ from harness.context.compact import (
     usable,
 )
 from harness.context.prune import prune
+from harness.context.remark import Remark
 from harness.context.repair import repair
 from harness.crossing import in_thread
 from harness.message import Message, Text, ToolResult, user
 from harness.models.port import Model
-from harness.outcome import Remark
 from harness.progress import Compacting, Counted, Emit, Progress, ToolEnded, ToolStarted, Waiting
 from harness.question import Question
 from harness.request import NO_USAGE, FailureKind, ModelFailure
@@ -176,7 +176,8 @@ class _Work:
 
     async def summary(self, found: Cover, question: Question) -> str | Unusable:
         covered = [one for one in question.said if one.number <= found.until]
-        shown = prune(covered, question.pruning, render, running=None)
+        since = question.held.snapshot.traffic_from
+        shown = prune(covered, question.pruning, render, running=None, traffic_from=since)
         texts, size = input_of(_as_shown(shown), render), CHUNK_CHARACTERS_MAX
         before = self._window.summary
         summary = before.message.text if before else None
