@@ -178,6 +178,8 @@ class History:
             return True
         if revision is None:
             return False
+        if ancestor in self.commit(revision).parents:  # as at the end of nearly every turn
+            return True
         return not self._git("rev-list", "-n1", ancestor, f"^{revision}", "--")
 
     def fork(self, one: RevisionId, other: RevisionId) -> RevisionId | None:

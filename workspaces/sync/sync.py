@@ -60,7 +60,8 @@ from workspaces.swap import SECOND_LOOK_S
 from workspaces.sync.crowd import THREADS, Crowd
 from workspaces.sync.incoming import Coming, Incoming
 from workspaces.sync.outgoing import Going, Outgoing
-from workspaces.sync.past import Fetched, Past
+from workspaces.sync.past import Coming as History
+from workspaces.sync.past import Past
 from workspaces.sync.report import Progress, Report, Tell
 from workspaces.sync.sides import Sides, Survey
 from workspaces.sync.store import CountedStore, Listing
@@ -111,7 +112,7 @@ class Sync:
         self._sides = Sides(workspace, self._there, baseline, place=place, at_once=threads > 1)
         self._incoming = Incoming(workspace, self._there, baseline, crowd)
         self._outgoing = Outgoing(workspace, self._there, baseline, crowd)
-        self._past = Past(workspace, baseline, replication)
+        self._past = Past(workspace, baseline, replication, at_once=threads > 1)
         self._clock = clock
         self._is_ready = False
         self._listed_at: float | None = None
@@ -236,7 +237,7 @@ class Sync:
             self._past.tidy(report, check=check)
 
     def _settle_files(
-        self, theirs: Fetched | None, report: Report, tell: Tell, *, accept_deletions: bool
+        self, theirs: History | None, report: Report, tell: Tell, *, accept_deletions: bool
     ) -> None:
         """Look and carry out, until there is nothing left to do."""
         for _ in range(ROUNDS_MAX):
@@ -316,7 +317,7 @@ class Sync:
             )
 
     def _carry_out(
-        self, survey: Survey, fetched: Fetched | None, report: Report, tell: Tell
+        self, survey: Survey, history: History | None, report: Report, tell: Tell
     ) -> list[WorkspacePath]:
         """What comes in, then what goes out. Returns what must be planned again."""
         coming: list[Coming] = []
@@ -334,8 +335,14 @@ class Sync:
                     assert_never(action)
         progress = Progress(tell, len(coming) + len(going))
         self._baseline.take(forgotten)
-        theirs = Theirs(*fetched, survey.held) if fetched is not None else None
-        again = self._incoming.take(coming, survey.base, report, progress.done, theirs)
+
+        def theirs() -> Theirs | None:
+            fetched = history() if history is not None else None
+            return Theirs(*fetched, survey.held) if fetched is not None else None
+
+        again = self._incoming.take(
+            coming, survey.base, report, progress.done, theirs if history is not None else None
+        )
         again += self._outgoing.send(going, survey.base, survey.here, report, progress.done)
         return again
 
