@@ -16,7 +16,7 @@ from harness.briefing import Briefing
 from harness.context.assemble import Numbered, assemble
 from harness.context.memory import Memory
 from harness.context.prompt import MountView, Sources, prompt_parts
-from harness.context.prune import Pruning, prune
+from harness.context.prune import Pruning, leaving, prune
 from harness.context.repair import repair
 from harness.context.said import Said
 from harness.context.snapshot import Held, Moment, Terms, after, decide
@@ -67,9 +67,9 @@ def main() -> None:
         conversations = [conversation(seed, texts) for seed in SEEDS]
         baseline = sum(cost(rereading(steps)) for steps in conversations)
         for claim, shown, goal in (
-            ("nothing pruned", lambda said: prune(said, None, render, running=None), None),
+            ("nothing pruned", lambda said, _: prune(said, None, render, running=None), None),
             ("calls and 400 characters of results of 10 turns", pruned, 0.75),
-            ("no tool traffic of earlier turns", without_tools, None),
+            ("no tool traffic of earlier turns", lambda said, _: without_tools(said), None),
         ):
             ours = sum(cost(ours_of(steps, shown)) for steps in conversations)
             report(f"input cost, {name} texts: {claim} / rereading", ours, baseline, at_most=goal)
@@ -131,22 +131,26 @@ def without_tools(said: Sequence[Said]) -> list[Numbered]:
     return kept
 
 
-def pruned(said: Sequence[Said]) -> Sequence[Numbered]:
-    shown = prune(said, Pruning(), render, running=said[-1].turn)
+def pruned(said: Sequence[Said], traffic_from: int) -> Sequence[Numbered]:
+    shown = prune(said, Pruning(), render, running=said[-1].turn, traffic_from=traffic_from)
     check(shown, said)
     return shown
 
 
-def ours_of(
-    steps: Sequence[Step], shown: Callable[[Sequence[Said]], Sequence[Numbered]]
-) -> list[str]:
+Shown = Callable[[Sequence[Said], int], Sequence[Numbered]]
+"""The messages of a request, and from which number on the snapshot lets traffic be shown."""
+
+
+def ours_of(steps: Sequence[Step], shown: Shown) -> list[str]:
     held: Held | None = None
     sent: list[str] = []
     for number, (said, memory) in enumerate(steps):
         at = NOW + timedelta(seconds=5 * number)
-        news = decide(held, moment(memory, said[-1].number, at), render)
+        since = held.snapshot.traffic_from if held else 0
+        found = leaving(said, Pruning(), render, running=said[-1].turn, traffic_from=since)
+        news = decide(held, replace(moment(memory, said[-1].number, at), leaving=found), render)
         held = after(held, news, at)
-        request = assemble(held.snapshot, held.deltas, shown(said))
+        request = assemble(held.snapshot, held.deltas, shown(said, held.snapshot.traffic_from))
         sent.append(serialised(request.system, request.messages))
     return sent
 

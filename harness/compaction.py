@@ -176,7 +176,8 @@ class _Work:
 
     async def summary(self, found: Cover, question: Question) -> str | Unusable:
         covered = [one for one in question.said if one.number <= found.until]
-        shown = prune(covered, question.pruning, render, running=None)
+        since = question.held.snapshot.traffic_from
+        shown = prune(covered, question.pruning, render, running=None, traffic_from=since)
         texts, size = input_of(_as_shown(shown), render), CHUNK_CHARACTERS_MAX
         before = self._window.summary
         summary = before.message.text if before else None

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 
 from harness.client_tool import ClientTool, check_names, client_tools_of
+from harness.memory.policy import MemoryPolicy
 from harness.message import Message, Text
 from workspaces.errors import Refused
 from workspaces.ids import AccountId, AgentId
@@ -110,8 +111,8 @@ class Event:
     items: tuple[Item, ...]
     system: str | None = None
     """Instructions for this turn alone."""
-    memory_policy: JsonObject | None = None
-    """What of memory this turn is shown; None: as the agent is configured."""
+    memory_policy: MemoryPolicy | None = None
+    """What of blocks this turn is shown."""
     tools: tuple[ClientTool, ...] = ()
     """Tools that the client runs, in this turn."""
     on_busy: OnBusy | None = None
@@ -172,8 +173,7 @@ class Event:
     @property
     def body_hash(self) -> str:
         """Of all that matters to what comes of it: not its id, nor whether it would wait."""
-        stated = {name: value for name, value in self.as_json().items() if name != "id"}
-        return sha256(json.dumps(stated, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+        return body_hash_of(self.as_json())
 
     def as_json(self) -> JsonObject:
         """Only what there is to say. Whether it would have waited is no matter once it does."""
@@ -182,7 +182,9 @@ class Event:
             "conversationKey": self.conversation_key,
             "events": [one.as_json() for one in self.items],
             **({} if self.system is None else {"system": self.system}),
-            **({} if self.memory_policy is None else {"memoryPolicy": self.memory_policy}),
+            **(
+                {} if self.memory_policy is None else {"memoryPolicy": self.memory_policy.as_json()}
+            ),
             **({"tools": [tool.as_json() for tool in self.tools]} if self.tools else {}),
         }
 
@@ -201,7 +203,6 @@ class Event:
                 case Approval():
                     yield one.reason or ""
         yield self.system or ""
-        yield json.dumps(self.memory_policy, ensure_ascii=False) if self.memory_policy else ""
         yield from (json.dumps(tool.as_json(), ensure_ascii=False) for tool in self.tools)
 
     def _check_items(self) -> None:
@@ -221,6 +222,12 @@ class Event:
                 raise Refused("events", call_id, "is answered twice")
 
 
+def body_hash_of(stated: JsonObject) -> str:
+    """Of an event as JSON."""
+    body = {name: value for name, value in stated.items() if name != "id"}
+    return sha256(json.dumps(body, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+
+
 def check_key(key: str) -> str:
     """A conversation key, as it may be chosen. Refused."""
     _check_name("conversationKey", key)
@@ -231,12 +238,13 @@ def check_key(key: str) -> str:
 
 def event_of(data: JsonObject) -> Event:
     """One that waited."""
+    policy = data.get("memoryPolicy")
     return Event(
         data["id"],
         data["conversationKey"],
         items_of(data["events"]),
         data.get("system"),
-        data.get("memoryPolicy"),
+        None if policy is None else parse(MemoryPolicy, policy, within="memory_policy"),
         client_tools_of(data.get("tools", ())),
     )
 

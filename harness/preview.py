@@ -53,7 +53,7 @@ def preview(
     found = ingress.conversations.find(agent.id, conversation) if conversation else None
     results = ingress.results(found.id if found else _NEW)
     desk = Desk(mounts, _nobody, workshop=ingress.workshop(), results=results)
-    tools = Toolset(ingress.tools, desk).specs()
+    tools = Toolset(ingress.tools, desk, agent.config.tools).specs()
     now = ingress.clock.now()
     if found is None:
         window, held = Window(new_session(1, stamp_of(now)), ()), None

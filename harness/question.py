@@ -15,7 +15,7 @@ from harness.briefing import Briefing
 from harness.context.assemble import assemble
 from harness.context.delta import Delta
 from harness.context.length import Length, characters, measured
-from harness.context.prune import Pruning, prune
+from harness.context.prune import Pruning, leaving, prune
 from harness.context.receipt import Receipt
 from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot, after, decide
@@ -44,7 +44,8 @@ class Question:
     def characters_after(self, until: int) -> int:
         """How many are left without the messages up to an entry."""
         rest = [one for one in self.said if one.number > until]
-        shown = prune(rest, self.pruning, render, running=self.running)
+        since = self.held.snapshot.traffic_from
+        shown = prune(rest, self.pruning, render, running=self.running, traffic_from=since)
         return characters(self.request.system, [message for _, message in shown])
 
     @property
@@ -88,7 +89,8 @@ class Question:
 
 def as_asked(receipt: Receipt, held: Held, said: Sequence[Said]) -> Request:
     """The request of a receipt, put together again from what it had been `held` and from what was said."""
-    messages = prune(said, receipt.pruning, render, running=receipt.turn_id)
+    since = held.snapshot.traffic_from
+    messages = prune(said, receipt.pruning, render, running=receipt.turn_id, traffic_from=since)
     return assemble(held.snapshot, held.deltas, messages)
 
 
@@ -114,10 +116,13 @@ def put(
         shown=held.revisions() if held else {},
         summary=window.summary.message.text if window.summary else None,
     )
-    news, before = decide(held, now, render), held
-    held = after(held, news, at)
     said, pruning = window.said, briefing.pruning_for(is_hard=is_hard)
-    messages = prune(said, pruning, render, running=running)
+    since = held.snapshot.traffic_from if held else 0
+    found = leaving(said, pruning, render, running=running, traffic_from=since)
+    news, before = decide(held, replace(now, leaving=found), render), held
+    held = after(held, news, at)
+    since = held.snapshot.traffic_from
+    messages = prune(said, pruning, render, running=running, traffic_from=since)
     request = assemble(held.snapshot, held.deltas, messages, kept=window.system, turn=instructions)
     turned_out, is_new = _turned_out(before, window), news is held.snapshot
     length = measured(request, turned_out, is_same=not is_new)

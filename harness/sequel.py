@@ -21,7 +21,7 @@ from typing import TypeVar
 from harness.audience import Ended, Heard, Listener, Stored
 from harness.crossing import in_thread
 from harness.ingress import EventStatus, Ingress
-from harness.progress import Progress, Queued
+from harness.progress import Counted, Progress, Queued
 from harness.transcript import Entry
 from workspaces.ids import AgentId
 
@@ -85,14 +85,15 @@ async def follow(
     *,
     after: int = 0,
     curfew: Curfew,
+    sign_s: float = SIGN_S,
 ) -> AsyncGenerator[Step]:
-    """From behind the entry `after`. NotFound, as long as nothing was yielded, and when it is deleted
-    meanwhile."""
+    """From behind the entry `after`; after `sign_s` without a word there is a sign of life. NotFound, as
+    long as nothing was yielded, and when it is deleted meanwhile."""
     status = await in_thread(ingress.status, agent_id, event_id)
     reader = _Reader(ingress, agent_id, status, after)
     listening = ingress.audience.listening(status.conversation_id)
     with listening as listener, curfew.over(listener):
-        pause, sign = LOOK_S_MIN, _Sign()
+        pause, sign = LOOK_S_MIN, _Sign(sign_s)
         heard: Sequence[Heard] = ()
         while True:
             for one in heard:
@@ -146,7 +147,7 @@ class _Reader:
         steps: list[Step] = list(self._entries(None))
         if status.is_settled:
             steps.append(status)
-        elif status.ahead != self._ahead:
+        elif not self._is_begun and status.ahead != self._ahead:
             self._ahead = status.ahead
             steps.append(Queued(status.ahead))
         return steps
@@ -157,7 +158,7 @@ class _Reader:
                 return await in_thread(self.look)
             case Stored() if one.entry > self._after:
                 return await in_thread(self._entries, one.entry)
-            case Stored() | Ended():
+            case Stored() | Ended() | Counted():  # the last is no word to anybody who follows
                 return ()
             case progress:
                 return (progress,) if one.entry >= self._after and self._is_begun else ()
@@ -192,12 +193,13 @@ class _Reader:
 class _Sign:
     """When a sign of life was given last."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
         self._at = time.monotonic()
 
     @property
     def is_due(self) -> bool:
-        return time.monotonic() - self._at >= SIGN_S
+        return time.monotonic() - self._at >= self._every_s
 
     def given(self, step: T) -> T:
         self._at = time.monotonic()

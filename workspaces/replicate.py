@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -31,12 +32,19 @@ from workspaces.blobs import BlobStore, Token
 from workspaces.errors import Conflict, Failure, NotFound, OverLimit, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.head import NAME, Head, Pack, fold_from, head_bytes, parse_head
+from workspaces.history.bundle import BUNDLE_BYTES_MAX
 from workspaces.history.history import PUT_BACK, History
 from workspaces.history.quarantine import Quarantine
 from workspaces.revision import SYNC, RevisionId
 
 FETCH_BYTES_MAX = 4 * 2**30
 """Of all packs of one history that are fetched at once."""
+
+FETCHED_BYTES_MAX = BUNDLE_BYTES_MAX
+"""Of packs that are on their way at the same time: one of the largest, or many small ones."""
+
+THREADS = 16
+"""Packs on their way: a history has at most twice as many."""
 
 ORPHAN_KEPT_S = 24 * 3600.0
 """A pack that no head names any more, or not yet: somebody may be about to fetch it, or to name it."""
@@ -59,14 +67,22 @@ class Replication:
     """One history and its part of the place. Threads may share it."""
 
     def __init__(
-        self, history: History, there: BlobStore, baseline: Baseline, *, now: Callable[[], float]
+        self,
+        history: History,
+        there: BlobStore,
+        baseline: Baseline,
+        *,
+        now: Callable[[], float],
+        threads: int = THREADS,
     ) -> None:
         """`now`: seconds since the epoch, to tell old packs from new ones."""
         self._history = history
         self._there = there
         self._baseline = baseline
         self._now = now
+        self._threads = threads
         self._lock = threading.Lock()
+        self._counting = threading.Lock()
         self._has_looked = False
         self._good: dict[str, Token] = {}
         """Found good since it was last remembered."""
@@ -89,8 +105,8 @@ class Replication:
                 return None
             quarantine = self._history.quarantine()
             try:
-                for pack in self._wanted(head.packs):
-                    if quarantine.take(self._read(pack)) != pack.tip:
+                for pack, data in self._fetched(self._wanted(head.packs)):
+                    if quarantine.take(data) != pack.tip:
                         raise Refused(NAME, pack.name, "names a pack with another newest revision")
                 quarantine.check()
             except BaseException:
@@ -106,8 +122,8 @@ class Replication:
             if head is None or head.tip is None:
                 raise Unavailable("history", "is lost here, and is not in S3", remedy=PUT_BACK)
             with self._history.made_again() as history, history.quarantine() as quarantine:
-                for pack in head.packs:
-                    quarantine.take(self._read(pack))
+                for _, data in self._fetched(head.packs):
+                    quarantine.take(data)
                 quarantine.check()
                 history.receive(quarantine, head.tip)
                 history.follow(head.tip, {}, SYNC)
@@ -220,8 +236,19 @@ class Replication:
             raise OverLimit("history in S3", maximum=FETCH_BYTES_MAX, actual=total, unit="bytes")
         return found
 
+    def _fetched(self, packs: Sequence[Pack]) -> Iterator[tuple[Pack, bytes]]:
+        """One after the other; as many are on their way as may be in memory."""
+        for group in _groups(packs):
+            threads = min(self._threads, len(group))
+            if threads <= 1:
+                yield from ((pack, self._read(pack)) for pack in group)
+                continue
+            with ThreadPoolExecutor(threads) as pool:
+                yield from zip(group, pool.map(self._read, group), strict=True)
+
     def _read(self, pack: Pack) -> bytes:
-        self.requests += 1
+        with self._counting:
+            self.requests += 1
         try:
             blob = self._there.read(pack.blob)
         except NotFound as missing:
@@ -304,6 +331,17 @@ def _parsed(data: bytes) -> Head:
                 "the next sync of a machine that has the history writes it anew"
             )
         raise
+
+
+def _groups(packs: Iterable[Pack]) -> Iterator[list[Pack]]:
+    group: list[Pack] = []
+    for pack in packs:
+        if group and sum(one.bytes for one in group) + pack.bytes > FETCHED_BYTES_MAX:
+            yield group
+            group = []
+        group.append(pack)
+    if group:
+        yield group
 
 
 def _lost(pack: Pack) -> Unavailable:

@@ -32,7 +32,7 @@ def is_stamp(text: str) -> bool:
     if not _SHAPE.fullmatch(text):
         return False
     try:
-        return 1970 <= moment_of(Stamp(text)).year <= YEAR_MAX
+        return 1970 <= datetime.fromisoformat(text).year <= YEAR_MAX
     except ValueError:
         return False
 

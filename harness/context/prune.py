@@ -3,12 +3,11 @@
 The turn that runs is shown as it happened. A turn that has ended is changed once and from then on is the
 same, byte for byte, so that the provider's cache holds: its thinking is left out, with whatever else only
 the provider can read, and each result of a tool is shortened to a head and a tail with the id under which
-`read_result` shows the whole. When so many further turns have ended, its calls and results are left out
-altogether, and only what was said stays. That cut would cost the cache of all that stands behind it: so it
-moves in steps, when enough goes at once.
-
-Where the cut stands is found by going through the turns as they went by. It depends on nothing but the
-transcript and the setting, and every process shows the same.
+`read_result` shows the whole. When so many further turns have ended, its calls and results may go
+altogether, and only what was said stays. That costs the cache of all that stands behind them. So they go
+with the next snapshot of the prompt, which costs the same anyway, and which says from where on traffic is
+shown (`traffic_from`); when enough of it may go, that is a reason for a snapshot. Between two snapshots
+nothing moves.
 
 Inputs of calls are never shortened, however long: a model takes its own calls for examples of how to call.
 
@@ -26,6 +25,7 @@ from functools import cache
 from harness.context.assemble import Numbered
 from harness.context.render import Render
 from harness.context.said import Said, turns_of
+from harness.context.snapshot import NOTHING_LEAVES, Leaving
 from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, part_as_json
 from workspaces.ids import TurnId
 from workspaces.records import JsonObject
@@ -35,9 +35,6 @@ RESULT_CHARACTERS_MAX = 400
 
 TURNS = 10
 """How many further turns the traffic of one stays for, unless the agent says otherwise."""
-
-STEP_CHARACTERS_MIN = 40_000
-"""What must go at once: less is not worth reading all that follows anew."""
 
 HARD_CHARACTERS_MAX = 4_000
 """Of a text or a result, when it is to be as short as it may."""
@@ -62,22 +59,26 @@ def pruning_of(data: JsonObject) -> Pruning:
 
 
 def prune(
-    said: Sequence[Said], pruning: Pruning | None, render: Render, *, running: TurnId | None
+    said: Sequence[Said],
+    pruning: Pruning | None,
+    render: Render,
+    *,
+    running: TurnId | None,
+    traffic_from: int = 0,
 ) -> tuple[Numbered, ...]:
-    """None: all is shown. `running`: the turn that is left untouched."""
+    """None: all is shown. `running`: the turn that is left untouched; `traffic_from`: the number from
+    which on calls and results are shown, as the snapshot has it."""
     if pruning is None:
         return tuple((one.number, one.message) for one in said)
     words = _words(render)
-    turns = turns_of(said)
-    ended = [turn for turn in turns if turn[0].turn != running]
-    short = {turn[0].number: [_ended(one, words) for one in turn] for turn in ended}
-    gone = len(ended) if pruning.is_hard else _cut([*short.values()], pruning.turns)
-    without = {turn[0].number for turn in ended[:gone]}
     shown: list[Said] = []
-    for turn in turns:
-        number = turn[0].number
-        lines = short.get(number, turn)
-        shown += map(_without_traffic, lines) if number in without else lines
+    for turn in turns_of(said):
+        if turn[0].turn == running:
+            shown += turn
+        elif pruning.is_hard or turn[0].number < traffic_from:
+            shown += map(_without_traffic, turn)
+        else:
+            shown += (_ended(one, words) for one in turn)
     kept = [one for one in shown if one.message.parts]
     if not pruning.is_hard:
         return tuple((one.number, one.message) for one in kept)
@@ -86,6 +87,27 @@ def prune(
         (one.number, one.message if one.number == newest else _short_message(one, words, running))
         for one in kept
     )
+
+
+def leaving(
+    said: Sequence[Said],
+    pruning: Pruning | None,
+    render: Render,
+    *,
+    running: TurnId | None,
+    traffic_from: int,
+) -> Leaving:
+    """What of the traffic that is shown from a number on would be left out by another snapshot."""
+    if pruning is None:
+        return NOTHING_LEAVES
+    ended = [turn for turn in turns_of(said) if turn[0].turn != running]
+    gone = ended[: max(0, len(ended) - pruning.turns)]
+    if not gone:
+        return NOTHING_LEAVES
+    words = _words(render)
+    shown = (one for turn in gone if turn[0].number >= traffic_from for one in turn)
+    parts = (part for one in shown for part in _ended(one, words).message.parts)
+    return Leaving(gone[-1][-1].number + 1, sum(map(_traffic, parts)))
 
 
 def shortened(text: str, characters_max: int, left_out: Callable[[int], str]) -> str:
@@ -116,16 +138,6 @@ class _Words:
         if len(call_id) > ID_CHARACTERS_MAX:
             return self.of_text
         return lambda count: self._result.format(count=f"{count:,}", id=call_id)
-
-
-def _cut(ended: Sequence[Sequence[Said]], turns: int) -> int:
-    """How many of the turns have lost their traffic, going through them as they went by."""
-    cut, characters = 0, 0
-    for number, turn in enumerate(ended[: max(0, len(ended) - turns)], 1):
-        characters += sum(_traffic(part) for one in turn for part in one.message.parts)
-        if characters >= STEP_CHARACTERS_MIN:
-            cut, characters = number, 0
-    return cut
 
 
 def _traffic(part: Part) -> int:

@@ -2,7 +2,8 @@
 
 From then on it is repeated byte for byte, so that the provider's prompt cache holds; what changes in
 memory meanwhile is told by deltas beside the newest message. `decide` says before each request which of
-the three is due: nothing, a delta, or another snapshot. The reasons for another one:
+the three is due: nothing, a delta, or another snapshot. With a snapshot goes whatever else makes a provider
+read everything anew: what tools did long ago is left out from then on. The reasons for another one:
 
     reset, compacted      what was said before has left the context, and with it the deltas beside it
     mounts, policy, gate, configuration
@@ -10,6 +11,8 @@ the three is due: nothing, a delta, or another snapshot. The reasons for another
     erased                a revision that was shown is no longer part of the history
     available_again       memory that could not be read was missing from the snapshot, or is told anew
     deltas                together they exceed a quarter of the snapshot
+    traffic               so much of what tools did long ago may leave the messages that reading the prompt
+                          anew is worth it
     expired               the cache has forgotten it, so that a new one costs nothing more
 """
 
@@ -36,6 +39,9 @@ CACHE_LIFETIME = timedelta(hours=1)
 DELTAS_SHARE_MAX = 0.25
 """Of the snapshot's characters: more than that, and reading the differences is work."""
 
+STEP_CHARACTERS_MIN = 40_000
+"""Of what tools did long ago: less is not worth a snapshot of its own."""
+
 Reason = Literal[
     "first",
     "reset",
@@ -47,6 +53,7 @@ Reason = Literal[
     "erased",
     "available_again",
     "deltas",
+    "traffic",
     "expired",
 ]
 
@@ -78,6 +85,8 @@ class Snapshot:
     parts: tuple[Part, ...]
     tools: tuple[ToolSpec, ...]
     day: date
+    traffic_from: int = 0
+    """The number of the entry from which on the messages beside it show calls and results."""
 
     @property
     def characters(self) -> int:
@@ -91,6 +100,7 @@ class Snapshot:
             "parts": [part.as_json() for part in self.parts],
             "tools": [tool.as_json() for tool in self.tools],
             "day": self.day.isoformat(),
+            **({"trafficFrom": self.traffic_from} if self.traffic_from else {}),
         }
 
 
@@ -124,6 +134,19 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """What of the messages a snapshot taken now would show no longer: calls and results of turns that
+    ended long ago."""
+
+    traffic_from: int
+    """The number of the entry from which on they stay."""
+    characters: int
+
+
+NOTHING_LEAVES = Leaving(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """How things are at a request."""
 
@@ -137,6 +160,7 @@ class Moment:
     is_erased: bool = False
     """A revision that was shown is gone from its history."""
     seams: Seams = field(default_factory=dict[str, Sequence[Seam]], hash=False)
+    leaving: Leaving = NOTHING_LEAVES
 
     @property
     def day(self) -> date:
@@ -178,6 +202,7 @@ def snapshot_of(number: int, data: JsonObject) -> Snapshot:
         tuple(part_of(one) for one in data["parts"]),
         tuple(tool_spec_of(one) for one in data["tools"]),
         date.fromisoformat(data["day"]),
+        data.get("trafficFrom", 0),
     )
 
 
@@ -204,6 +229,8 @@ def _overdue(held: Held, now: Moment) -> Reason | None:
         return "erased"
     if _is_available_again(held, now):
         return "available_again"
+    if now.leaving.characters >= STEP_CHARACTERS_MIN:
+        return "traffic"
     return "expired" if now.at - held.asked_at > CACHE_LIFETIME else None
 
 
@@ -213,4 +240,5 @@ def _is_available_again(held: Held, now: Moment) -> bool:
 
 
 def _snapshot(number: int, reason: Reason, now: Moment) -> Snapshot:
-    return Snapshot(number, stamp_of(now.at), reason, now.terms, now.parts, now.tools, now.day)
+    at, since = stamp_of(now.at), now.leaving.traffic_from
+    return Snapshot(number, at, reason, now.terms, now.parts, now.tools, now.day, since)

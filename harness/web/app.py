@@ -23,7 +23,7 @@ from harness.crew import Crew
 from harness.harness import Harness
 from harness.log import event
 from harness.resident import Resident, Residents
-from harness.sequel import Curfew
+from harness.sequel import SIGN_S, Curfew
 from harness.web import (
     accounts,
     agents,
@@ -82,6 +82,8 @@ class Patience:
     """For the next request on a connection that was answered."""
     reader_s: float = 60.0
     """For a caller to read of its answer what `BYTES_PER_S_MIN` demands."""
+    sign_s: float = SIGN_S
+    """For a stream in which nothing is told, until a sign of life is sent."""
     drain_s: float = 15.0
     """For running requests, when the server is asked to end. Longer than the writer lock is waited
     for, so that whoever waits for it is answered."""

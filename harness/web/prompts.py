@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import Field
 
 from harness.event import CONTENT_CHARACTERS_MAX, check_key
+from harness.memory.policy import MemoryPolicy
 from harness.preview import preview
 from harness.web.body import Fields
 from harness.web.caller import Caller, documented_bearer
@@ -39,8 +39,8 @@ router = APIRouter(
 class Previewing(Shape):
     conversation_key: str | None = None
     message: Annotated[str, Field(max_length=CONTENT_CHARACTERS_MAX)] | None = None
-    memory_policy: Annotated[dict[str, Any] | None, Field(alias="memory_policy")] = None
-    """What is asked about memory for this turn: another one than before means a new snapshot."""
+    memory_policy: Annotated[MemoryPolicy | None, Field(alias="memory_policy")] = None
+    """What that turn would ask for: another one than the last turn's means a new snapshot."""
 
 
 PREVIEW = object_of(
@@ -74,7 +74,7 @@ def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fiel
     stated = parse(Previewing, fields)
     key = None if stated.conversation_key is None else check_key(stated.conversation_key)
     record = caller.agents.get(agent)
-    policy = json.dumps(stated.memory_policy, sort_keys=True) if stated.memory_policy else ""
+    policy = stated.memory_policy.told if stated.memory_policy else ""
     question = preview(
         caller.ingress, record, conversation=key, message=stated.message, policy=policy
     )

@@ -47,6 +47,7 @@ NAMES = (
     "tool_ended",
     "queued",
     "retrying",
+    "compacting",
     "outcome",
     "refused",
     "reconnect",
@@ -79,7 +80,9 @@ def resumed_from(
 def streamed(
     request: Request, ingress: Ingress, agent_id: AgentId, event_id: str, after: int
 ) -> StreamingResponse:
-    steps = follow(ingress, agent_id, event_id, after=after, curfew=request.app.state.curfew)
+    state = request.app.state
+    sign_s = state.patience.sign_s
+    steps = follow(ingress, agent_id, event_id, after=after, curfew=state.curfew, sign_s=sign_s)
     return StreamingResponse(_written(steps), headers=_HEADERS, media_type=EVENT_STREAM)
 
 

@@ -28,6 +28,7 @@ from harness.event import (
 )
 from harness.inbox import Accepted
 from harness.ingress import EventStatus
+from harness.memory.policy import MemoryPolicy
 from harness.sequel import settled
 from harness.web.body import Fields, JsonObject
 from harness.web.caller import Caller, documented_bearer, house_of
@@ -69,7 +70,7 @@ class Turning(Shape):
     conversation_key: _Name
     events: list[Any]
     system: str | None = None
-    memory_policy: Annotated[JsonObject | None, Field(alias="memory_policy")] = None
+    memory_policy: Annotated[MemoryPolicy | None, Field(alias="memory_policy")] = None
     tools: list[Any] = Field(default=[])
     on_busy: OnBusy | None = None
     stream: bool = False

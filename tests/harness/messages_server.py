@@ -18,6 +18,7 @@ import asyncio
 import hashlib
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
@@ -219,8 +220,21 @@ class MessagesServer:
 
 
 @contextmanager
-def serving() -> Generator[MessagesServer]:
-    """A server on a free port of 127.0.0.1, in a thread, gone at the end."""
+def reserved() -> Generator[socket.socket]:
+    """A free port of 127.0.0.1 at which nobody answers: whoever connects is refused, until the socket is
+    given to `serving`."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound
+
+
+def address(bound: socket.socket) -> str:
+    return f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+@contextmanager
+def serving(at: socket.socket | None = None) -> Generator[MessagesServer]:
+    """A server on a free port of 127.0.0.1, or on one that is reserved; in a thread, gone at the end."""
     scripted = MessagesServer()
     app = Starlette(routes=[Route("/v1/messages", scripted.endpoint, methods=["POST"])])
     config = uvicorn.Config(
@@ -228,15 +242,15 @@ def serving() -> Generator[MessagesServer]:
     )
     config.timeout_graceful_shutdown = 2
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="messages-server")
+    sockets = None if at is None else [at.dup()]
+    thread = threading.Thread(target=server.run, args=[sockets], name="messages-server")
     thread.start()
     try:
         deadline = time.monotonic() + START_S_MAX
         while not server.started:
             assert thread.is_alive() and time.monotonic() < deadline, "the server does not start"
             thread.join(0.005)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        scripted.url = f"http://127.0.0.1:{port}"
+        scripted.url = address(server.servers[0].sockets[0])
         yield scripted
     finally:
         server.should_exit = True

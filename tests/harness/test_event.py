@@ -23,6 +23,7 @@ from harness.event import (
     event_of,
     items_of,
 )
+from harness.memory.policy import MemoryPolicy
 from harness.message import Text
 from workspaces.errors import Refused
 
@@ -51,7 +52,13 @@ saying = st.builds(
     names.filter(lambda name: not name.startswith("shared")),
     st.tuples(said, system) | st.tuples(said),
     st.none() | texts,
-    st.none() | st.dictionaries(names, texts | st.booleans(), max_size=2),
+    st.none()
+    | st.builds(
+        MemoryPolicy,
+        archival_mode=st.sampled_from(["tool_only", "auto", "off"]),
+        archival_min_score=st.none() | st.floats(0, 100),
+        include_user_core=st.booleans(),
+    ),
     st.just(()) | st.just((WEATHER,)),
 )
 answering = st.lists(answers, min_size=1, max_size=4, unique_by=lambda one: one.call_id).map(
@@ -91,7 +98,7 @@ def test_everything_that_matters_is_in_the_hash_of_the_body() -> None:
         Event.said("e1", "c2", "hi"),
         Event.said("e1", "c1", "ho"),
         Event("e1", "c1", hi, "be brief"),
-        Event("e1", "c1", hi, None, {"core": False}),
+        Event("e1", "c1", hi, None, MemoryPolicy(include_user_core=False)),
         Event("e1", "c1", hi, tools=(WEATHER,)),
         Event("e1", "c1", (*hi, SystemSaid(content="x"))),
         Event("e1", "c1", (*hi, SystemSaid(content="x", persist=True))),

@@ -98,6 +98,35 @@ def test_another_process_shows_the_same_and_receipts_tell_how(
     assert [receipt.pruning.turns for receipt in receipts if receipt.pruning] == [10] * 5 + [0]
 
 
+def test_traffic_leaves_with_the_next_snapshot_and_another_process_leaves_out_the_same(
+    scripted: Scripted, home: Path
+) -> None:
+    harness, model = scripted([READ], "read", "one", "two", "three")
+    harness.workspaces.get("notes").write("long.md", LONG, by=PERSON)
+    configure(harness, pruning={"turns": 1})
+    for said in ("read it", "1", "2"):
+        harness.run(said, conversation="c1")
+    assert [len(results(request)) for request in model.requests] == [0, 1, 1, 1]
+    harness.agents.patch("assistant", {"config": {"system": "Be brief."}})
+    other = ScriptedModel("three", "four")
+    with Harness.open(home, model=other, sandbox=NoSandbox("not in this test")) as second:
+        second.run("3", conversation="c1")
+        preview = second.preview("assistant", conversation="c1", message="4").request
+        second.run("4", conversation="c1")
+    assert [results(request) for request in other.requests] == [[], []]
+    assert other.requests[1].messages == preview.messages
+    assert other.requests[1].messages[:-2] == other.requests[0].messages
+    conversation = harness.conversation("c1")
+    transcript = harness.conversations.transcript(conversation)
+    assert transcript.result("t1") is not None
+    showing = harness.conversations.showing(conversation)
+    asked = [*model.requests, *other.requests]
+    for receipt, request in zip(showing.receipts(), asked, strict=True):
+        entries = tuple(transcript.entries(receipt.first, receipt.last))
+        said_then = Window(transcript.session(), entries).said
+        assert as_asked(receipt, showing.as_shown(receipt), said_then) == request
+
+
 @pytest.mark.parametrize(
     ("pruning", "field"),
     [

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pytest
 
 from harness import Harness
-from tests.cli.terminal import COMMAND, Terminal
 from tests.harness.messages_server import (
     KEY,
     Hold,
@@ -33,63 +26,8 @@ from tests.harness.messages_server import (
     tool_use,
 )
 from tests.harness.talk import assert_in_order
-from tests.web.turning import Told, said, told
-
-WAIT_S = 120.0
-TURNS = "/v1/agents/assistant/turns"
-GONE = (OSError, HTTPException)
-"""What a client sees of a server that was killed."""
-
-
-@dataclass
-class Server:
-    process: subprocess.Popen[str]
-    url: str
-    key: str
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        with self.opened(method, path, body, **headers) as answer:
-            return json.load(answer)
-
-    def opened(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        stated = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
-        stated |= {name.replace("_", "-"): value for name, value in headers.items()}
-        request = Request(self.url + path, data, stated, method=method)
-        return urlopen(request, timeout=WAIT_S)
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(WAIT_S)
-
-
-@dataclass
-class Home:
-    terminal: Terminal
-    key: str
-
-    @contextmanager
-    def served(self) -> Iterator[Server]:
-        process = subprocess.Popen(
-            [*COMMAND, "up", "--port", "0"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=self.terminal.environment(),
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            yield Server(process, process.stdout.readline().partition("/?")[0], self.key)
-        finally:
-            process.kill()
-            process.communicate(timeout=WAIT_S)
-
-
-def home_at(place: Path, **variables: str) -> Home:
-    with Harness.open(place) as harness:
-        _, key = harness.rooms.keys.create()
-    return Home(Terminal(place, variables), key)
+from tests.web.serving import GONE, TURNS, WAIT_S, Home, Server, home_at, read, until
+from tests.web.turning import said
 
 
 @pytest.fixture
@@ -247,19 +185,6 @@ def test_a_stream_is_taken_up_at_another_server_when_its_own_was_killed(tmp_path
     assert [one.id for one in rest if one.id] == ["4"]
     assert [one.data["text"] for one in rest if one.name == "text"] == ["It is empty."]
     assert (rest[-1].name, rest[-1].data["reply"]) == ("outcome", "It is empty.")
-
-
-def read(answer: Any) -> Iterator[Told]:
-    return told(line.decode().rstrip("\n") for line in answer)
-
-
-def until(steps: Iterator[Told], is_last: Callable[[Told], bool]) -> list[Told]:
-    seen: list[Told] = []
-    for one in steps:
-        seen.append(one)
-        if is_last(one):
-            return seen
-    raise AssertionError(seen)
 
 
 def assert_kept(provider: MessagesServer) -> None:

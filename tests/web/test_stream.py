@@ -7,19 +7,33 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
 from harness.audience import HEARD_MAX, TEXT_CHARACTERS_MAX, Audience, Heard, Stored
-from harness.message import ToolCall
-from harness.progress import TextArrived, ToolStarted
+from harness.ingress import EventStatus
+from harness.message import ToolCall, ToolResult, user
+from harness.progress import (
+    Compacting,
+    Counted,
+    Queued,
+    TextArrived,
+    ToolEnded,
+    ToolStarted,
+    Waiting,
+    Withdrawn,
+)
+from harness.request import Usage
+from harness.sequel import Dismissed, Silence, Step
+from harness.transcript import Entry
 from harness.web.app import Patience
-from harness.web.stream import NAMES
+from harness.web.stream import NAMES, written
 from tests.web.site import Caller, Site
 from tests.web.turning import Puppet, Told, followed, said, settled
 from tests.web.wire import received, running, send
-from workspaces.ids import ConversationId
+from workspaces.ids import ConversationId, TurnId
+from workspaces.stamp import Stamp
 
 TURNS = "/v1/agents/helper/turns"
 STREAM = "/v1/agents/helper/events/e1/stream"
@@ -72,6 +86,29 @@ def test_every_word_is_in_the_page_for_authors_of_clients() -> None:
     table = page.partition("## A stream")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(NAMES)
+
+
+TELLABLE: tuple[Step, ...] = (
+    Entry(1, Stamp("2026-01-01T00:00:00.000000Z"), TurnId("turn_1"), user("hello")),
+    TextArrived("a"),
+    ToolStarted(READ),
+    ToolEnded(READ, ToolResult(READ.id, "text")),
+    Waiting("the provider is busy", 1.0),
+    Withdrawn(),
+    Counted(Usage(1, 1)),
+    Queued(1),
+    Compacting(100_000),
+    EventStatus("e1", "done", CONVERSATION, 1),
+    Silence(),
+    Dismissed(),
+)
+
+
+def test_every_word_that_can_be_told_is_among_those_that_are_documented() -> None:
+    assert {type(step) for step in TELLABLE} == set(get_args(Step))
+    told = [written(step).decode() for step in TELLABLE]
+    names = {line[7:] for text in told for line in text.splitlines() if line.startswith("event: ")}
+    assert names | {"refused"} == set(NAMES)
 
 
 def test_text_comes_while_it_is_said(acme: Caller, puppet: Puppet) -> None:
@@ -160,6 +197,27 @@ def test_a_server_told_to_end_waits_for_no_reader(tmp_path: Path, puppet: Puppet
             heard += received(wire)
     assert b"event: reconnect\ndata: {}\n\n" in heard
     assert b"event: outcome" not in heard
+
+
+def test_a_silent_stream_gives_signs_of_life_and_one_that_tells_gives_none(
+    tmp_path: Path, puppet: Puppet
+) -> None:
+    body = json.dumps(said("e1", stream=True)).encode()
+    for sign_s, signs in ((0.01, 3), (3600.0, 0)):
+        home = tmp_path / f"{sign_s}"
+        patience = Patience(turns_s=0, sign_s=sign_s)
+        with running(home, model=puppet, patience=patience) as up, up.connected() as wire:
+            head = up.head("POST", "/v1/agents/assistant/turns", Content_Length=str(len(body)))
+            send(wire, head + body)
+            puppet.is_asked()
+            heard = b""
+            while b"event: entry" not in heard or heard.count(b": still there\n\n") < signs:
+                heard += received(wire)
+            puppet.stops("So.")
+            while not heard.endswith(b"0\r\n\r\n"):
+                heard += received(wire)
+        assert b"event: outcome" in heard
+        assert (b": still there" in heard) == bool(signs)
 
 
 def test_what_is_followed_may_be_deleted(acme: Caller, puppet: Puppet) -> None:

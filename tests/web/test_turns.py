@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from harness.compaction import TOO_LONG
 from harness.inbox import WAITING_MAX
-from harness.request import ModelFailure
+from harness.request import FailureKind, ModelFailure
 from harness.web.app import Patience
 from harness.web.body import JSON_BYTES_MAX
 from tests.web.site import Caller, Site
@@ -156,6 +157,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a bad tool": ({"tools": [{"name": "no name"}]}, "tools.0"),
     "an unknown field": ({"onbusy": "reject"}, "onbusy"),
+    "no policy": ({"memory_policy": "none"}, "memory_policy"),
+    "an unknown mode": ({"memory_policy": {"archival_mode": "on"}}, "memory_policy.archival_mode"),
+    "too many lines": ({"memory_policy": {"archival_limit": 0}}, "memory_policy.archival_limit"),
+    "an unknown wish": ({"memory_policy": {"user": "none"}}, "memory_policy.user"),
     "a word for a switch": ({"stream": "yes"}, "stream"),
 }
 
@@ -177,9 +182,9 @@ def test_ten_megabytes_are_a_message_and_more_are_too_large(acme: Caller, puppet
     assert error["code"] == "over_limit"
 
 
-@pytest.mark.parametrize("kind", ["unreachable", "unauthorized", "budget"])
-def test_what_the_provider_refuses_is_an_outcome_and_the_conversation_goes_on(
-    acme: Caller, puppet: Puppet, kind: Any
+@pytest.mark.parametrize("kind", sorted(set(get_args(FailureKind)) - set(TOO_LONG)))
+def test_every_failure_of_a_model_is_an_outcome_and_the_conversation_goes_on(
+    acme: Caller, puppet: Puppet, kind: FailureKind
 ) -> None:
     puppet.says(ModelFailure(kind, "it does not answer", "look at it"))
     failed = taken(acme, "helper", "e1")

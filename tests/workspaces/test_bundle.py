@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.workspaces.conftest import AGENT, CALLER
+from tests.workspaces.test_quarantine import Stranger
 from workspaces.clock import ManualClock
 from workspaces.errors import Failure, NotFound, OverLimit, Refused
+from workspaces.history import quarantine as room
 from workspaces.history.bundle import parse_bundle
+from workspaces.history.git import run_git
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
@@ -173,6 +176,91 @@ def test_differences_name_what_two_revisions_do_not_share(ours: History) -> None
     assert set(ours.differences(None, second)) == set(after)
 
 
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What git is asked to do by the quarantine."""
+    told: list[str] = []
+
+    def counted(*arguments: str, **how: object) -> bytes:
+        told.append(next(one for one in arguments if one in {"index-pack", "cat-file"}))
+        return run_git(*arguments, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(room, "run_git", counted)
+    return told
+
+
+def test_bundles_that_build_on_each_other_are_unpacked_as_one(
+    ours: History, theirs: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = starts(monkeypatch)
+    parts: list[bytes] = []
+    known: list[RevisionId] = []
+    for number in range(60):
+        tip = theirs.record({MEMORY: b"line\n" * number, NOTE: b"%d\n" % number}, AGENT)
+        if number % 20 == 19:
+            parts += [data for _, data in theirs.bundles(tip, known)]
+            known = [tip]
+    with ours.quarantine() as quarantine:
+        for data in parts:
+            quarantine.take(data)
+        quarantine.check()
+        ours.receive(quarantine, tip)
+    ours.follow(tip, {}, SYNC)
+    assert len(parts) == 3
+    assert asked.count("index-pack") == 1
+    assert len(list((ours._directory / "objects" / "pack").glob("*.pack"))) == 1
+    assert ours.log() == theirs.log()
+    assert fsck(ours) == ""
+
+
+def test_an_object_that_is_in_two_bundles_comes_once(
+    ours: History, theirs: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file was put back to what it had been before the bundle in between."""
+    asked = starts(monkeypatch)
+    first = theirs.record({MEMORY: b"as it was\n"}, AGENT)
+    second = theirs.record({MEMORY: b"another\n"}, AGENT)
+    third = theirs.record({MEMORY: b"as it was\n"}, AGENT)
+    parts = [
+        data
+        for tip, known in ((first, []), (second, [first]), (third, [second]))
+        for _, data in theirs.bundles(tip, known)
+    ]
+    with ours.quarantine() as quarantine:
+        for data in parts:
+            quarantine.take(data)
+        quarantine.check()
+        ours.receive(quarantine, third)
+    ours.follow(third, {}, SYNC)
+    assert asked.count("index-pack") == 1 + 3
+    assert ours.log() == theirs.log()
+    assert fsck(ours) == ""
+
+
+def test_of_several_bundles_none_comes_when_one_is_bad(ours: History, theirs: History) -> None:
+    first = theirs.record({MEMORY: b"1\n"}, AGENT)
+    second = theirs.record({MEMORY: b"2\n"}, AGENT)
+    ((_, good),) = theirs.bundles(first, [])
+    ((_, bad),) = theirs.bundles(second, [first])
+    for data in (bad[:-1] + bytes([bad[-1] ^ 1]), bad[:-30], bad + b"x"):
+        with ours.quarantine() as quarantine, pytest.raises(Refused):
+            quarantine.take(good)
+            quarantine.take(data)
+            quarantine.check()
+    assert ours.tip() is None
+    assert not ours.has(first)
+
+
+def test_what_nobody_looked_at_is_looked_at_before_it_is_admitted(
+    ours: History, theirs: History
+) -> None:
+    tip = theirs.record({MEMORY: b"1\n"}, AGENT)
+    ((_, data),) = theirs.bundles(tip, [])
+    with ours.quarantine() as quarantine, pytest.raises(Refused):
+        quarantine.take(data[:-1])
+        quarantine.admit()
+    assert not ours.has(tip)
+
+
 # What strangers make.
 
 
@@ -194,6 +282,7 @@ def test_a_bundle_that_was_cut_or_changed_is_refused(
     for bad in (data[:place], data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]):
         with ours.quarantine() as quarantine, pytest.raises((Refused, NotFound)):
             quarantine.take(bad)
+            quarantine.check()
     assert not list(ours._directory.glob("incoming-*"))
 
 
@@ -228,3 +317,25 @@ def test_a_history_follows_nothing_that_is_not_whole(ours: History, theirs: Hist
     assert ours.has(tip)
     with ours.quarantine() as quarantine, pytest.raises(Failure):
         ours.receive(quarantine, tip)
+
+
+def test_what_leans_on_something_broken_that_lies_about_here_is_not_followed(
+    ours: History, tmp_path: Path
+) -> None:
+    """A bundle that says it builds on nothing, and has a tree only because that lies here, which lacks a
+    file: nothing reaches it, and its file was thrown away."""
+    stranger = Stranger(tmp_path / "stranger.git")
+    tree = stranger.tree(("100644", b"a.md", stranger.file))
+    tip = stranger.commit(tree)
+    there = ours._directory / "objects" / tree[:2] / tree[2:]
+    there.parent.mkdir()
+    there.write_bytes((stranger.directory / "objects" / tree[:2] / tree[2:]).read_bytes())
+    pack = subprocess.run(
+        ["git", f"--git-dir={stranger.directory}", "pack-objects", "--stdout", "-q"],
+        input=f"{tip}\n".encode(), capture_output=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    with ours.quarantine() as quarantine:
+        quarantine.take(f"# v2 git bundle\n{tip} refs/heads/main\n\n".encode() + pack)
+        quarantine.check()
+        with pytest.raises(Failure):
+            ours.receive(quarantine, RevisionId(tip))

@@ -156,6 +156,17 @@ def test_names_in_the_wrong_order_or_twice_are_refused(
         assert_refused(history, stranger.bundle(stranger.commit(tree)))
 
 
+def test_a_bad_tree_as_long_as_a_good_one_is_refused(history: History, stranger: Stranger) -> None:
+    """A tree that differs from another in nothing but ids is not taken apart."""
+    good = stranger.tree(("100644", b"a.md", stranger.file))
+    for mode, name in (("120000", b"a.md"), ("100644", b"a:md"), ("100755", b"a.md")):
+        bad = stranger.tree((mode, name, stranger.file))
+        both = stranger.tree(("40000", b"x", good), ("40000", b"y", bad))
+        assert_refused(history, stranger.bundle(stranger.commit(both)))
+        other = stranger.tree(("40000", b"x", bad), ("40000", b"y", good))
+        assert_refused(history, stranger.bundle(stranger.commit(other)))
+
+
 def nested(stranger: Stranger, names: list[bytes]) -> str:
     tree = stranger.tree(("100644", b"a.md", stranger.file))
     for name in names:

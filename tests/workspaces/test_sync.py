@@ -145,6 +145,24 @@ def test_an_edit_wins_over_a_deletion(a: Replica, b: Replica) -> None:
     assert a.texts() == {MEMORY: "MEMORY.md\n", "here.md": "edited\n", "there.md": "edited\n"}
 
 
+def test_of_two_copies_each_may_go_on_another_machine_and_both_are_in_the_history(
+    a: Replica, b: Replica
+) -> None:
+    for path in (MEMORY, "one.md", "two.md"):
+        a.put(path, "- a line\n" if path != MEMORY else "# Memory\n")
+    a.sync.run()
+    b.sync.run()
+    (a.root / "two.md").rename(a.root / "one.md")
+    b.put("one.md", "- something else\n")
+    b.sync.run()
+    a.sync.run()
+    b.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "# Memory\n", "one.md": "- something else\n"}
+    for machine in (a, b):
+        before = machine.workspace.log(path=WorkspacePath("two.md"))[-1].id
+        assert machine.workspace.read("two.md", view=before).text == "- a line\n"
+
+
 def test_nothing_to_do_costs_a_look_at_the_head_and_one_listing(
     a: Replica, prefix: MemoryPrefix
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,18 @@ COMMITTER = "workspace-harness <harness@workspace-harness>"
 
 EARLIEST = Stamp("1970-01-01T00:00:00.000000Z")
 """Of a revision without a stamp: somebody else's."""
+
+_PLAIN = re.compile(
+    rb"tree ([0-9a-f]{40})\n"
+    rb"(?:parent [0-9a-f]{40}\n)*"
+    rb"author [^\n]+\n"
+    rb"committer [^\n]+\n"
+    rb"\n[^\n]+\n\n"
+    rb"At: ([!-~]+)\n"
+    rb"(?:(?!At: )[!-~][ -~]*\n)*"
+)
+"""What nearly every revision is: one line of text, and trailers without anything that could be taken for
+the end of a line, of which the first, and no other, is its stamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,16 @@ def parse_commit(revision: RevisionId, data: bytes) -> Commit:
         author=next(value for name, value in fields if name == "author").partition(" <")[0],
         trailers=trailers,
     )
+
+
+def glance(revision: RevisionId, data: bytes) -> tuple[ObjectId, Stamp]:
+    """Its tree and its stamp, as `parse_commit` reads them and in an eighth of the time: whoever is new
+    looks at every revision there is."""
+    plain = _PLAIN.fullmatch(data)
+    if plain is not None:
+        return ObjectId(plain[1].decode()), Stamp(plain[2].decode())
+    commit = parse_commit(revision, data)
+    return commit.tree, commit.at
 
 
 def commit_bytes(

@@ -271,6 +271,8 @@ class History:
         """Take over what was looked at, and make sure that everything `revision` leads to is here then.
         Under the writer lock: nothing is pruned in between. Unavailable."""
         quarantine.admit()
+        if quarantine.leads_nowhere_else(revision):
+            return
         tip = self.tip()
         wanted = [revision, *([f"^{tip}"] if tip else []), "--"]
         self._git("rev-list", "--objects", "--quiet", "--end-of-options", *wanted)

@@ -15,13 +15,19 @@ import secrets
 import struct
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
 BYTES_MAX = 2**31 - 1
 """An offset has 31 bits; of a larger pack the format of the index is another."""
+
+_MAGIC = b"PACK"
+_HEAD = struct.Struct(">4sII")
+"""Magic, version, how many objects."""
+
+_DIGEST_BYTES = 20
 
 _NUMBERS = {"commit": 1, "tree": 2, "blob": 3}
 _TEMPORARY = "tmp_pack_"
@@ -37,7 +43,7 @@ class Packed(NamedTuple):
 def write_pack(directory: Path, objects: Mapping[str, Packed], *, level: int) -> None:
     """These objects, by their ids, into `directory`; durable on return. OSError."""
     directory.mkdir(mode=0o700, exist_ok=True)
-    parts = [b"PACK" + struct.pack(">II", 2, len(objects))]
+    parts = [_HEAD.pack(_MAGIC, 2, len(objects))]
     at = len(parts[0])
     found: list[tuple[bytes, int, int]] = []
     for object_id, (kind, data) in objects.items():
@@ -51,6 +57,26 @@ def write_pack(directory: Path, objects: Mapping[str, Packed], *, level: int) ->
     temporary = [_written(directory, part) for part in (pack + checksum, _index(found, checksum))]
     for path, suffix in zip(temporary, (".pack", ".idx"), strict=True):
         path.rename(directory / f"{name}{suffix}")
+
+
+def joined(packs: Sequence[bytes]) -> bytes | None:
+    """Several packs as one: deltas point back by distance or by id, so each may stand behind others. None
+    where one of them is none, or damaged. An object that is in two of them is in the joined one twice."""
+    bodies: list[bytes | memoryview] = []
+    count = 0
+    for pack in packs:
+        head, end = pack[: _HEAD.size], len(pack) - _DIGEST_BYTES
+        if end < _HEAD.size or _digest(pack[:end]) != pack[end:]:
+            return None
+        magic, version, objects = _HEAD.unpack(head)
+        if (magic, version) != (_MAGIC, 2):
+            return None
+        count += objects
+        bodies.append(memoryview(pack)[_HEAD.size : end])
+    if count >= 2**32:
+        return None
+    whole = b"".join((_HEAD.pack(_MAGIC, 2, count), *bodies))
+    return whole + _digest(whole)
 
 
 def fits(objects: Mapping[str, Packed]) -> bool:

@@ -7,6 +7,11 @@ tree must hold nothing but regular files under names that are paths of a workspa
 submodule, nothing that git or this system would look for), every directory must fit into a path, and
 every revision must bear a stamp that can be reckoned with. What breaks a rule refuses the bundle, whole.
 
+Bundles that build on each other are unpacked as one: git is started once, and not for each of them. Where
+they cannot be (an object is in two of them, or one is bad) each is unpacked by itself. And where they build
+on nothing that is in the history git does not see the history at all: then what is found complete leads
+nowhere else, and need not be walked through again.
+
 `admit` moves the objects over, under the writer lock: until then nothing of it is in the history, and a
 crash leaves a directory that the next packing removes. Reachable it becomes only by the branch, which
 `History.follow` moves, after everything that it leads to has been found to be there.
@@ -17,31 +22,23 @@ bundle has no place for a configuration.
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from workspaces.blobs import BLOB_BYTES_MAX
 from workspaces.errors import NotFound, OverLimit, Refused, Unavailable
 from workspaces.history.bundle import BUNDLE_BYTES_MAX, parse_bundle
-from workspaces.history.commit import parse_commit
+from workspaces.history.commit import glance
 from workspaces.history.git import run_git
-from workspaces.history.objects import (
-    FILE_MODE,
-    TREE_MODE,
-    Batch,
-    ObjectId,
-    Objects,
-    sync,
-    unwritable,
-)
-from workspaces.paths import PARTS_MAX, PATH_BYTES_MAX, broken_rule
+from workspaces.history.objects import Batch, ObjectId, Objects, sync, unwritable
+from workspaces.history.packfile import joined
+from workspaces.history.shape import Shape, Shapes
+from workspaces.paths import PARTS_MAX, PATH_BYTES_MAX
 from workspaces.revision import RevisionId
 from workspaces.stamp import is_stamp
 
@@ -64,9 +61,6 @@ FILES_MAX = 1_000_000
 LOOSE_MAX = 100
 """From so many objects on they stay in their pack."""
 
-_ENTRY = re.compile(rb"([0-7]+) ([^\0]*)\0(.{20})", re.DOTALL)
-_FILE, _TREE = FILE_MODE.encode(), TREE_MODE.encode()
-
 
 class _Object(NamedTuple):
     kind: str
@@ -74,8 +68,7 @@ class _Object(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Extent:
+class _Extent(NamedTuple):
     """How far a tree reaches."""
 
     files: int
@@ -84,23 +77,30 @@ class _Extent:
     """Of its longest path."""
 
 
-_Level = tuple[int, int, list[tuple[int, ObjectId]]]
-"""Of one tree: how many files, the length of the longest name, and of each directory the length of its
-name, and its tree."""
-
-
 class Quarantine:
     """Beside one history; gone when its block ends."""
 
     def __init__(self, git_directory: Path) -> None:
         self._history = git_directory
         self._objects = Objects(git_directory / "objects")
+        self._shapes = Shapes()
+        self._shape_of: dict[ObjectId, Shape] = {}
+        self._trees: dict[ObjectId, bytes] = {}
+        """Those with directories."""
         self._extents: dict[ObjectId, _Extent] = {}
-        self._names: set[bytes] = set()
-        """Good ones: the same come again and again."""
+        """Of those with directories."""
         self._found: list[_Object] | None = None
         self._tips: list[RevisionId] = []
         """Of the bundles that were taken."""
+        self._waiting: list[bytes] = []
+        """Packs that are not unpacked yet."""
+        self._unpacked = 0
+        """How often something was."""
+        self._stands_alone = True
+        """Nothing that was taken says that it builds on something in the history."""
+        self._is_checked = True
+        self._is_whole = False
+        """It was unpacked without the history, and everything it leads to was found."""
         try:
             self._directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=git_directory))
             for name in ("refs", "objects/pack", "objects/info"):
@@ -124,18 +124,23 @@ class Quarantine:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def take(self, data: bytes) -> RevisionId:
-        """Unpack a bundle: its newest revision. Refused, OverLimit; NotFound when it builds on a revision
-        that is not here."""
+        """A bundle, to be unpacked together with others: its newest revision. Refused, OverLimit; NotFound
+        when it builds on a revision that is not here."""
         if len(data) > BUNDLE_BYTES_MAX:
             raise OverLimit(
                 "size of a bundle", maximum=BUNDLE_BYTES_MAX, actual=len(data), unit="bytes"
             )
         bundle = parse_bundle(data)
         for revision in bundle.known:
-            if revision not in self._tips and not self._is_in_history(revision):
+            if revision in self._tips:
+                continue
+            self._stands_alone = False
+            if not self._is_in_history(revision):
                 raise NotFound("revision", revision, remedy="the bundle before it is missing")
-        self._found = None
-        self._unpack(bundle.pack)
+        if sum(map(len, self._waiting)) + len(bundle.pack) > BUNDLE_BYTES_MAX:
+            self._unpack_waiting()
+        self._found, self._is_checked = None, False
+        self._waiting.append(bundle.pack)
         self._tips.append(bundle.tip)
         return bundle.tip
 
@@ -148,6 +153,8 @@ class Quarantine:
 
     def admit(self) -> None:
         """All of it, once it was checked, into the history, durably; under the writer lock."""
+        if not self._is_checked:
+            self.check()
         found = self._listed()
         if len(found) <= LOOSE_MAX and sum(one.size for one in found) <= READ_BYTES:
             batch = Batch(self._history / "objects")
@@ -158,7 +165,7 @@ class Quarantine:
         there = self._history / "objects" / "pack"
         try:
             there.mkdir(exist_ok=True)
-            files = list((self._directory / "objects" / "pack").iterdir())
+            files = list((self._directory / "objects" / "pack").glob("pack-*"))
             for file in sorted(files, key=lambda file: file.suffix == ".idx"):  # it comes last
                 sync(file)
                 file.rename(there / file.name)
@@ -166,7 +173,26 @@ class Quarantine:
         except OSError as error:
             raise unwritable(error) from error
 
-    def _unpack(self, pack: bytes) -> None:
+    def leads_nowhere_else(self, revision: RevisionId) -> bool:
+        """Whether everything a revision leads to is known to be in here."""
+        return self._is_whole and revision in self._tips
+
+    def _unpack_waiting(self) -> None:
+        packs, self._waiting = self._waiting, []
+        if not packs:
+            return
+        one = packs[0] if len(packs) == 1 else joined(packs)
+        is_first, self._unpacked = self._unpacked == 0, self._unpacked + 1
+        self._is_whole = False
+        if one is not None and (len(packs) > 1 or self._stands_alone):
+            with suppress(Refused):
+                self._unpack(one, alternates=not self._stands_alone)
+                self._is_whole = self._stands_alone and is_first
+                return
+        for pack in packs:
+            self._unpack(pack, alternates=True)
+
+    def _unpack(self, pack: bytes, *, alternates: bool) -> None:
         limit = f"--max-input-size={BUNDLE_BYTES_MAX}"
         try:
             self._git(
@@ -177,7 +203,7 @@ class Quarantine:
                 "--fix-thin",
                 "--strict",
                 limit,
-                alternates=True,
+                alternates=alternates,
                 told=pack,
             )
         except Unavailable as failure:
@@ -187,84 +213,44 @@ class Quarantine:
         """What has been unpacked, and nothing of the history; it is asked for when all of it is here."""
         if self._found is not None:
             return self._found
+        self._unpack_waiting()
         out = self._git(
             "cat-file",
             "--batch-all-objects",
             "--unordered",
             "--batch-check=%(objecttype) %(objectname) %(objectsize)",
         )
-        found = (line.split() for line in out.decode().splitlines())
-        self._found = [_Object(kind, ObjectId(name), int(size)) for kind, name, size in found]
+        words = out.decode().split()
+        names = cast("list[ObjectId]", words[1::3])
+        self._found = list(map(_Object, words[::3], names, map(int, words[2::3])))
         return self._found
 
     def check(self) -> None:
-        """Look at all that was taken. Refused, OverLimit."""
+        """Unpack all that was taken and look at it. Refused, OverLimit."""
         found = self._listed()
         revisions = {one.id for one in found if one.kind == "commit"}
         for tip in self._tips:
             if tip not in revisions and not self._is_in_history(tip):
                 raise Refused("bundle", tip, "is named as its newest revision and is not in it")
-        if len(found) > OBJECTS_MAX:
-            raise OverLimit(
-                "objects of a bundle", maximum=OBJECTS_MAX, actual=len(found), unit="objects"
-            )
-        limits = {"blob": BLOB_BYTES_MAX, "commit": COMMIT_BYTES_MAX, "tree": READ_BYTES}
-        for one in found:
-            if one.kind not in limits:
-                raise Refused("bundle", one.id, f"is a {one.kind}, and no history has one")
-            if one.size > limits[one.kind]:
-                what = f"size of a {one.kind} in a bundle"
-                raise OverLimit(what, maximum=limits[one.kind], actual=one.size, unit="bytes")
-        read = [one for one in found if one.kind != "blob"]
-        total = sum(one.size for one in read)
-        if total > TREES_BYTES_MAX:
-            raise OverLimit(
-                "trees of a bundle", maximum=TREES_BYTES_MAX, actual=total, unit="bytes"
-            )
-        trees = [one for one in read if one.kind == "tree"]
-        below = {one.id: self._checked_tree(data) for one, data in self._read(trees)}
-        roots = {
-            self._checked_commit(RevisionId(one.id), data)
-            for one, data in self._read([one for one in read if one.kind == "commit"])
-        }
+        _check_sizes(found)
+        roots: set[ObjectId] = set()
+        for one, data in self._read([one for one in found if one.kind != "blob"]):
+            if one.kind == "tree":
+                self._look_at_tree(one.id, data)
+            else:
+                roots.add(_checked_commit(RevisionId(one.id), data))
         for root in roots:
-            self._check_extent(root, below)
+            self._check_extent(root)
+        self._is_checked = True
 
-    def _checked_commit(self, revision: RevisionId, data: bytes) -> ObjectId:
-        commit = parse_commit(revision, data)
-        if not is_stamp(commit.at):
-            raise Refused("bundle", revision, f"bears the stamp {commit.at!r}, which is none")
-        return commit.tree
+    def _look_at_tree(self, tree: ObjectId, data: bytes) -> Shape:
+        shape = self._shape_of[tree] = self._shapes.of(data)
+        if shape.directories:
+            self._trees[tree] = data
+        return shape
 
-    def _checked_tree(self, data: bytes) -> _Level:
-        """One of tens of thousands: what was seen before is not looked at again."""
-        entries: list[tuple[bytes, bytes, bytes]] = _ENTRY.findall(data)
-        if not entries:
-            return 0, 0, []
-        modes, names, _ = zip(*entries, strict=True)
-        for name in set(names) - self._names:
-            self._check_name(name)
-            self._names.add(name)
-        found = set(modes)
-        for mode in found - {_FILE, _TREE}:
-            told = names[modes.index(mode)].decode()
-            raise Refused("bundle", told, f"has mode {mode.decode()}: no regular file")
-        directories: list[tuple[int, ObjectId]] = []
-        if _TREE in found:
-            directories = [(len(n), ObjectId(of.hex())) for m, n, of in entries if m == _TREE]
-        return len(entries) - len(directories), max(map(len, names)), directories
-
-    def _check_name(self, name: bytes) -> None:
-        try:
-            text = name.decode()
-        except UnicodeDecodeError:
-            raise Refused("bundle", name.decode(errors="replace"), "is no UTF-8") from None
-        rule = "contains a slash" if "/" in text else broken_rule(text)
-        if rule is not None:
-            raise Refused("bundle", text, rule)
-
-    def _check_extent(self, root: ObjectId, below: dict[ObjectId, _Level]) -> None:
-        extent = self._extent(root, below, PARTS_MAX)
+    def _check_extent(self, root: ObjectId) -> None:
+        extent = self._extent(root, PARTS_MAX)
         if extent.bytes > PATH_BYTES_MAX:
             raise Refused("bundle", root, f"has a path longer than {PATH_BYTES_MAX} bytes")
         if extent.files > FILES_MAX:
@@ -272,20 +258,17 @@ class Quarantine:
                 "files of a revision", maximum=FILES_MAX, actual=extent.files, unit="files"
             )
 
-    def _extent(
-        self,
-        tree: ObjectId,
-        below: dict[ObjectId, _Level],
-        parts_left: int,
-    ) -> _Extent:
+    def _extent(self, tree: ObjectId, parts_left: int) -> _Extent:
         found = self._extents.get(tree)
         if found is None:
             if parts_left == 0:
                 raise Refused("bundle", tree, f"has a path of more than {PARTS_MAX} parts")
-            files, longest, directories = below.get(tree) or self._known_tree(tree)
-            parts = 1
-            for length, child in directories:
-                extent = self._extent(child, below, parts_left - 1)
+            shape = self._shape_of.get(tree) or self._look_at_tree(tree, self._known_tree(tree))
+            if not shape.directories:
+                return _Extent(shape.files, 1, shape.longest)
+            files, parts, longest = shape.files, 1, shape.longest
+            for length, child in shape.below(self._trees[tree]):
+                extent = self._extent(child, parts_left - 1)
                 files += extent.files
                 parts = max(parts, 1 + extent.parts)
                 longest = max(longest, length + 1 + extent.bytes)
@@ -294,13 +277,12 @@ class Quarantine:
             raise Refused("bundle", tree, f"has a path of more than {PARTS_MAX} parts")
         return found
 
-    def _known_tree(self, tree: ObjectId) -> _Level:
+    def _known_tree(self, tree: ObjectId) -> bytes:
         """One that was here before."""
         try:
-            data = self._objects.read(tree)
+            return self._objects.read(tree)
         except Unavailable as failure:
             raise Refused("bundle", tree, "is not in it, and not here") from failure
-        return self._checked_tree(data)
 
     def _read(self, wanted: Sequence[_Object]) -> Iterator[tuple[_Object, bytes]]:
         for part in _parts(wanted):
@@ -320,6 +302,30 @@ class Quarantine:
         else:
             file.unlink(missing_ok=True)
         return run_git(f"--git-dir={self._directory}", *arguments, told=told, is_limited=True)
+
+
+def _check_sizes(found: Sequence[_Object]) -> None:
+    if len(found) > OBJECTS_MAX:
+        raise OverLimit(
+            "objects of a bundle", maximum=OBJECTS_MAX, actual=len(found), unit="objects"
+        )
+    limits = {"blob": BLOB_BYTES_MAX, "commit": COMMIT_BYTES_MAX, "tree": READ_BYTES}
+    for one in found:
+        if one.kind not in limits:
+            raise Refused("bundle", one.id, f"is a {one.kind}, and no history has one")
+        if one.size > limits[one.kind]:
+            what = f"size of a {one.kind} in a bundle"
+            raise OverLimit(what, maximum=limits[one.kind], actual=one.size, unit="bytes")
+    total = sum(one.size for one in found if one.kind != "blob")
+    if total > TREES_BYTES_MAX:
+        raise OverLimit("trees of a bundle", maximum=TREES_BYTES_MAX, actual=total, unit="bytes")
+
+
+def _checked_commit(revision: RevisionId, data: bytes) -> ObjectId:
+    tree, at = glance(revision, data)
+    if not is_stamp(at):
+        raise Refused("bundle", revision, f"bears the stamp {at!r}, which is none")
+    return tree
 
 
 def sweep(git_directory: Path, older_than: float) -> None:

@@ -6,7 +6,7 @@ import os
 import random
 
 from harness.context.compact import Cover, State, cover, input_of
-from harness.context.prune import Pruning, prune
+from harness.context.prune import Pruning, leaving, prune
 from harness.context.repair import repair, sound
 from harness.context.said import Said
 from harness.message import Message, Text, user
@@ -20,7 +20,8 @@ PRUNINGS = (None, Pruning(), Pruning(turns=0), Pruning(turns=2), Pruning(is_hard
 
 
 def sent(said: list[Said], pruning: Pruning | None, running: TurnId | None) -> tuple[Message, ...]:
-    shown = prune(said, pruning, render, running=running)
+    since = leaving(said, pruning, render, running=running, traffic_from=0).traffic_from
+    shown = prune(said, pruning, render, running=running, traffic_from=since)
     return repair(tuple(message for _, message in shown))
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 import pytest
 
@@ -10,12 +9,13 @@ from harness.context.assemble import Numbered
 from harness.context.prune import (
     HARD_CHARACTERS_MAX,
     RESULT_CHARACTERS_MAX,
-    STEP_CHARACTERS_MIN,
     Pruning,
+    leaving,
     prune,
     shortened,
 )
 from harness.context.said import Said
+from harness.context.snapshot import NOTHING_LEAVES, Leaving
 from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, part_as_json, user
 from harness.template import render
 from workspaces.ids import TurnId
@@ -49,13 +49,25 @@ class Talk:
         self.said.append(Said(len(self.said) + 1, turn, message))
 
     def shown(
-        self, pruning: Pruning | None = USUAL, running: TurnId | None = None
+        self,
+        pruning: Pruning | None = USUAL,
+        running: TurnId | None = None,
+        traffic_from: int = 0,
     ) -> tuple[Numbered, ...]:
-        return prune(self.said, pruning, render, running=running)
+        return prune(self.said, pruning, render, running=running, traffic_from=traffic_from)
+
+    def leaving(
+        self, pruning: Pruning | None = USUAL, traffic_from: int = 0, running: TurnId | None = None
+    ) -> Leaving:
+        return leaving(self.said, pruning, render, running=running, traffic_from=traffic_from)
 
 
 def parts(shown: Iterable[Numbered]) -> list[Part]:
     return [part for _, message in shown for part in message.parts]
+
+
+def traffic(shown: Iterable[Numbered]) -> list[Part]:
+    return [part for part in parts(shown) if isinstance(part, ToolCall | ToolResult)]
 
 
 def results(shown: Iterable[Numbered]) -> list[ToolResult]:
@@ -111,11 +123,13 @@ def test_calls_keep_their_inputs_however_long() -> None:
 def test_turned_off_everything_is_shown() -> None:
     talk = Talk()
     for _ in range(20):
-        talk.turn(LONG, "x" * STEP_CHARACTERS_MIN)
+        talk.turn(LONG, "x" * 40_000)
     assert talk.shown(None) == as_said(talk.said)
+    assert talk.shown(None, traffic_from=99) == as_said(talk.said)
+    assert talk.leaving(None) == NOTHING_LEAVES
 
 
-def test_what_has_ended_is_the_same_from_then_on_until_its_traffic_leaves() -> None:
+def test_what_has_ended_is_the_same_from_then_on() -> None:
     talk = Talk()
     talk.turn(LONG)
     before = talk.shown()
@@ -126,79 +140,62 @@ def test_what_has_ended_is_the_same_from_then_on_until_its_traffic_leaves() -> N
         before = talk.shown()
 
 
-def heavy(talk: Talk) -> TurnId:
-    """A turn whose traffic is a step on its own: of inputs, which are not shortened."""
-    talk.turns += 1
-    turn, call_id = TurnId(f"turn_{talk.turns}"), f"t{talk.turns}-0"
-    call = ToolCall(call_id, "write", {"content": "x" * STEP_CHARACTERS_MIN})
-    talk.add(turn, user("question"))
-    talk.add(turn, Message("assistant", (Text("remark"), call)))
-    talk.add(turn, Message("user", (ToolResult(call_id, "ok"),)))
-    talk.add(turn, Message("assistant", (Text("answer"),)))
-    return turn
-
-
 @pytest.mark.parametrize("turns", [0, 1, 3, 10])
-def test_tool_traffic_leaves_after_so_many_further_turns(turns: int) -> None:
+def test_tool_traffic_may_leave_after_so_many_further_turns(turns: int) -> None:
     talk = Talk()
     for number in range(1, 15):
-        heavy(talk)
-        kept = calls(talk.shown(Pruning(turns)))
-        assert kept == [f"t{n}-0" for n in range(max(1, number - turns + 1), number + 1)]
-    texts = [part.text for part in parts(talk.shown(Pruning(turns))) if isinstance(part, Text)]
-    assert texts == ["question", "remark", "answer"] * 14
+        running = talk.turn(LONG)
+        for ended, at in ((number, None), (number - 1, running)):
+            since = talk.leaving(Pruning(turns), running=at).traffic_from
+            kept = calls(talk.shown(traffic_from=since))
+            assert kept == [f"t{n}-0" for n in range(max(1, ended - turns + 1), number + 1)]
 
 
-def test_the_cut_moves_only_when_a_step_goes_at_once() -> None:
+def test_what_is_said_stays_when_the_traffic_beside_it_has_left() -> None:
     talk = Talk()
-    cuts: list[int] = []
-    for _ in range(250):
+    for _ in range(3):
         talk.turn(LONG)
-        kept = calls(talk.shown())
-        cuts.append(talk.turns - len(kept))
-    moves = sorted(set(cuts))
-    assert cuts == sorted(cuts)
-    assert 3 <= len(moves) <= 5, moves
-    short = talk.shown(Pruning(1_000))
-    traffic = [part for part in parts(short) if isinstance(part, ToolCall | ToolResult)]
+    shown = talk.shown(traffic_from=len(talk.said) + 1)
+    assert traffic(shown) == []
+    texts = [part.text for part in parts(shown) if isinstance(part, Text)]
+    assert texts == ["question", "remark", "answer"] * 3
+
+
+def test_what_would_leave_is_counted_as_it_is_shown_and_only_once() -> None:
+    talk = Talk()
+    for number in range(30):
+        talk.turn(*[LONG] * (number % 3), "short")
     compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-    sizes = [len(compact.encode(part_as_json(part))) for part in traffic]
-    for before, cut in pairwise(moves):
-        gone = sizes[2 * before : 2 * cut]
-        assert sum(gone[:-2]) < STEP_CHARACTERS_MIN <= sum(gone)
-        assert cuts.index(cut) + 1 == cut + 10
+    since = 0
+    for turns in (25, 25, 12, 3, 0):
+        found = talk.leaving(Pruning(turns), since)
+        before, after = talk.shown(traffic_from=since), talk.shown(traffic_from=found.traffic_from)
+        gone = traffic(before)[: len(traffic(before)) - len(traffic(after))]
+        assert traffic(before)[len(gone) :] == traffic(after)
+        assert found.characters == sum(len(compact.encode(part_as_json(one))) for one in gone)
+        since = found.traffic_from
+    assert traffic(talk.shown(traffic_from=since)) == []
 
 
-def test_pairs_go_together() -> None:
+@pytest.mark.parametrize("since", range(0, 20, 3))
+def test_pairs_go_together(since: int) -> None:
+    """A number in the middle of a turn, which no snapshot has, shows all of the turn or none."""
     talk = Talk()
-    for _ in range(60):
-        heavy(talk)
+    for _ in range(4):
         talk.turn(LONG, LONG)
-        shown = talk.shown()
-        assert [one.call_id for one in results(shown)] == calls(shown)
-
-
-def test_what_is_shown_depends_on_the_transcript_alone() -> None:
-    """One that was never asked before shows what one shows that was asked at each turn."""
-    talk = Talk()
-    for number in range(120):
-        talk.turn(*[LONG] * (number % 5), said="x" * 300)
-        talk.shown()
-    other = Talk()
-    other.said = list(talk.said)
-    assert other.shown() == talk.shown()
+    shown = talk.shown(traffic_from=since)
+    assert [one.call_id for one in results(shown)] == calls(shown)
 
 
 def test_to_prune_again_changes_nothing() -> None:
     talk = Talk()
     for _ in range(30):
-        heavy(talk)
         talk.turn(LONG, "y" * 401, "z" * 400)
-    for pruning in (Pruning(), Pruning(is_hard=True)):
-        once = talk.shown(pruning)
+    for pruning, since in ((Pruning(), 0), (Pruning(), 70), (Pruning(is_hard=True), 0)):
+        once = talk.shown(pruning, traffic_from=since)
         turns = {one.number: one.turn for one in talk.said}
         again = [Said(number, turns[number], message) for number, message in once]
-        assert prune(again, pruning, render, running=None) == once
+        assert prune(again, pruning, render, running=None, traffic_from=since) == once
 
 
 def test_an_id_too_long_for_read_result_is_not_named() -> None:

@@ -10,7 +10,9 @@ from harness.context.memory import Memory, memory_parts
 from harness.context.part import Part
 from harness.context.snapshot import (
     CACHE_LIFETIME,
+    STEP_CHARACTERS_MIN,
     Held,
+    Leaving,
     Moment,
     Snapshot,
     Terms,
@@ -137,6 +139,27 @@ def test_many_small_deltas_are_counted_together() -> None:
     assert taken >= 2
 
 
+@pytest.mark.parametrize(("beyond", "is_snapshot"), [(-1, False), (0, True), (1, True)])
+def test_traffic_leaves_with_a_snapshot_of_its_own_when_a_step_goes_at_once(
+    beyond: int, is_snapshot: bool
+) -> None:
+    now = moment(leaving=Leaving(7, STEP_CHARACTERS_MIN + beyond))
+    news = decide(held(), now, render)
+    assert isinstance(news, Snapshot) == is_snapshot
+    if is_snapshot:
+        assert reason(held(), now) == "traffic"
+
+
+def test_whatever_a_snapshot_is_taken_for_what_may_leave_the_messages_goes_with_it() -> None:
+    first = decide(None, moment(leaving=Leaving(7, 10)), render)
+    assert isinstance(first, Snapshot)
+    assert first.traffic_from == 7
+    later = moment(at=NOW + 2 * CACHE_LIFETIME, leaving=Leaving(9, 10))
+    expired = decide(Held(first, (), NOW), later, render)
+    assert isinstance(expired, Snapshot)
+    assert (expired.reason, expired.traffic_from) == ("expired", 9)
+
+
 @pytest.mark.parametrize(("seconds", "is_expired"), [(-1, False), (0, False), (1, True)])
 def test_a_snapshot_outlives_the_cache_by_no_request(seconds: int, is_expired: bool) -> None:
     later = NOW + CACHE_LIFETIME + timedelta(seconds=seconds)
@@ -157,4 +180,6 @@ def test_another_day_is_told_once() -> None:
 def test_a_snapshot_comes_back_from_the_store_as_it_was() -> None:
     taken = held(None, unavailable="EIO").snapshot
     assert snapshot_of(1, taken.as_json()) == taken
+    later = replace(taken, traffic_from=12)
+    assert snapshot_of(1, later.as_json()) == later
     assert terms_of({"reset": "ses_1"}) == Terms("ses_1", "", "", "", "", "")

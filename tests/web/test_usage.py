@@ -1,0 +1,24 @@
+"""Usage over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.web.site import Site
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site.open(tmp_path / "home") as opened:
+        yield opened
+
+
+def test_usage_is_the_accounts_own(site: Site) -> None:
+    acme = site.account("acme")
+    report = acme("GET", "/v1/usage?by=agent").json()
+    assert (report["by"], report["rows"]) == ("agent", [])
+    assert acme.refused(400, "GET", "/v1/usage?since=yesterday")["field"] == "since"
+    acme.refused(400, "GET", "/v1/usage?by=colour")
