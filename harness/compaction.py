@@ -36,11 +36,11 @@ from harness.context.compact import (
     usable,
 )
 from harness.context.prune import prune
+from harness.context.remark import Remark
 from harness.context.repair import repair
 from harness.crossing import in_thread
 from harness.message import Message, Text, ToolResult, user
 from harness.models.port import Model
-from harness.outcome import Remark
 from harness.progress import Compacting, Counted, Emit, Progress, ToolEnded, ToolStarted, Waiting
 from harness.question import Question
 from harness.request import NO_USAGE, FailureKind, ModelFailure

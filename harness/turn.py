@@ -22,11 +22,12 @@ from harness.compaction import (
     Compaction,
     still_too_long,
 )
+from harness.context.remark import Remark
 from harness.context.repair import INTERRUPTED, sound_json
 from harness.crossing import in_thread, to_the_end
 from harness.message import Message, ToolCall, ToolResult, message_of
 from harness.models.port import Model
-from harness.outcome import Ending, Remark, Status
+from harness.outcome import Ending, Status
 from harness.pending import Asked
 from harness.price import NANODOLLARS, Price
 from harness.progress import Emit, Withdrawn
