@@ -15,6 +15,7 @@ the context has grown by a tenth.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from harness.agent import SessionCompaction
@@ -36,6 +37,7 @@ from harness.context.compact import (
     usable,
 )
 from harness.context.prune import prune
+from harness.context.receipt import Receipt
 from harness.context.remark import Remark
 from harness.context.repair import repair
 from harness.crossing import in_thread
@@ -205,8 +207,7 @@ class _Work:
         session = await in_thread(self._with.transcript.compact, entry, session, self._with.lease)
         entries = (*self._window.entries, entry)
         kept = tuple(one for one in entries if one.number >= session.window_from)
-        said = f"what was said up to entry {found.until} is shown to the model as a summary now"
-        remarks = (*self._remarks, Remark("compacted", said))
+        remarks = (*self._remarks, _compacted(found.until))
         return Compacted(Window(session, kept), remarks, is_done=True)
 
     async def failed(self, why: Unusable, characters: int) -> Compacted:
@@ -230,6 +231,14 @@ class _Work:
     async def _store(self, entry: Entry) -> None:
         await in_thread(self._with.transcript.append, entry, self._with.lease)
         self._window = replace(self._window, entries=(*self._window.entries, entry))
+
+
+def remarks_of(newest: Receipt | None, entries: Iterable[Entry]) -> tuple[Remark, ...]:
+    """What there was to say about the context of a turn that nobody has at hand any more: what its newest
+    request was kept with, and the summaries among its entries, of which it may not have known yet."""
+    known = newest.remarks if newest else ()
+    summaries = (_compacted(one.covers) for one in entries if one.covers is not None)
+    return tuple(dict.fromkeys((*known, *summaries)))
 
 
 PRUNED_HARD = Remark(
@@ -261,6 +270,11 @@ _FLUSH_FAILED = (
     "the model could not write down what must last before the conversation is summarised"
 )
 _ONE_TURN = "there is nothing before the newest turn that could be summarised"
+
+
+def _compacted(until: int) -> Remark:
+    told = f"what was said up to entry {until} is shown to the model as a summary now"
+    return Remark("compacted", told)
 
 
 def _state(window: Window, question: Question) -> State:
