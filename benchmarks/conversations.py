@@ -24,7 +24,7 @@ from benchmarks.ratio import compare, report
 from harness.conversation import Conversation, Conversations
 from harness.event import Event
 from harness.export import exported
-from harness.inbox import Inbox, Waiting
+from harness.inbox import Inbox, Opening, Waiting
 from harness.job import Jobs
 from harness.message import Message, Text, user
 from harness.outcome import Ending
@@ -70,25 +70,41 @@ def main() -> None:
 
 def _coming_in(directory: Path) -> None:
     """An event until its first entry is stored, and one durable append."""
-    here = place(directory / "in")
+    for name, begin, at_most in (
+        ("event accepted, leased, first entry / one durable append", begun, 3),
+        ("the same, accepted before its turn is prepared", begun_from_the_line, None),
+    ):
+        report(name, *_begun_and_appended(directory / begin.__name__, begin), at_most=at_most)
+
+
+def _begun_and_appended(
+    directory: Path, begin: Callable[[Place, int], None]
+) -> tuple[float, float]:
+    here = place(directory)
     with closing(here.records):
         other = here.conversations.open(AGENT, "other")
         held, transcript = here.leases.acquire(other.lease_key), here.transcript(other)
         times: tuple[list[float], list[float]] = ([], [])
         for number in range(1, ROUNDS + 1):
-            times[0].append(timed(lambda number=number: begun(here, number)))
+            times[0].append(timed(lambda number=number: begin(here, number)))
             finish(here, number)
             entry = said(number, TEXT)
             times[1].append(timed(lambda entry=entry: transcript.append(entry, held)))
-    report(
-        "event accepted, leased, first entry / one durable append",
-        median(times[0]),
-        median(times[1]),
-        at_most=3,
-    )
+    return median(times[0]), median(times[1])
 
 
 def begun(here: Place, number: int) -> None:
+    """As whoever waits for the answer does it: nothing is before the event."""
+    event = Event.said(f"e{number}", "c1", TEXT)
+    opening = here.inbox.receive(AGENT, event, rejects=False)
+    assert isinstance(opening, Opening)
+    entry = said(2 * number - 1, TEXT, event.id)
+    _, also = here.inbox.opened(opening, entry.turn_id, entry.number)
+    here.transcript(opening.conversation).open(entry, opening.bid, *also)
+
+
+def begun_from_the_line(here: Place, number: int) -> None:
+    """As a server does it, which answers as soon as the event is safe."""
     event = Event.said(f"e{number}", "c1", TEXT)
     accepted = here.inbox.accept(AGENT, event, rejects=False)
     assert accepted.lease is not None

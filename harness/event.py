@@ -173,8 +173,7 @@ class Event:
     @property
     def body_hash(self) -> str:
         """Of all that matters to what comes of it: not its id, nor whether it would wait."""
-        stated = {name: value for name, value in self.as_json().items() if name != "id"}
-        return sha256(json.dumps(stated, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+        return body_hash_of(self.as_json())
 
     def as_json(self) -> JsonObject:
         """Only what there is to say. Whether it would have waited is no matter once it does."""
@@ -221,6 +220,12 @@ class Event:
         for call_id in ids:
             if ids.count(call_id) > 1:
                 raise Refused("events", call_id, "is answered twice")
+
+
+def body_hash_of(stated: JsonObject) -> str:
+    """Of an event as JSON."""
+    body = {name: value for name, value in stated.items() if name != "id"}
+    return sha256(json.dumps(body, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
 
 
 def check_key(key: str) -> str:

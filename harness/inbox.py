@@ -12,6 +12,8 @@ What is written together, all but the first under the lease's guard:
 
     accept    claim · event · tail · the job that looks after the conversation · the lease, when it is free
     begin     head, with `running` · the turn's first entry
+    open      what `accept` and `begin` write, in one batch, when nothing is before the event and somebody
+              has prepared its turn already
     finish    the outcome into the claim · head, running nothing · the event away · the job, when it was
               the last one
     pause     the turn waits for a person or a client: into the claim that it waits · head, `paused` and
@@ -51,7 +53,7 @@ from harness.conversation import (
     claim_key,
     inbox_partition,
 )
-from harness.event import Event, event_of
+from harness.event import Event, body_hash_of, event_of
 from harness.job import Job, Jobs, wish_key
 from harness.outcome import Ending
 from workspaces.account import Principal
@@ -137,6 +139,31 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """An event that nothing is before. Its turn may begin in the batch that accepts it; until then nothing
+    of it is written."""
+
+    conversation: Conversation
+    event: Event
+    stated: JsonObject
+    body: str
+    """Its hash."""
+    claim: Key
+    expect: Condition
+    bid: Bid
+    head: Head
+    tail: Item | None
+
+    @property
+    def number(self) -> int:
+        """Its place in line, when it comes to that."""
+        return self.tail.value["next"] if self.tail else 1
+
+    def accepted(self, lease: Lease) -> Accepted:
+        return Accepted(self.conversation, self.claim, self.number, lease, is_new=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """Of an event that is not done."""
 
@@ -212,18 +239,17 @@ class Inbox:
         Conflict for an id that was used with another body; TooMany when the line is full; Busy for a
         conversation in use, when the agent `rejects` what comes then; NotFound for another user's.
         """
-        if event.system_kept and not self._principal.may_configure:
-            raise Forbidden(SAY_FOR_GOOD)
-        claim = self.claim_key(agent_id, event.id)
+        self._check_may_say(event)
+        claim, body = self.claim_key(agent_id, event.id), event.body_hash
         conversation: Conversation | None = None
         for number in _tries():
-            standing = self._claims.look(claim, event.body_hash)
+            standing = self._claims.look(claim, body)
             if isinstance(standing, Claim):
                 return self._again(standing)
             if conversation is None:
-                conversation = self._opened(agent_id, event)
+                conversation = self._conversation(agent_id, event)
             try:
-                return self._added(conversation, event, claim, standing, rejects=rejects)
+                return self._added(conversation, event, body, claim, standing, rejects=rejects)
             except Busy:
                 if self._is_in_use(conversation) or number >= LET_GO_TRIES:
                     raise
@@ -231,6 +257,39 @@ class Inbox:
                 if conflict.name == str(conversation.exists.key):  # deleted in this instant
                     conversation = None
         raise Busy("the conversation", holder="very many at once")
+
+    def receive(self, agent_id: AgentId, event: Event, *, rejects: bool) -> Accepted | Opening:
+        """As `accept`, for whoever is ready to begin its turn: where nothing is before the event, nothing
+        is written yet. What was prepared for an opening is good for nothing when somebody was faster."""
+        return self._opening(agent_id, event) or self.accept(agent_id, event, rejects=rejects)
+
+    def opened(
+        self, opening: Opening, turn_id: TurnId, first: int, *, is_own: bool = False
+    ) -> tuple[Running, tuple[Change, ...]]:
+        """The turn that begins, and what must be written with its first entry by the opening's bid."""
+        coming, ends = self._coming(
+            opening.conversation,
+            opening.event,
+            opening.stated,
+            self._claims.made(
+                opening.claim,
+                opening.body,
+                _about(opening.conversation, opening.number),
+                opening.expect,
+            ),
+            opening.tail,
+        )
+        running = Running(opening.number, opening.event, turn_id, first, 1, opening.head, is_own)
+        begun = Head(opening.head.counter, opening.number + 1, ends, _running_json(running))
+        job = self._jobs.wanted_anew(self._looking_after(opening.conversation))
+        return running, (*coming, _head_put(opening.conversation, begun), *job)
+
+    def refuse(self, opening: Opening, why: Failure) -> None:
+        """Nothing has happened: the event may be sent again. Conflict when it was, meanwhile."""
+        about = _about(opening.conversation, 0)
+        claim, body, expect = opening.claim, opening.body, opening.expect
+        refused = self._claims.refused(claim, body, about, expect, _told(why))
+        self._records.write(opening.conversation.exists, refused)
 
     def claim_key(self, agent_id: AgentId, event_id: str) -> Key:
         return claim_key(self._principal.account_id, self._principal.user_id, agent_id, event_id)
@@ -247,8 +306,7 @@ class Inbox:
 
     def _is_in_use(self, conversation: Conversation) -> bool:
         """Something runs, or waits in line."""
-        head, tail = self._ends(conversation)
-        return head.running is not None or (tail is not None and head.next < tail.value["next"])
+        return not _is_idle(*self._ends(conversation))
 
     def line(self, conversation: Conversation) -> Line:
         head, tail = self._ends(conversation)
@@ -381,15 +439,14 @@ class Inbox:
 
     def forget(self, gone: Waiting | Paused) -> None:
         """What lies beside the records of an event that is not in the line any more."""
-        self._forget_large(gone.item)
+        self._forget_large(gone.item.value["event"])
 
     def give_back(
         self, conversation: Conversation, waiting: Waiting, why: Failure, lease: Lease
     ) -> None:
         """Nothing has happened yet: the event may be sent again."""
         claim = self._claims.find(conversation.claim_key(waiting.event.id))
-        told = {"code": why.code, "message": str(why), "remedy": why.remedy}
-        refusal = () if claim is None else (self._claims.released(claim, told),)
+        refusal = () if claim is None else (self._claims.released(claim, _told(why)),)
         head = replace(waiting.head, next=waiting.number + 1, bytes=waiting.item.value["ends"])
         self._settle(conversation, waiting.number, head, refusal, lease)
 
@@ -411,10 +468,14 @@ class Inbox:
             )
         except Conflict:
             return self.withdraw(accepted)
-        self._forget_large(item)
+        self._forget_large(item.value["event"])
         return True
 
-    def _opened(self, agent_id: AgentId, event: Event) -> Conversation:
+    def _check_may_say(self, event: Event) -> None:
+        if event.system_kept and not self._principal.may_configure:
+            raise Forbidden(SAY_FOR_GOOD)
+
+    def _conversation(self, agent_id: AgentId, event: Event) -> Conversation:
         """An answer begins no conversation. NotFound."""
         if not event.is_answer:
             return self._conversations.open(agent_id, event.conversation_key)
@@ -441,10 +502,48 @@ class Inbox:
         conversation = self._conversations.get(claim.about["conversation"])
         return Accepted(conversation, claim.key, claim.about["number"])
 
+    def _opening(self, agent_id: AgentId, event: Event) -> Opening | None:
+        """None when it has been here before, answers something, is large, or is not alone."""
+        if event.is_answer:
+            return None
+        self._check_may_say(event)
+        stated = event.as_json()
+        if _is_large(stated):
+            return None
+        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
+        expect = self._claims.look(claim, body)
+        if isinstance(expect, Claim):
+            return None
+        conversation = self._conversation(agent_id, event)
+        head, tail = self._ends(conversation)
+        bid = self._bid(conversation, rejects=False) if _is_idle(head, tail) else None
+        if bid is None or head.paused is not None:
+            return None
+        return Opening(conversation, event, stated, body, claim, expect, bid, head, tail)
+
+    def _coming(
+        self,
+        conversation: Conversation,
+        event: Event,
+        stated: JsonObject,
+        claimed: Put,
+        tail: Item | None,
+    ) -> tuple[tuple[Change, ...], int]:
+        """What puts an event into the line, and the bytes that have come with it."""
+        number: int = tail.value["next"] if tail else 1
+        size = event.size_bytes
+        ends: int = size + (tail.value["bytes"] if tail else 0)
+        key = _event_key(conversation, number)
+        item = Put(key, {"event": stated, "bytes": size, "ends": ends}, ABSENT)
+        counter = tail.counter if tail else ABSENT
+        moved = Put(_tail_key(conversation), {"next": number + 1, "bytes": ends}, counter)
+        return (conversation.exists, claimed, item, moved), ends
+
     def _added(
         self,
         conversation: Conversation,
         event: Event,
+        body: str,
         claim: Key,
         expect: Condition,
         *,
@@ -452,28 +551,17 @@ class Inbox:
     ) -> Accepted:
         head, tail = self._ends(conversation)
         number: int = tail.value["next"] if tail else 1
-        before: int = tail.value["bytes"] if tail else 0
-        size = event.size_bytes
-        self._check_room(conversation, head, tail, size)
+        self._check_room(conversation, head, tail, event.size_bytes)
         bid = self._bid(conversation, rejects=rejects)
-        about = {"conversation": conversation.id, "number": number}
-        claimed = self._claims.made(claim, event.body_hash, about, expect)
-        item = Put(
-            _event_key(conversation, number),
-            {"event": self._small(conversation, event), "bytes": size, "ends": before + size},
-            ABSENT,
-        )
-        moved = Put(
-            _tail_key(conversation),
-            {"next": number + 1, "bytes": before + size},
-            tail.counter if tail else ABSENT,
-        )
+        claimed = self._claims.made(claim, body, _about(conversation, number), expect)
+        stated = self._small(conversation, event)
+        coming, _ = self._coming(conversation, event, stated, claimed, tail)
         job = self._jobs.wanted(self._looking_after(conversation), at_the_latest=True)
         bids = bid.changes if bid else ()
         try:
-            counters = self._records.write(*bids, conversation.exists, claimed, item, moved, *job)
+            counters = self._records.write(*bids, *coming, *job)
         except Conflict:
-            self._forget_large(item)
+            self._forget_large(stated)
             raise
         except Unavailable:
             if bid is not None:
@@ -486,7 +574,7 @@ class Inbox:
         self, conversation: Conversation, head: Head, tail: Item | None, size: int
     ) -> None:
         """An event that nothing is before waits for nobody, and may be as large as events may be."""
-        if tail is None or (head.running is None and head.next == tail.value["next"]):
+        if tail is None or _is_idle(head, tail):
             return
         if (
             _is_full(tail.value["next"] - head.next, tail.value["bytes"] - head.bytes + size)
@@ -538,7 +626,7 @@ class Inbox:
                 raise LeaseLost(lease.key) from conflict
             break
         if item is not None:
-            self._forget_large(item)
+            self._forget_large(item.value["event"])
 
     def _job_when_empty(self, conversation: Conversation, head: Head) -> tuple[Change, ...]:
         """The job is read before the tail: whoever adds an event writes both, so that what is added
@@ -591,11 +679,10 @@ class Inbox:
     def _small(self, conversation: Conversation, event: Event) -> JsonObject:
         """The event, or where it lies, when it is too large for a record."""
         value = event.as_json()
-        data = _JSON.encode(value).encode()
-        if len(data) <= VALUE_BYTES_MAX // 2:
+        if not _is_large(value):
             return value
         name = f"{conversation.id}/event-{secrets.token_hex(8)}.json"
-        self._large.write(name, data, expect=ANY)
+        self._large.write(name, _JSON.encode(value).encode(), expect=ANY)
         return {"id": event.id, "large": name}
 
     def _event(self, item: Item) -> Event:
@@ -604,9 +691,9 @@ class Inbox:
             value = json.loads(self._large.read(value["large"]).data)
         return event_of(value)
 
-    def _forget_large(self, item: Item | Put) -> None:
-        if "large" in item.value["event"]:
-            self._large.delete(item.value["event"]["large"], expect=ANY)
+    def _forget_large(self, stated: JsonObject) -> None:
+        if "large" in stated:
+            self._large.delete(stated["large"], expect=ANY)
 
 
 def _tries() -> Iterator[int]:
@@ -614,6 +701,16 @@ def _tries() -> Iterator[int]:
     for number in range(TRIES_MAX):
         yield number
         time.sleep(random.uniform(0, PAUSE_S_MAX))  # noqa: S311 - not secret
+
+
+def _is_idle(head: Head, tail: Item | None) -> bool:
+    """Nothing runs, nothing waits in line."""
+    return head.running is None and (tail is None or head.next == tail.value["next"])
+
+
+def _is_large(stated: JsonObject) -> bool:
+    """For a record that has more to hold."""
+    return len(_JSON.encode(stated).encode()) > VALUE_BYTES_MAX // 2
 
 
 def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:
@@ -625,6 +722,15 @@ def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:
         what = "texts waiting in the conversation"
         return TooMany(what, maximum=WAITING_BYTES_MAX, actual=waiting_bytes, unit="bytes")
     return None
+
+
+def _about(conversation: Conversation, number: int) -> JsonObject:
+    """What a claim is about: the place in line; 0 for what never stood there."""
+    return {"conversation": conversation.id, "number": number}
+
+
+def _told(why: Failure) -> JsonObject:
+    return {"code": why.code, "message": str(why), "remedy": why.remedy}
 
 
 def _job_id(conversation: Conversation) -> str:

@@ -1,9 +1,13 @@
 """Ingress: where an event becomes a turn, once.
 
-accept → wait in line → lease → brief → turn → outcome. Whoever waits for an answer works for it: when the
-lease of the conversation is to be had, it takes what is first in line, and goes on until its own event is
-done, so that the line moves as long as anyone waits, and no process has to live for another. Events that
-nobody waits for any more are looked after by a job (`look_after`).
+accept → wait in line → lease → brief → turn → outcome. An event that nothing is before, and whose sender
+waits for the answer, is not kept waiting: brief → accept, lease and first entry in one batch → turn →
+outcome. What was briefed is thrown away when somebody was faster, and the event goes the long way.
+
+Whoever waits for an answer works for it: when the lease of the conversation is to be had, it takes what is
+first in line, and goes on until its own event is done, so that the line moves as long as anyone waits, and
+no process has to live for another. Events that nobody waits for any more are looked after by a job
+(`look_after`).
 
 What ends a turn before its time:
 
@@ -49,7 +53,8 @@ from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
-from harness.inbox import Accepted, Inbox, Paused, Running, Waiting
+from harness.inbox import Accepted, Inbox, Opening, Paused, Running, Waiting
+from harness.memories import Memories
 from harness.message import Message, ToolResult
 from harness.models.port import Model
 from harness.outcome import Ending, Outcome, Status, ending_of, outcome_of
@@ -68,7 +73,15 @@ from harness.turn import Turn, run_turn
 from harness.usage import Purpose
 from workspaces.clock import Clock
 from workspaces.durable import Durable
-from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound, Refused
+from workspaces.errors import (
+    Busy,
+    Conflict,
+    Failure,
+    LeaseLost,
+    NotFound,
+    Refused,
+    Unavailable,
+)
 from workspaces.ids import AgentId, ConversationId, TurnId, new_id
 from workspaces.lease import Lease, Leases
 from workspaces.records import Change as RecordChange
@@ -164,6 +177,7 @@ class Ingress:
     follow: Callable[[], None]
     """Brings what other machines have made of the account's records."""
     audience: Audience = field(default_factory=Audience)
+    memories: Memories = field(default_factory=Memories)
     callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
     """The one that whoever calls here brings, for that turn: no other process can go on with it."""
     callers_tools: tuple[AnyTool, ...] = ()
@@ -177,13 +191,24 @@ class Ingress:
 
     async def deliver(self, agent: AgentRecord, event: Event, emit: Emit = silent) -> Outcome:
         """Process an event, or answer with what came of it before. What `accept` refuses is refused."""
-        accepted = await self.accept(agent, event)
-        return await self.answer(accepted, emit)
+        async with AsyncExitStack() as stack:
+            async with self._turnstile(
+                f"{agent.id} {event.conversation_key}"
+            ):  # first come, first in
+                found = await self._received(agent, event)
+                if isinstance(found, Opening):
+                    opened = await self._opened(found, emit, stack)
+                    found = opened or await self.accept(agent, event)
+            if isinstance(found, Accepted):
+                return await self.answer(found, emit)
+            with suppress(LeaseLost):
+                async with self._leased(found.at_it.lease):
+                    await found.at_it.run(found.running, found.begun)
+            return await self._awaited(found.accepted, emit)
 
     async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
         """Durably in line, from now on. Conflict, Busy, TooMany, NotFound, Forbidden, Refused."""
-        check_names(event.tools, (tool.name for tool in self.tools))
-        rejects = (event.on_busy or agent.config.on_busy) == "reject"
+        rejects = self._checked(agent, event)
         return await or_undone(
             lambda: self.inbox.accept(agent.id, event, rejects=rejects), self._given_up
         )
@@ -194,7 +219,7 @@ class Ingress:
             if accepted.lease is not None:
                 await self._work(accepted.conversation, accepted.lease, accepted, emit)
                 return await self._awaited(accepted, emit)
-            turnstile = self._turnstile(accepted.conversation)
+            turnstile = self._turnstile(accepted.conversation.id)
             if turnstile.locked():
                 emit(Queued(await in_thread(self.inbox.ahead, accepted)))
             async with turnstile:
@@ -276,6 +301,32 @@ class Ingress:
             return ()
         return pending(list(self.conversations.transcript(conversation).entries(paused.first)))
 
+    def _checked(self, agent: AgentRecord, event: Event) -> bool:
+        """Whether it is to be rejected by a conversation in use. Refused."""
+        check_names(event.tools, (tool.name for tool in self.tools))
+        return (event.on_busy or agent.config.on_busy) == "reject"
+
+    async def _received(self, agent: AgentRecord, event: Event) -> Accepted | Opening:
+        rejects = self._checked(agent, event)
+
+        def give_up(found: Accepted | Opening) -> None:
+            if isinstance(found, Accepted):
+                self._given_up(found)
+
+        return await or_undone(
+            lambda: self.inbox.receive(agent.id, event, rejects=rejects), give_up
+        )
+
+    async def _opened(self, opening: Opening, emit: Emit, stack: AsyncExitStack) -> _Opened | None:
+        """None when somebody was faster: nothing happened, and nobody was told anything."""
+        unwon = opening.bid.unwon
+        at_it = _AtIt(self, opening.conversation, unwon, True, True, emit, Stage())
+        try:
+            return await at_it.open(opening, stack)
+        except Conflict:
+            await stack.aclose()
+            return None
+
     async def _awaited(self, accepted: Accepted, emit: Emit) -> Outcome:
         """Work whenever the conversation is free, until the event is done."""
         pause, is_told = LOOK_S_MIN, False
@@ -338,9 +389,8 @@ class Ingress:
         if accepted.is_new:
             self.inbox.withdraw(accepted)
 
-    def _turnstile(self, conversation: Conversation) -> asyncio.Lock:
-        key = (asyncio.get_running_loop(), conversation.id)
-        return self._turnstiles.setdefault(key, asyncio.Lock())
+    def _turnstile(self, name: str) -> asyncio.Lock:
+        return self._turnstiles.setdefault((asyncio.get_running_loop(), name), asyncio.Lock())
 
     def _settled(self, accepted: Accepted) -> Outcome | None:
         """None as long as it is on its way. GivenBack; NotFound when the conversation was deleted."""
@@ -392,6 +442,45 @@ class _AtIt:
             if entering is not None:
                 await self._enter(waiting, entering)
 
+    async def open(self, opening: Opening, stack: AsyncExitStack) -> _Opened:
+        """What nothing is before: its turn is prepared first, and then all is written at once. Conflict
+        when somebody was faster."""
+        inbox, event = self.ingress.inbox, opening.event
+        try:
+            begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
+        except Exception as problem:
+            why = problem if isinstance(problem, Failure) else Failure(_told(problem))
+            with suppress(Failure):  # whoever waits for it hears why in any case
+                await to_the_end(inbox.refuse, opening, why)
+            raise
+        turn = begun.turn
+        entry = self._first_entry(turn, event)
+        is_own = self.ingress.callers_model is not None
+        running, also = inbox.opened(opening, turn.id, turn.first, is_own=is_own)
+        try:
+            lease = await or_undone(
+                lambda: turn.transcript.open(entry, opening.bid, *also),
+                lambda lease: replace(self, lease=lease).end(running),
+            )
+        except Unavailable:
+            self.ingress.leases.lose(opening.bid)
+            raise
+        stage = stack.enter_context(self.ingress.audience.stage(self.conversation.id))
+        stage.begin(turn.first - 1)
+        stage.stored(turn.first)
+        at_it = replace(self, lease=lease, stage=stage, emit=both(self.emit, stage.emit))
+        begun = begun.with_turn(turn.with_entry(entry)).held(lease, at_it.transcript())
+        return _Opened(at_it, opening.accepted(lease), running, begun)
+
+    def end(self, running: Running) -> None:
+        """At once: whoever brought the event is gone."""
+        ending = self._cut_short(running, "interrupted")
+        self.ingress.inbox.finish(self.conversation, running, ending, self.lease)
+        self.ingress.leases.release(self.lease)
+
+    def _first_entry(self, turn: Turn, event: Event) -> Entry:
+        return replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
+
     async def _entering(self, waiting: Waiting, stack: AsyncExitStack) -> _Entering | None:
         """None when the event only ended what was paused."""
         event, inbox = waiting.event, self.ingress.inbox
@@ -405,7 +494,7 @@ class _AtIt:
             return None
         begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
         turn = begun.turn
-        entry = replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
+        entry = self._first_entry(turn, event)
         is_own = self.is_mine and self.ingress.callers_model is not None
         running, also = inbox.beginning(
             self.conversation, waiting, turn.id, turn.first, is_own=is_own
@@ -441,7 +530,7 @@ class _AtIt:
         return await in_thread(self._prepared, event, turn_id, first)
 
     async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
-        transcript = self._transcript()
+        transcript = self.transcript()
         entry, running, begun = entering.entry, entering.running, entering.begun
         try:
             await to_the_end(lambda: transcript.append(entry, self.lease, *entering.also))
@@ -456,7 +545,7 @@ class _AtIt:
         if waiting.event.is_answer:
             await in_thread(self.ingress.inbox.forget, waiting)
         if running is not None and begun is not None:
-            await self._run(running, begun.with_turn(begun.turn.with_entry(entry)))
+            await self.run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
     def abandon(self, paused: Paused, why: Unanswered) -> None:
         """End a turn that waits: its calls were not run, and that is what the model will read."""
@@ -465,14 +554,14 @@ class _AtIt:
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
         ending = self._ending("interrupted", paused.turn_id, paused.first, number)
         also = self.ingress.inbox.abandoning(self.conversation, paused, ending)
-        transcript = self._transcript()
+        transcript = self.transcript()
         try:
             transcript.append(entry, self.lease, *also)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
         self.ingress.inbox.forget(paused)
 
-    def _transcript(self) -> Transcript:
+    def transcript(self) -> Transcript:
         """One that tells on the stage how far it has come."""
         conversations = self.ingress.conversations
         return conversations.transcript(self.conversation, told=self.stage.stored)
@@ -497,7 +586,7 @@ class _AtIt:
         except Exception as problem:  # noqa: BLE001 - or the event would stand in the way for ever
             await self._fail(running, _told(problem))
             return
-        await self._run(running, begun)
+        await self.run(running, begun)
 
     async def compact(self) -> Compacted:
         """Outside of any turn, under an id of its own."""
@@ -507,7 +596,7 @@ class _AtIt:
         await begun.pushed(begun.turn.compacted(found).asides)
         return found
 
-    async def _run(self, running: Running, begun: _Begun) -> None:
+    async def run(self, running: Running, begun: _Begun) -> None:
         try:
             ending, own = await self._stoppable(running, begun)
             durable = await begun.pushed(own)
@@ -622,17 +711,24 @@ class _AtIt:
         model = (own_model or ingress.open_model)(agent, conversation.id)
         mounts = ingress.agents.bindings(agent)
         pull(mounts)
-        transcript = self._transcript()
+        transcript = self.transcript()
         window = transcript.window()
         self.stage.begin(window.next_number - 1)
         is_resumed, first = first is not None, window.next_number if first is None else first
+        briefing = Briefing(
+            agent.config,
+            mounts,
+            model=model.name,
+            memories=ingress.memories,
+            policy=_policy(event),
+        )
         turn = Turn(
             turn_id,
             transcript,
             self.lease,
             ingress.clock,
             window.session,
-            Briefing(agent.config, mounts, model=model.name, policy=_policy(event)),
+            briefing,
             ingress.conversations.showing(conversation),
             agent.config.limits,
             tuple(entry for entry in window.entries if entry.number < first),
@@ -653,7 +749,7 @@ class _AtIt:
         left_out = tuple(dangling(agent, mounts))
         mine = ingress.callers_tools if self.is_mine else ()
         theirs = (*agent.config.tools, *(event.tools if event else ()))
-        toolset = Toolset((*ingress.tools, *mine), desk, theirs)
+        toolset = Toolset((*ingress.tools, *mine), desk, theirs, first=briefing.settle)
         compaction = Compaction(
             agent.config.session.compaction,
             ingress.open_model(agent, conversation.id, "compaction"),
@@ -691,6 +787,22 @@ class _Begun:
 
     def with_turn(self, turn: Turn) -> _Begun:
         return replace(self, turn=turn)
+
+    def held(self, lease: Lease, transcript: Transcript) -> _Begun:
+        """What was prepared before the lease was won, under it."""
+        turn = replace(self.turn, lease=lease, transcript=transcript)
+        compaction = replace(self.compaction, lease=lease, transcript=transcript)
+        return replace(self, turn=turn, compaction=compaction)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A turn whose event was accepted in the same instant."""
+
+    at_it: _AtIt
+    accepted: Accepted
+    running: Running
+    begun: _Begun
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,10 @@ class Jobs:
         stale = () if found.due == job.due else (Delete(_hint(found)),)
         return (*_wished(job), *stale)
 
+    def wanted_anew(self, job: Job) -> tuple[Change, ...]:
+        """The same, for whoever knows that nothing else can want it earlier; no look is needed then."""
+        return _wished(job)
+
     def unwanted(self, job_id: str) -> tuple[Change, ...]:
         """The changes that end a job which turns out to be done. They conflict at `wish_key` when
         it was wanted again meanwhile."""

@@ -3,8 +3,8 @@
 Entries are numbered without gaps and never changed. Each append is a new item under the next number,
 guarded by the lease: two writers cannot both add entry 7, and a holder whose lease has passed on can
 add nothing. An entry too large for the record store lies in the blob store, written before the item
-that refers to it, under a name that holds the generation: a stale holder that is still writing cannot
-replace the bytes of the entry that became number 7 after all.
+that refers to it, under a name that holds the generation, or the bid that shall win it: a stale holder
+that is still writing cannot replace the bytes of the entry that became number 7 after all.
 
 A conversation is a row of *sessions*, each beginning at an entry. The *window* is what a turn begins
 with: the entries of the newest session from its cursor on. Finding it reads one item, loading it reads
@@ -32,7 +32,7 @@ from workspaces.blobs import BlobStore
 from workspaces.errors import Conflict, LeaseLost, NotFound
 from workspaces.expect import ABSENT, ANY
 from workspaces.ids import ConversationId, TurnId
-from workspaces.lease import Lease
+from workspaces.lease import Bid, Lease
 from workspaces.records import (
     SCAN_ITEMS_MAX,
     VALUE_BYTES_MAX,
@@ -232,6 +232,15 @@ class Transcript:
             raise
         if self._told is not None:
             self._told(entry.number)
+
+    def open(self, entry: Entry, bid: Bid, *also: RecordChange) -> Lease:
+        """The next entry, by whoever takes the lease in the same instant. Conflict, and nothing happened,
+        when somebody else was faster."""
+        put = self._put(entry, bid.mark)
+        lease = bid.won(self._records.write(*bid.changes, put, *also))
+        if self._told is not None:
+            self._told(entry.number)
+        return lease
 
     def moved(self, session: Session, lease: Lease, *first: Put) -> Session:
         """What is known of the newest session, and what must be written in the same instant."""

@@ -25,7 +25,7 @@ from harness.compaction import (
 )
 from harness.context.remark import Remark
 from harness.context.repair import INTERRUPTED, sound_json
-from harness.crossing import in_thread
+from harness.crossing import in_thread, to_the_end
 from harness.message import Message, ToolCall, ToolResult, message_of
 from harness.models.port import Model
 from harness.outcome import Ending, Status
@@ -173,7 +173,11 @@ class Turn:
     def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
         unavailable = self.showing.unavailable
         ending = Ending(status, self.id, self.first, self._last, failure, unavailable)
-        return replace(ending, remarks=self.remarks)
+        unsettled = (Remark("unsettled", f"{_UNSETTLED} {why}") for why in self.briefing.unsettled)
+        return replace(ending, remarks=(*self.remarks, *unsettled))
+
+
+_UNSETTLED = "what was changed by hand is there, and in no revision yet, of"
 
 
 def _storable(reply: Reply) -> Reply:
@@ -184,7 +188,18 @@ def _storable(reply: Reply) -> Reply:
 async def run_turn(
     turn: Turn, *, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Ending]:
-    """Ask the model until it asks for no more tools.
+    """Ask the model until it asks for no more tools; then what people have changed meanwhile is settled,
+    unless a tool was run before."""
+    turn, status, failure = await _stepped(turn, model, toolset, compaction, emit)
+    if turn.briefing.owes:
+        await to_the_end(turn.briefing.settle)
+    return turn, turn.ended(status, failure)
+
+
+async def _stepped(
+    turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
+) -> tuple[Turn, Status, ModelFailure | None]:
+    """Where it stands when nothing more is to be asked, and why.
 
     Calls that only read run together; before one that may write begins, all before it are stored: the
     guard of that write is what asks, each time, whether the conversation is still ours.
@@ -195,20 +210,20 @@ async def run_turn(
             turn = await turn.resulted(interrupted)
     while not turn.is_answered:
         if pending(turn.entries):
-            return turn, turn.ended("waiting")
+            return turn, "waiting", None
         for calls in toolset.rounds(turn.open_calls):
             for result, news in await toolset.run_together(calls, emit):
                 turn = await turn.resulted(result, news)
         if turn.steps >= turn.limits.steps:
-            return turn, turn.ended("out_of_steps")
+            return turn, "out_of_steps", None
         if turn.is_out_of_money:
-            return turn, turn.ended("out_of_money")
+            return turn, "out_of_money", None
         turn, reply = await _asked(turn, model, toolset, compaction, emit)
         if isinstance(reply, ModelFailure):
-            return turn, turn.ended("failed", reply)
+            return turn, "failed", reply
         reply = _storable(reply)
         turn = await turn.replied(reply, toolset.asks(reply.message.tool_calls))
-    return turn, turn.ended("done" if turn.entries[-1].is_complete else "cut")
+    return turn, "done" if turn.entries[-1].is_complete else "cut", None
 
 
 async def _asked(

@@ -66,6 +66,14 @@ class Claims:
         now = self._clock.now().timestamp()
         return Put(key, {"body": body, "at": now, "about": about}, expect)
 
+    def refused(
+        self, key: Key, body: str, about: JsonObject, expect: Condition, why: JsonObject
+    ) -> Put:
+        """A claim that is released as it is made."""
+        now = self._clock.now().timestamp()
+        value = {"body": body, "at": now, "about": about, "refusal": why}
+        return Put(key, value, expect, now + CLAIM_S)
+
     def finished(self, claim: Claim, outcome: JsonObject) -> Put:
         return self._ended(claim, {"outcome": outcome})
 

@@ -11,7 +11,9 @@ a whole lease time on its own monotonic clock, or at once when the holder was a 
 machine that is certainly dead. The takeover itself expects the pulse that was seen: a holder that gave a
 sign of life at the last moment keeps its lease.
 
-To take a lease is a *bid*: changes that may be written together with others, in one batch. Where the answer
+To take a lease is a *bid*: changes that may be written together with others, in one batch. The fence moves
+with every holder, so a bid that wins proves as well that nobody wrote under the lease since it was made: what
+was read after it still stands. Where the answer
 to a bid or a release got lost, the lease may be held by nobody in the name of a living process. Each bid
 has a mark of its own, so whoever made it recognises it later, and may follow it at once.
 """
@@ -45,6 +47,9 @@ class Terms:
 
 TERMS = Terms()
 
+NEVER: Counter = 0
+"""The generation of no lease: counters begin with 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -70,6 +75,11 @@ class Bid:
     key: str
     mark: str
     changes: tuple[Put | Check, ...]
+
+    @property
+    def unwon(self) -> Lease:
+        """For what is prepared before: under this lease nothing can be written."""
+        return Lease(self.key, NEVER, self.mark)
 
     def won(self, counters: Sequence[Counter]) -> Lease:
         """The lease, given the counters of a batch that began with the changes."""

@@ -8,7 +8,7 @@ import typer
 
 from harness.cli.conversation import AgentOption, Reference
 from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json
-from harness.cli.telling import show_progress
+from harness.cli.telling import Telling
 
 if TYPE_CHECKING:
     from harness.compaction import Compacted
@@ -33,7 +33,7 @@ def compact(
 
     with opened(home, as_json=as_json) as harness:
         found = harness.conversation(conversation, agent=agent)
-        done = harness.compact(found, silent if as_json else show_progress)
+        done = harness.compact(found, silent if as_json else Telling().show)
     if as_json:
         print_json({"conversation": found.id, **as_told(done)})
     else:

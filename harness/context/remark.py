@@ -1,4 +1,4 @@
-"""Remarks: what a turn has to say about its context, beside its answer."""
+"""Remarks: what a turn has to say about its context and what people changed meanwhile, beside its answer."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Remark:
         "turn_too_long",  # there is nothing to summarise
         "flush_failed",  # what must last may not have been written down
         "pruned_hard",  # for a provider to whom it was too long
+        "unsettled",  # what a person changed by hand is in no revision
     ]
     detail: str
 

@@ -1,7 +1,8 @@
 """Events of one conversation among processes that crash, sleep, lose answers and come in between.
 
 Each process does what a holder does, one write at a time: take the lease, begin what waits, store the
-answer, store the outcome. Whatever happens, in the end every accepted event stands in the transcript once,
+answer, store the outcome; or it begins what nothing is before in the batch that accepts it, some time after
+it has looked. Whatever happens, in the end every accepted event stands in the transcript once,
 with its one answer behind it, in the order in which the events came in; and at no moment is an unfinished
 event without the job that looks after it.
 """
@@ -23,7 +24,7 @@ from hypothesis.stateful import (
 
 from harness.conversation import Conversation, Conversations
 from harness.event import Event
-from harness.inbox import Inbox, Running, Waiting
+from harness.inbox import Accepted, Inbox, Opening, Running, Waiting
 from harness.job import Jobs
 from harness.message import Message, Text, user
 from harness.outcome import Ending
@@ -31,7 +32,7 @@ from harness.transcript import Entry
 from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from tests.workspaces.test_lease_machine import WithoutFence
 from workspaces.account import Person, Principal
-from workspaces.claim import Claims
+from workspaces.claim import Claim, Claims
 from workspaces.errors import Busy, Conflict, LeaseLost, NotFound, Unavailable
 from workspaces.expect import ANY
 from workspaces.ids import AccountId, AgentId, TurnId, UserId, new_id
@@ -49,6 +50,11 @@ names = st.sampled_from(NAMES)
 events = st.integers(0, 11)
 
 
+def say(event: int) -> Event:
+    """Now and then too much for a record."""
+    return Event.said(f"e{event}", "c1", f"text {event}" if event % 5 else "x" * 70_000)
+
+
 @dataclass
 class Process:
     name: str
@@ -59,6 +65,9 @@ class Process:
     waiting: Waiting | None = None
     running: Running | None = None
     entries: list[Entry] = field(default_factory=list)
+    opening: Opening | None = None
+    next_number: int = 0
+    """Of the entry with which it opens, as it was when it was prepared."""
 
     def forget(self) -> None:
         self.lease = self.waiting = self.running = None
@@ -98,21 +107,85 @@ class Machine(RuleBasedStateMachine):
     @rule(name=names, event=events)
     def accept(self, name: str, event: int) -> None:
         process = self.processes[name]
-        text = f"text {event}" if event % 5 else "x" * 70_000
         try:
-            accepted = process.inbox.accept(
-                AGENT, Event.said(f"e{event}", "c1", text), rejects=False
-            )
+            accepted = process.inbox.accept(AGENT, say(event), rejects=False)
         except Unavailable:
-            claim = process.inbox.claim_key(AGENT, f"e{event}")
-            found = Claims(self.world.store, self.world.true_clock).find(claim)
-            if found is not None and found.refusal is None:
-                self.accepted.setdefault(event, found.about["number"])
+            self.look_for(event)
             return
+        self.was_accepted(process, event, accepted)
+
+    def look_for(self, event: int) -> None:
+        """The answer got lost: was it accepted?"""
+        claim = self.processes["red"].inbox.claim_key(AGENT, f"e{event}")
+        found = Claims(self.world.store, self.world.true_clock).find(claim)
+        if found is not None and found.refusal is None:
+            self.accepted.setdefault(event, found.about["number"])
+
+    def was_accepted(self, process: Process, event: int, accepted: Accepted) -> None:
         if accepted.lease is not None and process.lease is None:
             process.forget()
             process.lease = accepted.lease
         assert self.accepted.setdefault(event, accepted.number) == accepted.number
+
+    @rule(name=names, event=events)
+    def receive(self, name: str, event: int) -> None:
+        """It is prepared now and written later: anything may come in between."""
+        process = self.processes[name]
+        try:
+            found = process.inbox.receive(AGENT, say(event), rejects=False)
+            if isinstance(found, Opening):
+                transcript = process.conversations.transcript(self.conversation)
+                process.next_number = transcript.window().next_number
+        except Unavailable:
+            self.look_for(event)
+        else:
+            if isinstance(found, Opening):
+                process.opening = found
+            else:
+                self.was_accepted(process, event, found)
+
+    @rule(name=names)
+    def open(self, name: str) -> None:
+        process, opening = self.processes[name], self.processes[name].opening
+        if opening is None:
+            return
+        process.opening = None
+        inbox, event = process.inbox, int(opening.event.id[1:])
+        running, also = inbox.opened(opening, TurnId(new_id("turn")), process.next_number)
+        entry = self.first_entry(running)
+        try:
+            lease = process.conversations.transcript(self.conversation).open(
+                entry, opening.bid, *also
+            )
+        except Conflict:
+            return
+        except Unavailable:
+            process.leases.lose(opening.bid)
+            self.look_for(event)
+            return
+        self.assert_newest(lease)
+        process.forget()
+        process.lease, process.running, process.entries = lease, running, [entry]
+        assert self.accepted.setdefault(event, opening.number) == opening.number
+
+    @rule(name=names)
+    def refuse(self, name: str) -> None:
+        process = self.processes[name]
+        if process.opening is not None:
+            opening, process.opening = process.opening, None
+            with suppress(Conflict, Unavailable):
+                process.inbox.refuse(opening, NotFound("agent", AGENT))
+
+    @rule(name=names, other=names, event=events, after=st.integers(0, 8))
+    def receive_and_open_meanwhile(self, name: str, other: str, event: int, after: int) -> None:
+        if name != other:
+            self.receive(other, event)
+            self.world.meanwhile(name, lambda: self.open(other), after)
+
+    @rule(name=names, event=events)
+    def receive_and_open(self, name: str, event: int) -> None:
+        self.receive(name, event)
+        self.open(name)
 
     @rule(name=names, event=events)
     def withdraw(self, name: str, event: int) -> None:
@@ -123,8 +196,7 @@ class Machine(RuleBasedStateMachine):
         found = Claims(self.world.store, self.world.true_clock).find(claim)
         assert found is not None
         with suppress(Unavailable):
-            text = f"text {event}" if event % 5 else "x" * 70_000
-            place = process.inbox.accept(AGENT, Event.said(f"e{event}", "c1", text), rejects=False)
+            place = process.inbox.accept(AGENT, say(event), rejects=False)
             process.inbox.withdraw(place)
         found = Claims(self.world.store, self.world.true_clock).find(claim)
         if found is not None and found.refusal is not None:
@@ -234,9 +306,7 @@ class Machine(RuleBasedStateMachine):
         elif process.waiting is not None:
             number, turn_id = transcript.window().next_number, TurnId(new_id("turn"))
             running, also = inbox.beginning(conversation, process.waiting, turn_id, number)
-            said, event_id = user(process.waiting.event.message.text[:20]), process.waiting.event.id
-            at = stamp_of(self.world.true_clock.now())
-            entry = Entry(number, at, turn_id, said, event_id)
+            entry = self.first_entry(running)
             transcript.append(entry, lease, *also)
             self.assert_newest(lease)
             process.running, process.waiting, process.entries = running, None, [entry]
@@ -247,6 +317,11 @@ class Machine(RuleBasedStateMachine):
                 process.entries = list(transcript.entries(found.first))
             else:
                 process.waiting = found
+
+    def first_entry(self, running: Running) -> Entry:
+        said, event_id = user(running.event.message.text[:20]), running.event.id
+        at = stamp_of(self.world.true_clock.now())
+        return Entry(running.first, at, running.turn_id, said, event_id)
 
     def assert_newest(self, lease: Lease) -> None:
         fence = self.world.store.get(Key(lease.key, "fence"))
@@ -344,11 +419,25 @@ class Repeating(Inbox):
         return found
 
 
+class Hasty(Inbox):
+    """Opens a turn at once although others wait in line."""
+
+    def receive(self, agent_id: AgentId, event: Event, *, rejects: bool) -> Accepted | Opening:
+        claim, stated = self.claim_key(agent_id, event.id), event.as_json()
+        expect = self._claims.look(claim, event.body_hash)
+        conversation = self._conversation(agent_id, event)
+        bid = self._bid(conversation, rejects=False)
+        if isinstance(expect, Claim) or bid is None:
+            return self.accept(agent_id, event, rejects=rejects)
+        head, tail = self._ends(conversation)
+        return Opening(conversation, event, stated, event.body_hash, claim, expect, bid, head, tail)
+
+
 def _blind(change: Any) -> Any:
     return replace(change, expect=ANY)
 
 
-@pytest.mark.parametrize("mutant", [Careless, Silent, Repeating])
+@pytest.mark.parametrize("mutant", [Careless, Silent, Repeating, Hasty])
 def test_an_inbox_that_is_wrong_in_one_thing_is_caught(mutant: type[Inbox]) -> None:
     class Mutated(Machine):
         inbox_as = mutant

@@ -58,7 +58,7 @@ from workspaces.blobs import (
 from workspaces.errors import Conflict, NotFound, OverLimit, Refused, Unavailable
 from workspaces.expect import Wildcard
 from workspaces.paths import broken_rule
-from workspaces.stores.s3_listing import read_contents
+from workspaces.stores.s3_listing import EVENT, read_contents
 from workspaces.stores.s3_refusal import ERRORS, Refusal, refusal_of
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ class _Bucket:
                 response_checksum_validation="when_required",
             ),
         )
-        client.meta.events.register("before-parse.s3.ListObjectsV2", read_contents)
+        client.meta.events.register(EVENT, read_contents)
         return client
 
     def _region(self, client: Any) -> str:

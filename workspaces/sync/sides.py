@@ -59,7 +59,7 @@ class Sides:
     def survey(self) -> Survey:
         tree, stats = self._both()
         base = self._baseline.tree()
-        there, refused = self._listed(stats, tree)
+        there, refused = self._listed(stats, tree, base)
         held = _held(tree) | {problem.path for problem in refused}
         here = {path: state.version for path, state in tree.files.items()}
         plan = reconcile(base, here, there, held=held)
@@ -100,23 +100,27 @@ class Sides:
         return tree
 
     def _listed(
-        self, stats: Sequence[Stat], tree: Tree
+        self, stats: Sequence[Stat], tree: Tree, base: Mapping[WorkspacePath, Agreed]
     ) -> tuple[dict[WorkspacePath, Token], list[Problem]]:
         """Good names and their tokens; what can be no file here, and why."""
         quota = self._workspace.record.config.quota
+        good: dict[str, WorkspacePath] = {path: path for path in (*base, *tree.files)}
         there: dict[WorkspacePath, Token] = {}
         refused: list[Problem] = []
         files, size = len(tree.files), tree.bytes
         for stat in stats:
-            rule = broken_rule(stat.name)
-            if rule is not None:
-                refused.append(Problem(stat.name, "bad_name", f"in the store: {rule}"))
-                continue
-            path = WorkspacePath(stat.name)
-            if path not in tree.files:
+            path = good.get(stat.name)
+            if path is None:
+                rule = broken_rule(stat.name)
+                if rule is not None:
+                    refused.append(Problem(stat.name, "bad_name", f"in the store: {rule}"))
+                    continue
+                path = WorkspacePath(stat.name)
+            is_new = path not in tree.files
+            if is_new:
                 files, size = files + 1, size + stat.size
             if stat.size > quota.file_bytes or (
-                path not in tree.files and (files > quota.files or size > quota.bytes)
+                is_new and (files > quota.files or size > quota.bytes)
             ):
                 refused.append(Problem(path, "over_quota", "in the store: is beyond the quota"))
             if stat.token is None:

@@ -1,0 +1,219 @@
+"""An event that nothing is before: accepted, leased and begun in one batch, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.event import Event
+from harness.inbox import Opening
+from harness.models.scripted import ScriptedModel
+from harness.transcript import Entry
+from harness.wiring import Rooms
+from tests.harness.talk import (
+    Rule,
+    assert_in_order,
+    conversation_of,
+    delivered,
+    entries_of,
+    ingress_of,
+    opened,
+)
+from workspaces.account import Accounts
+from workspaces.errors import Conflict, Unavailable
+from workspaces.ids import TurnId
+from workspaces.records import Change, Counter, RecordStore
+from workspaces.stamp import stamp_of
+
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def rooms(home: Path) -> Iterator[Rooms]:
+    rooms = opened(home, Rule())
+    yield rooms
+    rooms.records.close()
+
+
+def run(coroutine: Any) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(WAIT_S):
+            return await coroutine
+
+    return asyncio.run(bounded())
+
+
+def receive(rooms: Rooms, event_id: str) -> Opening:
+    agent = rooms.agents.get("assistant")
+    event = Event.said(event_id, "c1", event_id)
+    found = rooms.ingress.inbox.receive(agent.id, event, rejects=False)
+    assert isinstance(found, Opening)
+    return found
+
+
+def write(rooms: Rooms, opening: Opening, number: int) -> None:
+    turn_id = TurnId("turn_1")
+    _, also = rooms.ingress.inbox.opened(opening, turn_id, number)
+    at, event = stamp_of(rooms.clock.now()), opening.event
+    entry = Entry(number, at, turn_id, event.message, event.id)
+    rooms.conversations.transcript(opening.conversation).open(entry, opening.bid, *also)
+
+
+class Listening:
+    """A wire to the records that remembers each batch, and stops before one on request."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self.batches: list[tuple[Change, ...]] = []
+        self.waits = threading.Event()
+        self.go: threading.Event | None = None
+
+    def get(self, key: Any) -> Any:
+        return self._store.get(key)
+
+    def scan(self, partition: str, **how: Any) -> Any:
+        return self._store.scan(partition, **how)
+
+    def write(self, *changes: Change) -> tuple[Counter, ...]:
+        self.batches.append(changes)
+        if self.go is not None and _is_first_entry(changes):
+            self.waits.set()
+            assert self.go.wait(WAIT_S)
+        return self._store.write(*changes)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def _is_first_entry(changes: tuple[Change, ...]) -> bool:
+    partitions = {change.key.partition.partition(":")[0] for change in changes}
+    return {"transcript", "claims", "inbox", "conversation-lease", "jobs"} <= partitions
+
+
+def test_one_batch_accepts_leases_and_begins(rooms: Rooms) -> None:
+    run(delivered(rooms.ingress, "before", "c1", "before"))
+    wire = Listening(rooms.records)
+    run(delivered(ingress_of(rooms, records=wire), "one", "c1", "one"))
+    assert _is_first_entry(wire.batches[0])
+    assert assert_in_order(rooms, "c1") == ["before", "one"]
+    assert rooms.jobs.list() == []
+
+
+def test_what_was_prepared_before_a_reset_is_not_begun_after_it(rooms: Rooms) -> None:
+    run(delivered(rooms.ingress, "before", "c1", "before"))
+    opening = receive(rooms, "one")
+    rooms.conversations.reset(opening.conversation)
+    with pytest.raises(Conflict):
+        write(rooms, opening, 3)
+    assert len(entries_of(rooms, "c1")) == 2
+    assert rooms.ingress.inbox.claim(opening.claim) is None
+
+
+def test_a_conversation_that_was_deleted_meanwhile_is_not_begun_again(rooms: Rooms) -> None:
+    run(delivered(rooms.ingress, "before", "c1", "before"))
+    opening = receive(rooms, "one")
+    rooms.conversations.delete(opening.conversation)
+    with pytest.raises(Conflict):
+        write(rooms, opening, 3)
+
+
+def test_of_two_that_open_one_conversation_one_does(rooms: Rooms) -> None:
+    run(delivered(rooms.ingress, "before", "c1", "before"))
+    one, two = receive(rooms, "one"), receive(rooms, "two")
+    write(rooms, two, 3)
+    with pytest.raises(Conflict):
+        write(rooms, one, 3)
+    assert rooms.ingress.inbox.claim(one.claim) is None
+
+
+def interrupting(rooms: Rooms, call: Any) -> Any:
+    """Opens the agent's model, and does something else before it does so for the first time."""
+    calls = iter([call])
+
+    def open_model(*_: object) -> Any:
+        next(calls, lambda: None)()
+        return Rule()
+
+    return open_model
+
+
+def test_who_was_faster_while_a_turn_was_prepared_comes_first(rooms: Rooms) -> None:
+    accounts, only_one = Accounts(rooms.records, rooms.clock), {"runningTurns": 1}
+    accounts.patch(rooms.principal.account_id, {"config": {"limits": only_one}})
+    agent = rooms.agents.get("assistant")
+    theirs = ingress_of(rooms)
+
+    def meanwhile() -> None:
+        accepted = theirs.inbox.accept(agent.id, Event.said("two", "c1", "two"), rejects=False)
+        assert accepted.lease is not None
+        theirs.leases.release(accepted.lease)
+
+    ingress = replace(ingress_of(rooms), open_model=interrupting(rooms, meanwhile))
+    assert run(delivered(ingress, "one", "c1", "one")).reply == "answer to one"
+    assert assert_in_order(rooms, "c1") == ["two", "one"]
+
+
+def test_an_event_that_comes_twice_while_its_turn_is_prepared_is_one_turn(rooms: Rooms) -> None:
+    theirs = ingress_of(rooms)
+
+    def meanwhile() -> None:
+        asyncio.run(delivered(theirs, "one", "c1", "one"))
+
+    ingress = replace(ingress_of(rooms), open_model=interrupting(rooms, meanwhile))
+    assert run(delivered(ingress, "one", "c1", "one")).reply == "answer to one"
+    assert assert_in_order(rooms, "c1") == ["one"]
+
+
+def test_those_who_come_at_once_in_one_process_are_in_line_as_they_came(rooms: Rooms) -> None:
+    texts = [f"e{number}" for number in range(12)]
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(delivered(rooms.ingress, text, "c1", text) for text in texts))
+
+    run(all_at_once())
+    assert assert_in_order(rooms, "c1") == texts
+
+
+def test_who_goes_while_the_batch_is_written_ends_the_turn_with_it(rooms: Rooms) -> None:
+    run(delivered(rooms.ingress, "before", "c1", "before"))
+    wire, model = Listening(rooms.records), ScriptedModel()
+    wire.go = threading.Event()
+    ingress = replace(ingress_of(rooms, records=wire), open_model=lambda *_: model)
+
+    async def go() -> None:
+        task = asyncio.create_task(delivered(ingress, "one", "c1", "one"))
+        assert await asyncio.to_thread(wire.waits.wait, WAIT_S)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert wire.go is not None
+        wire.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(go())
+    agent = rooms.agents.get("assistant")
+    assert rooms.ingress.status(agent.id, "one").outcome.status == "interrupted"  # type: ignore[union-attr]
+    assert rooms.jobs.list() == []
+    assert model.requests == []
+    assert run(delivered(rooms.ingress, "two", "c1", "two")).reply == "answer to two"
+
+
+def test_what_cannot_be_prepared_may_be_sent_again_with_another_body(rooms: Rooms) -> None:
+    def broken(*_: object) -> Any:
+        raise Unavailable("model", "no such thing")
+
+    run(delivered(rooms.ingress, "before", "c1", "before"))
+    ingress = replace(rooms.ingress, open_model=broken)
+    with pytest.raises(Unavailable):
+        run(delivered(ingress, "one", "c1", "one"))
+    agent = rooms.agents.get("assistant")
+    assert rooms.ingress.status(agent.id, "one").state == "refused"
+    line = rooms.ingress.inbox.line(conversation_of(rooms, "c1"))
+    assert (line.waiting, line.turn_id) == (0, None)
+    assert run(delivered(rooms.ingress, "one", "c1", "one, again")).status == "done"
