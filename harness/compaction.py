@@ -24,13 +24,11 @@ from harness.context.compact import (
     CHUNK_CHARACTERS_MAX,
     CHUNK_CHARACTERS_MIN,
     Cover,
-    State,
     SystemTooLong,
     TurnTooLong,
     Unusable,
     chunk,
     cover,
-    due,
     has_grown,
     input_of,
     question_to_writer,
@@ -91,10 +89,10 @@ class Compaction:
     async def when_due(self, window: Window, question: Question, emit: Emit) -> Compacted | None:
         """Before a request; None when there is nothing to do or to say. Once in a turn: what is still too
         long after that is the newest turns, which are to stay."""
-        if not self.config.enabled or self._has_stored("summary", window):
+        if self._has_stored("summary", window):
             return None
         characters_max = self.config.max_context_length
-        match due(_state(window, question), characters_max):
+        match question.due:
             case None:
                 return None
             case SystemTooLong(characters):
@@ -108,7 +106,7 @@ class Compaction:
         self, window: Window, question: Question, emit: Emit, *, shorter: Question | None = None
     ) -> Compacted:
         """Whatever the length. `shorter`: what may be asked instead of a question that was refused."""
-        state = _state(window, question)
+        state = question.state
         if shorter is not None and not has_grown(state):
             return Compacted(window, ())
         length = state.characters if shorter is None else state.characters // 2
@@ -275,16 +273,6 @@ _ONE_TURN = "there is nothing before the newest turn that could be summarised"
 def _compacted(until: int) -> Remark:
     told = f"what was said up to entry {until} is shown to the model as a summary now"
     return Remark("compacted", told)
-
-
-def _state(window: Window, question: Question) -> State:
-    return State(
-        question.said,
-        question.length.characters,
-        question.system_characters,
-        question.characters_after,
-        window.session.failed_at,
-    )
 
 
 def _as_shown(messages: tuple[Numbered, ...]) -> tuple[Numbered, ...]:

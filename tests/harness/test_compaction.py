@@ -10,7 +10,7 @@ import pytest
 
 from harness import Harness
 from harness.client_tool import ClientTool
-from harness.context.compact import CHUNK_CHARACTERS_MAX
+from harness.context.compact import CHUNK_CHARACTERS_MAX, Cover
 from harness.context.length import characters, measured
 from harness.conversation import Conversation
 from harness.event import Event, Said, SystemSaid, ToolAnswer
@@ -118,6 +118,25 @@ def texts(request: Request) -> list[str]:
 
 def shown(request: Request) -> str:
     return "\n".join([*request.system, *texts(request)])
+
+
+def test_a_preview_says_what_the_turn_would_do_first(talk: Talk) -> None:
+    for said in ("one", "two", "three"):
+        talk.say(said)
+    assert talk.next("four").due is None
+    length = talk.length("four")
+    talk.configure(maxContextLength=length)
+    assert talk.next("four").due is None
+    talk.configure(maxContextLength=length - 1)
+    assert talk.next("four").due == Cover(4)
+    assert talk.next("four").as_json()["compaction"] == {"kind": "summary", "covers": 4}
+    talk.configure(enabled=False, maxContextLength=length - 1)
+    assert talk.next("four").due is None
+    talk.configure(maxContextLength=length - 1)
+    talk.say("four", "S", "ok")
+    assert [one.covers for one in talk.summaries] == [4]
+    talk.configure(maxContextLength=10)
+    assert talk.next("five").as_json()["compaction"]["kind"] == "system_too_long"
 
 
 def test_it_is_off_by_default(talk: Talk) -> None:
