@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,24 +22,6 @@ from tests.web.turning import Puppet, said, settled, taken
 from workspaces.ids import ConversationId, TurnId
 
 TURNS = "/v1/agents/helper/turns"
-
-
-@pytest.fixture
-def puppet() -> Puppet:
-    return Puppet()
-
-
-@pytest.fixture
-def site(tmp_path: Path, puppet: Puppet) -> Iterator[Site]:
-    with Site.open(tmp_path / "home", model=puppet, patience=Patience(turns_s=0)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def acme(site: Site) -> Caller:
-    acme = site.account("acme")
-    acme.agent()
-    return acme
 
 
 def test_an_event_is_accepted_and_its_outcome_is_asked_for(acme: Caller, puppet: Puppet) -> None:
