@@ -3,12 +3,15 @@
 Memory is read from a revision, after what a person changed by hand became one: so the prompt is a
 function of revisions that can be named afterwards, whatever happens to the files meanwhile. What was read
 from a revision is kept: to look again costs asking which revision is the newest.
+
+A person's changes become revisions before the agent can write, and those that the prompt shows before it
+is made; the others need not keep the provider waiting. So at first MEMORY.md is read and the notes are
+glanced at: if they are what the newest revision says, the rest is settled after the request was sent.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,19 +19,18 @@ from datetime import date, datetime
 from hashlib import sha256
 
 from harness.agent import AgentConfig, Mount
-from harness.context.entry import first_heading
-from harness.context.memory import MEMORY, NOTES, NOTES_MAX, Memory, Note, needs_ages
+from harness.context.memory import MEMORY, Memory, needs_ages
 from harness.context.part import DATE, Part, memory_of
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.prune import Pruning
 from harness.context.snapshot import Moment, Terms
 from harness.distant_memory import distant_memory
+from harness.memories import Memories, newest_first
 from harness.request import ToolSpec
 from harness.session import Session
 from harness.template import render
 from workspaces.distant import DistantWorkspace
-from workspaces.errors import Busy, Failure, NotFound, Unavailable
-from workspaces.file import File
+from workspaces.errors import Busy, Failure, Unavailable
 from workspaces.history.history import HEAD, View
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
@@ -37,8 +39,9 @@ from workspaces.workspace import Workspace
 
 ViewOf = Callable[[Mount], View]
 
-_CONFLICT = re.compile(r"\.conflict-[0-9a-f]{12}\.")
-"""In the name of what could not be merged: a problem to be solved, no note."""
+SETTLE_WAIT_S = 1.0
+"""A write holds a workspace for milliseconds. A command may hold it for minutes, and has settled what
+people changed when it began."""
 
 
 def newest(mount: Mount) -> View:
@@ -81,17 +84,27 @@ class Briefing:
         mounts: Sequence[Mount],
         *,
         model: str,
+        memories: Memories | None = None,
         policy: str = "",
         view_of: ViewOf = newest,
     ) -> None:
-        """`policy`: what was asked about memory for this turn, in a form that can be compared."""
+        """`memories`: what was read for the turns before, so that most of what is to be settled may wait
+        until `settle` is called; `policy`: what was asked about memory for this turn, in a form that can be
+        compared."""
         self.model = model
+        self.unsettled: tuple[str, ...] = ()
+        """Why what people changed by hand did not become revisions, where it did not."""
+        self._may_wait = memories is not None
+        self._owed: list[tuple[str, Workspace]] = []
+        self._memories = memories or Memories()
         self._instructions = config.system
         self._mounts = tuple(mounts)
         self._policy = policy
         self._views = {mount.name: view_of(mount) for mount in mounts}
         self._memory_max = config.session.memory_characters_max
         self._pruning = config.session.as_pruned
+        compaction = config.session.compaction
+        self.characters_max = compaction.max_context_length if compaction.enabled else None
         self._found: dict[str, _Found] = {}
         self._seen_at: tuple[date, str | None] | None = None
         self._parts: tuple[Part, ...] = ()
@@ -103,6 +116,23 @@ class Briefing:
             self._parts = prompt_parts(self._sources(day, summary), render)
             self._seen_at = (day, summary)
         return self._parts
+
+    @property
+    def owes(self) -> bool:
+        """Whether something waits for `settle`."""
+        return bool(self._owed)
+
+    def settle(self) -> None:
+        """What people changed by hand beside memory becomes revisions now, where the first prompt did not
+        wait for it. Whoever holds the workspace longer has done so when they began."""
+        owed, self._owed = self._owed, []
+        for name, workspace in owed:
+            try:
+                with suppress(Busy):
+                    workspace.settle(wait_s=SETTLE_WAIT_S)
+            except Failure as failure:
+                reason = str(failure).replace(workspace.namespace, name)
+                self.unsettled = (*self.unsettled, f"{name}: {reason}")
 
     def pruning_for(self, *, is_hard: bool) -> Pruning | None:
         """None: everything is shown."""
@@ -160,10 +190,25 @@ class Briefing:
                 )
             memory = distant_memory(mount.name, workspace)
             return _Found(memory.revision if memory else None, memory)
-        revision = _revision(workspace, view, settle=settle)
+        revision = self._revision(mount.name, workspace, view, settle=settle)
         if before is not None and revision == before.revision:
             return before
-        return _Found(revision, _memory(mount.name, workspace, revision))
+        return _Found(revision, self._memories.at(mount.name, workspace, revision))
+
+    def _revision(
+        self, mount: str, workspace: Workspace, view: View, *, settle: bool
+    ) -> RevisionId | None:
+        """The one that a view shows. What a person is changing by hand while somebody else holds the
+        workspace is left for the next time."""
+        if view != HEAD:
+            return workspace.history.resolve(view)
+        if settle:
+            if not (self._may_wait and self._memories.is_fresh(mount, workspace)):
+                with suppress(Busy):
+                    return workspace.settle()
+            else:
+                self._owed.append((mount, workspace))
+        return workspace.tip()
 
     def _sources(self, day: date, summary: str | None) -> Sources:
         default = next((mount for mount in self._mounts if not mount.is_private), None)
@@ -202,64 +247,10 @@ class Briefing:
         )
 
 
-def _revision(workspace: Workspace, view: View, *, settle: bool) -> RevisionId | None:
-    """The one that a view shows. What a person is changing by hand while somebody else holds the
-    workspace is left for the next time."""
-    if view != HEAD:
-        return workspace.history.resolve(view)
-    if settle:
-        with suppress(Busy):
-            return workspace.settle()
-    return workspace.tip()
-
-
 def _access(mount: Mount) -> list[object]:
     """Under which name what is reached, and how."""
     access: list[object] = [mount.name, mount.namespace, mount.is_writable]
     return [*access, "distant"] if mount.is_distant else access
-
-
-def _memory(mount: str, workspace: Workspace, revision: RevisionId | None) -> Memory | None:
-    """None when there is no MEMORY.md: that is no failure."""
-    found = workspace.history.find(revision, MEMORY)
-    if revision is None or found is None:
-        return _not_kept(mount, workspace)
-    notes, count = _notes(workspace, revision)
-    return Memory(
-        mount,
-        File(MEMORY, workspace.history.read(found)).text,
-        revision,
-        notes=notes,
-        notes_count=count,
-        characters_max=workspace.record.config.memory.max_length,
-    )
-
-
-def _not_kept(mount: str, workspace: Workspace) -> Memory | None:
-    """A MEMORY.md that is there and in no revision breaks a rule: then it must not seem to be missing."""
-    try:
-        workspace.read(MEMORY)
-    except NotFound:
-        return None
-    reason = "MEMORY.md is not part of the history: it is new, or breaks a limit"
-    return Memory(mount, None, unavailable=reason)
-
-
-def _notes(workspace: Workspace, revision: RevisionId) -> tuple[tuple[Note, ...], int]:
-    """Those that an index may show, and how many there are."""
-    history = workspace.history
-    found = history.below(revision, NOTES)
-    paths = [path for path in found if path.endswith(".md") and not _CONFLICT.search(path)]
-    if len(paths) > NOTES_MAX:
-        paths = _newest_first(workspace, paths)
-    shown = paths[:NOTES_MAX]
-    notes = tuple(Note(path, first_heading(history.read(found[path]))) for path in shown)
-    return notes, len(paths)
-
-
-def _newest_first(workspace: Workspace, paths: Sequence[WorkspacePath]) -> list[WorkspacePath]:
-    changed = workspace.origins.updates(NOTES)
-    return sorted(sorted(paths), key=lambda path: changed.get(path, ""), reverse=True)
 
 
 def _with_ages(mount: Mount, memory: Memory) -> Memory:
@@ -269,7 +260,7 @@ def _with_ages(mount: Mount, memory: Memory) -> Memory:
         return memory
     with suppress(Failure):
         by_path = {note.path: note for note in memory.notes}
-        paths = _newest_first(workspace, [WorkspacePath(path) for path in by_path])
+        paths = newest_first(workspace, [WorkspacePath(path) for path in by_path])
         ages = tuple(workspace.origins.ages(MEMORY, memory.revision))
         return replace(memory, ages=ages, notes=tuple(by_path[path] for path in paths))
     return memory

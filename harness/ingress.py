@@ -47,13 +47,14 @@ from harness.approval import (
 from harness.audience import Audience, Stage, both
 from harness.briefing import Briefing
 from harness.client_tool import check_names
-from harness.compaction import Compacted, Compaction
+from harness.compaction import Compacted, Compaction, remarks_of
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
 from harness.inbox import Accepted, Inbox, Opening, Paused, Running, Waiting
+from harness.memories import Memories
 from harness.message import Message, ToolResult
 from harness.models.port import Model
 from harness.outcome import Ending, Outcome, Status, ending_of, outcome_of
@@ -176,6 +177,7 @@ class Ingress:
     follow: Callable[[], None]
     """Brings what other machines have made of the account's records."""
     audience: Audience = field(default_factory=Audience)
+    memories: Memories = field(default_factory=Memories)
     callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
     """The one that whoever calls here brings, for that turn: no other process can go on with it."""
     callers_tools: tuple[AnyTool, ...] = ()
@@ -513,7 +515,7 @@ class _AtIt:
         entry = Entry(number, at, paused.turn_id, found.message, event_id, allowed=found.allowed)
         rest, begun = None, None
         if pending([*entries, entry]):
-            rest = Ending("waiting", paused.turn_id, paused.first, number)
+            rest = await in_thread(self._ending, "waiting", paused.turn_id, paused.first, number)
         else:
             begun = await self._admitted(stack, paused.event, paused.turn_id, paused.first)
         running, also = await in_thread(inbox.answering, self.conversation, waiting, paused, rest)
@@ -550,7 +552,7 @@ class _AtIt:
         entries = self._entries(paused.first)
         number, at = entries[-1].number + 1, stamp_of(self.ingress.clock.now())
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
-        ending = Ending("interrupted", paused.turn_id, paused.first, number)
+        ending = self._ending("interrupted", paused.turn_id, paused.first, number)
         also = self.ingress.inbox.abandoning(self.conversation, paused, ending)
         transcript = self.transcript()
         try:
@@ -670,7 +672,21 @@ class _AtIt:
                 told = unanswered(entries, "cancelled")
             entry = Entry(last, at, running.turn_id, told)
             self.ingress.conversations.transcript(self.conversation).append(entry, self.lease)
-        return Ending(status, running.turn_id, running.first, last, failure)
+        return self._ending(status, running.turn_id, running.first, last, failure)
+
+    def _ending(
+        self,
+        status: Status,
+        turn_id: TurnId,
+        first: int,
+        last: int,
+        failure: ModelFailure | None = None,
+    ) -> Ending:
+        """Of a turn that nobody has at hand: what there is to say of its context, its receipts say."""
+        showing = self.ingress.conversations.showing(self.conversation)
+        remarks = remarks_of(showing.resume(turn_id), self._entries(first))
+        unavailable = showing.unavailable
+        return Ending(status, turn_id, first, last, failure, unavailable, remarks=remarks)
 
     async def _interrupt(self, running: Running) -> None:
         ending = await to_the_end(self._cut_short, running, "interrupted")
@@ -701,14 +717,21 @@ class _AtIt:
         transcript = self.transcript()
         window = transcript.window()
         self.stage.begin(window.next_number - 1)
-        first = window.next_number if first is None else first
+        is_resumed, first = first is not None, window.next_number if first is None else first
+        briefing = Briefing(
+            agent.config,
+            mounts,
+            model=model.name,
+            memories=ingress.memories,
+            policy=_policy(event),
+        )
         turn = Turn(
             turn_id,
             transcript,
             self.lease,
             ingress.clock,
             window.session,
-            Briefing(agent.config, mounts, model=model.name, policy=_policy(event)),
+            briefing,
             ingress.conversations.showing(conversation),
             agent.config.limits,
             tuple(entry for entry in window.entries if entry.number < first),
@@ -729,7 +752,7 @@ class _AtIt:
         left_out = tuple(dangling(agent, mounts))
         mine = ingress.callers_tools if self.is_mine else ()
         theirs = (*agent.config.tools, *(event.tools if event else ()))
-        toolset = Toolset((*ingress.tools, *mine), desk, theirs)
+        toolset = Toolset((*ingress.tools, *mine), desk, theirs, first=briefing.settle)
         compaction = Compaction(
             agent.config.session.compaction,
             ingress.open_model(agent, conversation.id, "compaction"),
@@ -739,7 +762,7 @@ class _AtIt:
             ingress.clock,
             turn_id,
         )
-        return _Begun(turn, model, toolset, compaction, left_out)
+        return _Begun(turn.resumed() if is_resumed else turn, model, toolset, compaction, left_out)
 
     def _price(self, agent: AgentRecord, model: str) -> Price | None:
         """Refused where a limit cannot be kept."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.approval import pending
+from harness.context.remark import Remark, remark_of
 from harness.pending import PendingCall
 from harness.request import NO_USAGE, ModelFailure, Usage
 from harness.tools.desk import Change
@@ -26,24 +27,6 @@ Status = Literal[
     "interrupted",  # somebody ended it
     "failed",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """What a turn has to say about its context."""
-
-    kind: Literal[
-        "compacted",
-        "summary_failed",  # nothing was changed
-        "system_too_long",  # no summary can help
-        "turn_too_long",  # there is nothing to summarise
-        "flush_failed",  # what must last may not have been written down
-        "pruned_hard",  # for a provider to whom it was too long
-    ]
-    detail: str
-
-    def as_json(self) -> JsonObject:
-        return {"kind": self.kind, "detail": self.detail}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +110,7 @@ def ending_of(data: JsonObject) -> Ending:
         tuple(data.get("unavailable", ())),
         tuple(data.get("leftOut", ())),
         Durable(data.get("shared", False), data.get("history", False)),
-        tuple(Remark(one["kind"], one["detail"]) for one in data.get("context", ())),
+        tuple(map(remark_of, data.get("context", ()))),
     )
 
 

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from harness.briefing import Briefing
 from harness.context.assemble import assemble
+from harness.context.compact import Cover, Due, State, TurnTooLong, cover, due, due_json
 from harness.context.delta import Delta
 from harness.context.length import Length, characters, measured
 from harness.context.prune import Pruning, leaving, prune
@@ -40,6 +41,30 @@ class Question:
     news: Snapshot | Delta | None
     """What of that is new."""
     length: Length
+    characters_max: int | None
+    """Beyond so many a compaction is due; None: never."""
+    failed_at: int
+    """How long it was when a summary failed."""
+
+    @property
+    def state(self) -> State:
+        return State(
+            self.said,
+            self.length.characters,
+            characters(self.request.system, ()),
+            self.characters_after,
+            self.failed_at,
+        )
+
+    @property
+    def covered(self) -> Cover | TurnTooLong:
+        """What a summary made at once would stand for, however short this is."""
+        return cover(self.state, self.length.characters)
+
+    @property
+    def due(self) -> Due | None:
+        """What is to be done before it is asked; None: nothing."""
+        return None if self.characters_max is None else due(self.state, self.characters_max)
 
     def characters_after(self, until: int) -> int:
         """How many are left without the messages up to an entry."""
@@ -47,10 +72,6 @@ class Question:
         since = self.held.snapshot.traffic_from
         shown = prune(rest, self.pruning, render, running=self.running, traffic_from=since)
         return characters(self.request.system, [message for _, message in shown])
-
-    @property
-    def system_characters(self) -> int:
-        return characters(self.request.system, ())
 
     @property
     def unavailable(self) -> frozenset[str]:
@@ -83,6 +104,7 @@ class Question:
             "isNew": self.news is snapshot,
             "parts": self.parts_json(),
             "length": self.length.as_json(),
+            **({"compaction": due_json(found)} if (found := self.due) else {}),
             "request": self.request.as_json(),
         }
 
@@ -127,7 +149,17 @@ def put(
     turned_out, is_new = _turned_out(before, window), news is held.snapshot
     length = measured(request, turned_out, is_same=not is_new)
     held = replace(held, length=length, entry=window.newest_number)
-    return Question(request, said, pruning, held, running, news, length)
+    return Question(
+        request,
+        said,
+        pruning,
+        held,
+        running,
+        news,
+        length,
+        briefing.characters_max,
+        window.session.failed_at,
+    )
 
 
 def _turned_out(held: Held | None, window: Window) -> Length | None:

@@ -20,13 +20,15 @@ from harness.compaction import (
     TOO_LONG,
     Compacted,
     Compaction,
+    remarks_of,
     still_too_long,
 )
+from harness.context.remark import Remark
 from harness.context.repair import INTERRUPTED, sound_json
-from harness.crossing import in_thread
+from harness.crossing import in_thread, to_the_end
 from harness.message import Message, ToolCall, ToolResult, message_of
 from harness.models.port import Model
-from harness.outcome import Ending, Remark, Status
+from harness.outcome import Ending, Status
 from harness.pending import Asked
 from harness.price import NANODOLLARS, Price
 from harness.progress import Emit, Withdrawn
@@ -140,6 +142,13 @@ class Turn:
         session, asides = found.window.session, (*self.asides, *fresh)
         return replace(self, session=session, asides=asides, remarks=remarks)
 
+    def resumed(self) -> Turn:
+        """With what was said about its context, and how little it shows, up to its newest request."""
+        newest = self.showing.resume(self.id)
+        pruning = newest.pruning if newest else None
+        is_hard = pruning is not None and pruning.is_hard
+        return replace(self, remarks=remarks_of(newest, self.asides), is_hard=is_hard)
+
     def shown_hard(self) -> Turn:
         """With as little of what was said as may be."""
         return replace(self, is_hard=True, remarks=(*self.remarks, PRUNED_HARD))
@@ -159,12 +168,16 @@ class Turn:
 
     def keep(self, question: Question) -> None:
         """What is shown is kept before it is."""
-        self.showing.keep(question, self.id, self.briefing.model, self.lease)
+        self.showing.keep(question, self.id, self.briefing.model, self.lease, self.remarks)
 
     def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
         unavailable = self.showing.unavailable
         ending = Ending(status, self.id, self.first, self._last, failure, unavailable)
-        return replace(ending, remarks=self.remarks)
+        unsettled = (Remark("unsettled", f"{_UNSETTLED} {why}") for why in self.briefing.unsettled)
+        return replace(ending, remarks=(*self.remarks, *unsettled))
+
+
+_UNSETTLED = "what was changed by hand is there, and in no revision yet, of"
 
 
 def _storable(reply: Reply) -> Reply:
@@ -175,7 +188,18 @@ def _storable(reply: Reply) -> Reply:
 async def run_turn(
     turn: Turn, *, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Ending]:
-    """Ask the model until it asks for no more tools.
+    """Ask the model until it asks for no more tools; then what people have changed meanwhile is settled,
+    unless a tool was run before."""
+    turn, status, failure = await _stepped(turn, model, toolset, compaction, emit)
+    if turn.briefing.owes:
+        await to_the_end(turn.briefing.settle)
+    return turn, turn.ended(status, failure)
+
+
+async def _stepped(
+    turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
+) -> tuple[Turn, Status, ModelFailure | None]:
+    """Where it stands when nothing more is to be asked, and why.
 
     Calls that only read run together; before one that may write begins, all before it are stored: the
     guard of that write is what asks, each time, whether the conversation is still ours.
@@ -186,20 +210,20 @@ async def run_turn(
             turn = await turn.resulted(interrupted)
     while not turn.is_answered:
         if pending(turn.entries):
-            return turn, turn.ended("waiting")
+            return turn, "waiting", None
         for calls in toolset.rounds(turn.open_calls):
             for result, news in await toolset.run_together(calls, emit):
                 turn = await turn.resulted(result, news)
         if turn.steps >= turn.limits.steps:
-            return turn, turn.ended("out_of_steps")
+            return turn, "out_of_steps", None
         if turn.is_out_of_money:
-            return turn, turn.ended("out_of_money")
+            return turn, "out_of_money", None
         turn, reply = await _asked(turn, model, toolset, compaction, emit)
         if isinstance(reply, ModelFailure):
-            return turn, turn.ended("failed", reply)
+            return turn, "failed", reply
         reply = _storable(reply)
         turn = await turn.replied(reply, toolset.asks(reply.message.tool_calls))
-    return turn, turn.ended("done" if turn.entries[-1].is_complete else "cut")
+    return turn, "done" if turn.entries[-1].is_complete else "cut", None
 
 
 async def _asked(

@@ -3,6 +3,8 @@ and in `locations`, and nowhere else."""
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -21,6 +23,7 @@ from harness.inbox import Inbox
 from harness.ingress import Ingress
 from harness.job import Job, Jobs
 from harness.members import members
+from harness.memories import Memories
 from harness.models.anthropic import AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
 from harness.models.demo import NAME as DEMO
@@ -78,6 +81,10 @@ TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_
 PRINCIPALS_MAX = 256
 """How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
 
+WORKSHOP_S = 10.0
+"""What was lacking may have been put right by then. A self-test that fails takes longer than all else that
+is done before a turn's first request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
@@ -130,6 +137,7 @@ class House:
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job, settings.home.machine), clock)
         self.place = place
         self.audience = Audience()
+        self._memories = Memories()
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = large
         self._leases = Leases(records, clock)
@@ -137,6 +145,8 @@ class House:
         self._embedder = embedder
         self.sandbox = sandbox
         self._workshop: Workshop | None = None
+        self._ask_again_at = math.inf
+        self._examining = threading.Lock()
 
     def owner(self) -> Principal:
         """The owner of the home's default account."""
@@ -145,8 +155,15 @@ class House:
     def workshop(self) -> Workshop:
         """With a sandbox, if there is one that confines here and now. Not to be called by an event loop:
         it waits for the self-test."""
-        if self._workshop is not None:
+        with self._examining:
+            now = self.clock.monotonic()
+            if self._workshop is None or now >= self._ask_again_at:
+                self._workshop = self._examined()
+                is_whole = self._workshop.sandbox is not None and self._workshop.ripgrep is not None
+                self._ask_again_at = math.inf if is_whole else now + WORKSHOP_S
             return self._workshop
+
+    def _examined(self) -> Workshop:
         loop = LoopThread()
         try:
             found = loop.run(self.sandbox.check())
@@ -155,11 +172,9 @@ class House:
         if not found.works:
             return Workshop(None, ripgrep(None))
         try:
-            program = ripgrep(self.settings.home)
+            return Workshop(self.sandbox, ripgrep(self.settings.home))
         except Failure:  # the disk is full, say: no reason for a turn to fail
             return Workshop(self.sandbox, None)
-        self._workshop = Workshop(self.sandbox, program)
-        return self._workshop
 
     def close(self) -> None:
         if self._clients is not None:
@@ -242,6 +257,7 @@ class House:
             self.ledger.prices.find,
             partial(self._follow, account_id),
             self.audience,
+            self._memories,
         )
         own = members(principal, self.accounts, users, workspaces, sandboxes, agents, deletion)
         return Rooms(

@@ -74,7 +74,12 @@ class LiveTree(BlobStore, Aside, Protocol):
     """A store whose blobs are the files of a directory."""
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything but directories, ascending by name, good or not."""
+        """Everything, ascending by name, good or not; a directory, the root too ("" is its name), comes
+        before what lies in it. A store that has no directories tells of none."""
+        ...
+
+    def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
+        """Of those that are there, as `walk` would tell of them."""
         ...
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:

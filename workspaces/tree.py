@@ -4,6 +4,9 @@ A file whose size, times and inode are those of the last scan is taken for uncha
 young that a second write within the clock's grain could hide behind the same stamp: clocks and mtimes
 decide nothing here, they only save hashing.
 
+Where the stats of everything are those of the last scan, directories too, and none was young then, the
+answer is that of the last scan: one look at each file, and nothing is done about any.
+
 Of twins, names that differ only in case, one is kept, and of too many files as many as the quota allows:
 those that the history has before all others, so that nobody hides a file from it by making more beside
 it; then the first. What editors keep for themselves (`scratch`) is named apart, unless the history has it.
@@ -26,7 +29,7 @@ from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import Version, version_of
 from workspaces.live import LiveTree
 from workspaces.paths import WorkspacePath, broken_rule, folded
-from workspaces.problem import Problem
+from workspaces.problem import Kind, Problem
 from workspaces.scratch import is_scratch
 
 YOUNG_S = 2.0
@@ -59,6 +62,9 @@ class Signature(NamedTuple):
     inode: int
 
 
+_FIXED: frozenset[Kind] = frozenset({"bad_name", "not_a_file", "conflict"})
+"""Problems that are there as long as the same files are."""
+
 Known = Mapping[str, tuple[Signature, FileState]]
 """The stat cache: what need not be hashed again."""
 
@@ -80,17 +86,47 @@ class TreeScan:
         self._clock = clock
         self.known: Known = {}
         """Of the last scan. May be set to that of an earlier process."""
+        self._last: _Scanned | None = None
+        """None where stats alone do not tell that a scan would find the same."""
         self._lock = threading.Lock()
 
     def scan(self) -> Tree:
+        """To be looked at only: the next scan may give the same one."""
         with self._lock:
+            young = self._clock.now().timestamp() - YOUNG_S
             walked = dict(self._blobs.walk())
-            scratch = self._scratch(walked)
-            walked = {name: status for name, status in walked.items() if name not in scratch}
-            tree = self._look_at(walked)
-            if any(problem.kind in {"twin", "over_quota"} for problem in tree.problems):
-                first = {name: walked[name] for name in self._recorded() if name in walked}
-                tree = self._look_at({**first, **walked})
+            stats = {name: _signature(status) for name, status in walked.items()}
+            if self._last is not None and self._last.stats == stats:
+                self.known = self._last.known
+                return self._last.tree
+            tree = self._tree_of(walked)
+            is_young = any(_changed_at(status) >= young for status in walked.values())
+            is_fixed = not tree.scratch and _FIXED.issuperset(one.kind for one in tree.problems)
+            self._last = (
+                None if is_young or not is_fixed else _scanned(tree, self.known, stats, walked)
+            )
+            return tree
+
+    def untouched(self, directory: str, files: Iterable[str]) -> Tree | None:
+        """What the last scan found, if by their stats nothing came to a directory or those below it since,
+        nothing went, and these files in it are the same. Another may have been written in place."""
+        last = self._last
+        if last is None:
+            return None
+        below = (one for one in last.directories if one.startswith(f"{directory}/"))
+        names = {directory, *below, *files}
+        now = {name: _signature(found) for name, found in self._blobs.stats(names).items()}
+        before = {name: last.stats[name] for name in names if name in last.stats}
+        return last.tree if now == before else None
+
+    def _tree_of(self, walked: Mapping[str, os.stat_result]) -> Tree:
+        walked = {name: one for name, one in walked.items() if not stat.S_ISDIR(one.st_mode)}
+        scratch = self._scratch(walked)
+        walked = {name: status for name, status in walked.items() if name not in scratch}
+        tree = self._look_at(walked)
+        if any(problem.kind in {"twin", "over_quota"} for problem in tree.problems):
+            first = {name: walked[name] for name in self._recorded() if name in walked}
+            tree = self._look_at({**first, **walked})
         tree.scratch = sorted(scratch)
         return tree
 
@@ -112,7 +148,7 @@ class TreeScan:
                 tree.bytes += found.size
                 if is_conflict(name):
                     tree.problems.append(Problem(name, "conflict", "could not be merged"))
-                if max(status.st_mtime, status.st_ctime) < young:
+                if _changed_at(status) < young:
                     known = self.known.get(name)  # which is this very entry, when nothing changed
                     is_same = known is not None and known[1] is found
                     seen[name] = known if known and is_same else (_signature(status), found)
@@ -152,6 +188,23 @@ class TreeScan:
         return FileState(version_of(data), blob_id(data), len(data))
 
 
+@dataclass(frozen=True, slots=True)
+class _Scanned:
+    """What a scan has found, and by which stats it can be told that nothing has changed since."""
+
+    tree: Tree
+    known: Known
+    stats: Mapping[str, Signature]
+    directories: tuple[str, ...]
+
+
+def _scanned(
+    tree: Tree, known: Known, stats: Mapping[str, Signature], walked: Mapping[str, os.stat_result]
+) -> _Scanned:
+    directories = (name for name, status in walked.items() if stat.S_ISDIR(status.st_mode))
+    return _Scanned(tree, known, stats, tuple(directories))
+
+
 class _Names:
     """The names met in one scan, and which of them are twins."""
 
@@ -171,6 +224,10 @@ class _Names:
         return (
             None if first == name else Problem(name, "twin", f"differs from {first!r} only in case")
         )
+
+
+def _changed_at(status: os.stat_result) -> float:
+    return max(status.st_mtime, status.st_ctime)
 
 
 def _signature(status: os.stat_result) -> Signature:

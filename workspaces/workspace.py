@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,6 +150,14 @@ class Command:
         return [problem for problem in self.after.problems if problem not in self.before.problems]
 
 
+@dataclass(frozen=True, slots=True)
+class _AtRest:
+    """A tree that is the same as a revision."""
+
+    tree: Tree
+    tip: RevisionId | None
+
+
 class Workspace:
     """Threads and processes may share one; each holds its own object."""
 
@@ -186,6 +194,10 @@ class Workspace:
         )
         self._found = Tree()
         """By the last scan under the writer lock."""
+        self._clean: _AtRest | None = None
+        """None: when the whole tree was last compared, something in it was in no revision."""
+        self._at_rest: _AtRest | None = None
+        """What had come of the tree when it was last settled, if it was mended and clean."""
         self._room = Room(record.config.quota, clock, self._scan.scan)
         self._swaps = Swaps(blobs, history.read, nonce, self._path_of)
         self.revised: Callable[[], None] = lambda: None
@@ -463,12 +475,38 @@ class Workspace:
 
     def settle(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
         """Make a revision of what a person changed by hand, if anything. Returns the newest one. What
-        root put there can be read by the user that runs commands afterwards."""
+        root put there can be read by the user that runs commands afterwards. Where nothing was touched
+        since this was asked before, it is one look at each file, and nobody is waited for."""
+        tip = self.tip()
+        if self._is_as_settled(tip):
+            return tip
         with self._writing(self._person, wait_s):
             if os.geteuid() == 0:
                 self._blobs.mend()
             self._record_dirty(Intent(self._person, None))
+            self._at_rest = self._clean
             return self.tip()
+
+    def is_settled(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
+        """Whether there is nothing to be settled in a file, nor in a directory as far as a glance tells:
+        nothing came or went there, and those files in it that are `known` are the same. It takes a few
+        dozen looks where `settle` takes one at each file; what was written in place into any other file
+        is left to that."""
+        at_rest = self._at_rest
+        if at_rest is None or not self._is_here():
+            return False
+        if self._scan.untouched(directory, known) is not at_rest.tree:
+            return False
+        return self._object_at(file) == self._history.find(self.tip(), file)
+
+    def _is_as_settled(self, tip: RevisionId | None) -> bool:
+        at_rest = self._at_rest
+        if at_rest is None or at_rest.tip != tip or not self._is_here():
+            return False
+        return self.scan() is at_rest.tree
+
+    def _is_here(self) -> bool:
+        return self._blobs.is_at(self.root) and self._history.is_there
 
     def _write_decided(
         self,
@@ -704,6 +742,7 @@ class Workspace:
             path for path, state in found.files.items() if recorded.get(path) != state.object_id
         ]
         gone = {path for path in recorded if path not in found.files}
+        self._clean = None if changed or gone else _AtRest(found, tip)
         if gone:  # but for what is there, here or elsewhere, though it cannot be kept
             gone -= {problem.path for problem in self.problems(found)}
         return changed, frozenset(gone)

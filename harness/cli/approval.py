@@ -9,7 +9,7 @@ import typer
 
 from harness.cli.conversation import AgentOption, Reference
 from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json, visible
-from harness.cli.telling import close, say_what_went_wrong, show_progress
+from harness.cli.telling import Telling, say_what_went_wrong
 
 if TYPE_CHECKING:
     from harness import Harness
@@ -36,7 +36,7 @@ def approve(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Allow calls that wait, or deny them, and let the agent go on. `harness conversation show` shows them.
+    """Allow calls that wait, or deny them. The agent goes on; `harness conversation show` shows them.
 
     harness approve c1
     harness approve c1 toolu_01… --deny --reason "not on a Friday"
@@ -45,12 +45,12 @@ def approve(
 
     with opened(home, as_json=as_json) as harness:
         found = harness.conversation(conversation, agent=agent)
-        is_shown = sys.stdout.isatty() and not as_json
-        emit = show_progress if is_shown else silent
+        telling = Telling() if sys.stdout.isatty() and not as_json else None
+        emit = telling.show if telling else silent
         outcome = harness.approve(found, call, is_allowed=not deny, reason=reason, emit=emit)
-        if is_shown:
+        if telling:
             outcome = asked(harness, outcome, emit)
-    return tell(outcome, is_shown=is_shown, as_json=as_json)
+    return tell(outcome, telling, as_json=as_json)
 
 
 def asked(harness: Harness, outcome: Outcome, emit: Emit) -> Outcome:
@@ -73,12 +73,12 @@ def asked(harness: Harness, outcome: Outcome, emit: Emit) -> Outcome:
     return outcome
 
 
-def tell(outcome: Outcome, *, is_shown: bool, as_json: bool) -> int:
-    """`is_shown`: its text was told while it came. Returns the exit code."""
+def tell(outcome: Outcome, telling: Telling | None, *, as_json: bool) -> int:
+    """`telling`: that told its text while it came. Returns the exit code."""
     if as_json:
         print_json(outcome.as_json())
-    elif is_shown:
-        close(outcome)
+    elif telling:
+        telling.close(outcome)
     else:
         sys.stdout.write(f"{outcome.reply}\n" if outcome.reply else "")
         say_what_went_wrong(outcome)

@@ -27,7 +27,7 @@ from harness.cli.face import (
     show_failure,
 )
 from harness.cli.patch import styled_files, styled_revision
-from harness.cli.telling import close, show_progress
+from harness.cli.telling import Telling
 from harness.cli.turns import ConversationOption
 
 if TYPE_CHECKING:
@@ -54,14 +54,16 @@ def chat(
     home: HomeOption = None,
 ) -> int:
     """Talk to an agent. End with Ctrl-D or /exit; Ctrl-C stops a running turn; /help says what else."""
+    from harness.event import check_key
     from workspaces.errors import Failure
     from workspaces.ids import new_id
 
     with opened(home) as harness:
         record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
-        talk = _Chat(harness, record, new_id("c") if conversation is None else conversation)
+        key = new_id("c") if conversation is None else conversation
+        talk = _Chat(harness, record, check_key(key))
         talk.greet()
-        while not talk.is_over and (text := _ask()) is not None:
+        while not talk.is_over and (text := talk.asks()) is not None:
             try:
                 talk.hear(text)
             except Failure as failure:  # this was not said; what comes next may be
@@ -75,6 +77,8 @@ class _Chat:
     agent: AgentRecord
     key: str
     is_over: bool = False
+    is_leaving: bool = False
+    """Whether Ctrl-C was pressed where nothing ran: the next one ends it."""
     undone: set[TurnId] = field(default_factory=set["TurnId"])
 
     def greet(self) -> None:
@@ -95,7 +99,20 @@ class _Chat:
             console.print("  → harness doctor says more", markup=False, style="dim")
         console.print("[dim]Ctrl-D or /exit ends, /help says what else there is.[/]")
 
+    def asks(self) -> str | None:
+        """What is said next; None at the end. Who presses Ctrl-C just when the answer has come did not
+        mean to end it."""
+        try:
+            return _ask()
+        except KeyboardInterrupt:
+            if self.is_leaving or not sys.stdin.isatty():
+                raise
+        self.is_leaving = True
+        notes().print("\n[dim](Ctrl-C once more ends)[/]")
+        return ""
+
     def hear(self, text: str) -> None:
+        self.is_leaving = self.is_leaving and not text
         command = _COMMAND.fullmatch(text.strip())
         if command is not None:
             self._obey(command[1])
@@ -103,15 +120,16 @@ class _Chat:
             self._say(text)
 
     def _say(self, text: str) -> None:
+        telling = Telling()
         try:
             outcome = self.harness.run(
-                text, agent=self.agent, conversation=self.key, emit=show_progress
+                text, agent=self.agent, conversation=self.key, emit=telling.show
             )
-            outcome = asked(self.harness, outcome, show_progress)
+            outcome = asked(self.harness, outcome, telling.show)
         except KeyboardInterrupt:
             notes().print("\n[dim](stopped)[/]")
         else:
-            close(outcome)
+            telling.close(outcome)
 
     def _obey(self, name: str) -> None:
         """The beginning of a name is enough."""
@@ -124,7 +142,8 @@ class _Chat:
 
     def help(self) -> None:
         """this list"""
-        for name, command in _COMMANDS.items():
+        told = {command: name for name, command in reversed(_COMMANDS.items())}
+        for command, name in reversed(told.items()):
             notes().print(f"  /{name:<8} {command.__doc__}", markup=False)
 
     def memory(self) -> None:
@@ -155,12 +174,12 @@ class _Chat:
         self.undone |= {turn for turn, _ in self._turns()[-1:]}
 
     def compact(self) -> None:
-        """summarise the beginning of this conversation, so that the agent has room again"""
+        """summarise the beginning, so that the agent has room again"""
         found = self.harness.conversations.find(self.agent.id, self.key)
         if found is None:
             notes().print("nothing was said in this conversation")
         else:
-            tell(self.key, self.harness.compact(found, show_progress))
+            tell(self.key, self.harness.compact(found, Telling().show))
 
     def new(self) -> None:
         """a new conversation; this one is kept"""
@@ -170,7 +189,7 @@ class _Chat:
         notes().print(f"conversation {self.key}", markup=False, style="dim")
 
     def exit(self) -> None:
-        """end, as Ctrl-D does"""
+        """end, as /quit and Ctrl-D do"""
         self.is_over = True
 
     def _changes(self) -> list[tuple[Workspace, Change]]:

@@ -13,46 +13,59 @@ if TYPE_CHECKING:
     from harness.progress import Progress
 
 
-def show_progress(progress: Progress) -> None:
-    from harness.progress import (
-        Compacting,
-        Counted,
-        Queued,
-        TextArrived,
-        ToolEnded,
-        ToolStarted,
-        Waiting,
-        Withdrawn,
-    )
+class Telling:
+    """A turn, told while it comes. What is no text of it stands on lines of its own."""
 
-    match progress:
-        case TextArrived(text):
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        case ToolStarted() | Counted():
-            pass
-        case Withdrawn():
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-            notes().print("[yellow](the answer broke off; it begins anew)[/]")
-        case ToolEnded(call, result):
-            mark = "[red]✗[/]" if result.is_error else "[green]✓[/]"
-            notes().print(f"{mark} [dim]{call.name}[/] ", end="")
-            notes().print(_named(call), markup=False, style="dim")
-        case Waiting(reason, seconds):
-            notes().print(f"[yellow]{reason}: waiting {seconds:.0f} s[/]")
-        case Compacting(characters):
-            notes().print(f"[dim](summarising: the context has {characters:,} characters)[/]")
-        case Queued(ahead):
-            before = f", {ahead} before this" if ahead else ""
-            notes().print(f"[yellow]the conversation is in use: waiting in line{before}[/]")
+    def __init__(self) -> None:
+        self._is_within_line = False
 
+    def show(self, progress: Progress) -> None:
+        from harness.progress import (
+            Compacting,
+            Counted,
+            Queued,
+            TextArrived,
+            ToolEnded,
+            ToolStarted,
+            Waiting,
+            Withdrawn,
+        )
 
-def close(outcome: Outcome) -> None:
-    if outcome.reply:
-        sys.stdout.write("\n")
+        match progress:
+            case TextArrived(text):
+                self._write(text)
+            case Counted():
+                pass
+            case ToolStarted():
+                self.end_line()
+            case ToolEnded(call, result):
+                _print_folded(call, is_error=result.is_error)
+            case Withdrawn():
+                self._say("[yellow](the answer broke off; it begins anew)[/]")
+            case Waiting(reason, seconds):
+                self._say(f"[yellow]{reason}: waiting {seconds:.0f} s[/]")
+            case Compacting(characters):
+                self._say(f"[dim](summarising: the context has {characters:,} characters)[/]")
+            case Queued(ahead):
+                before = f", {ahead} before this" if ahead else ""
+                self._say(f"[yellow]the conversation is in use: waiting in line{before}[/]")
+
+    def close(self, outcome: Outcome) -> None:
+        self.end_line()
+        say_what_went_wrong(outcome)
+
+    def end_line(self) -> None:
+        if self._is_within_line:
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
         sys.stdout.flush()
-    say_what_went_wrong(outcome)
+        self._is_within_line = not text.endswith("\n") if text else self._is_within_line
+
+    def _say(self, told: str) -> None:
+        self.end_line()
+        notes().print(told)
 
 
 def say_what_went_wrong(outcome: Outcome) -> None:
@@ -91,6 +104,17 @@ def _say_what_waits(outcome: Outcome) -> None:
     if any(pending.asked.waits_for == "approval" for pending in outcome.pending):
         command = f"harness approve {outcome.conversation_id}"
         notes().print(f"  → {command} [CALL] [--deny], or say something else", markup=False)
+
+
+def _print_folded(call: ToolCall, *, is_error: bool) -> None:
+    """A call in one line, at a terminal never in more."""
+    from rich.text import Text
+
+    mark, colour = ("✗", "red") if is_error else ("✓", "green")
+    line = Text.assemble((mark, colour), (f" {call.name} {_named(call)}".rstrip(), "dim"))
+    console = notes()
+    wide = not console.is_terminal
+    console.print(line, soft_wrap=wide, no_wrap=True, overflow="ignore" if wide else "ellipsis")
 
 
 def _named(call: ToolCall) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from harness.cli.approval import asked, tell
 from harness.cli.face import HomeOption, JsonOption, as_text, opened, read_input
-from harness.cli.telling import show_progress
+from harness.cli.telling import Telling
 
 ConversationOption = Annotated[
     str | None,
@@ -41,11 +41,11 @@ def run(
 
     with opened(home, as_json=as_json) as harness:
         said = as_text(read_input()) if text == "-" else text
-        is_shown = sys.stdout.isatty() and not as_json
-        emit = show_progress if is_shown else silent
+        telling = Telling() if sys.stdout.isatty() and not as_json else None
+        emit = telling.show if telling else silent
         outcome = harness.run(
             said, agent=agent, conversation=conversation, on_busy=on_busy, emit=emit
         )
         if not as_json:
             outcome = asked(harness, outcome, emit)
-    return tell(outcome, is_shown=is_shown, as_json=as_json)
+    return tell(outcome, telling, as_json=as_json)

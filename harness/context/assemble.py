@@ -4,9 +4,11 @@ Two requests of a session begin alike up to the message that was the newest in t
 snapshot is repeated with its bytes, and so is each delta beside the message where it was told first.
 
 Breakpoints, as many as a provider takes: after what all conversations with an agent share, after the
-snapshot, after the message that was the newest in the request before, and after the newest. The third
-is there because a provider looks back only so many blocks from the fourth, and one step with many tool
-calls is longer.
+snapshot, after the newest message, and before that after one that was the newest in an earlier request
+and is still as it was. That one is there because a provider looks back only so many blocks from the
+newest, and one step with many tool calls is longer. Within a turn it is the newest of the request before.
+When a turn begins, the one before has just been shortened: then it is the message that that turn began
+with, and of the messages no more is read anew than that one turn.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from harness.context.delta import Delta
 from harness.context.part import GUIDANCE, INSTRUCTIONS, Part
 from harness.context.repair import repair
+from harness.context.said import is_plain
 from harness.context.snapshot import Snapshot
 from harness.message import Message, Text
 from harness.request import Breakpoints, Request
@@ -45,7 +48,7 @@ def assemble(
         (*stable, *kept, turn) if turn else (*stable, *kept),
         sent,
         snapshot.tools,
-        Breakpoints(tuple(range(len(stable))), _newest_of_user(sent)),
+        Breakpoints(tuple(range(len(stable))), _still_the_same(sent)),
     )
 
 
@@ -66,6 +69,8 @@ def _with_told(messages: Sequence[Numbered], deltas: Iterable[Delta]) -> tuple[M
     )
 
 
-def _newest_of_user(messages: Sequence[Message]) -> tuple[int, ...]:
-    found = [number for number, message in enumerate(messages) if message.role == "user"]
-    return tuple(found[-2:])
+def _still_the_same(messages: Sequence[Message]) -> tuple[int, ...]:
+    found = [at for at, message in enumerate(messages) if message.role == "user"]
+    begun = [at for at in found if is_plain(messages[at])]
+    is_beginning = len(begun) > 1 and begun[-1] == found[-1]
+    return tuple(begun[-2:] if is_beginning else found[-2:])

@@ -16,6 +16,7 @@ from harness.context.delta import Delta, PartChange
 from harness.context.length import Length, length_of
 from harness.context.part import Part
 from harness.context.prune import Pruning, pruning_of
+from harness.context.remark import Remark, remark_of
 from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot
 from harness.request import Request
@@ -72,6 +73,14 @@ class Receipt:
     """Those of the snapshot, then their changes in the order in which they were told."""
     digest: str
     """SHA-256 of the request."""
+    remarks: tuple[Remark, ...] = ()
+    """What its turn had to say about its context up to here."""
+
+    @property
+    def unavailable(self) -> frozenset[str]:
+        """The sources of memory that could not be read."""
+        newest = self.newest.items()
+        return frozenset(source for source, part in newest if part.unavailable is not None)
 
     @property
     def newest(self) -> dict[str, ShownPart]:
@@ -90,6 +99,7 @@ class Receipt:
             **({"length": self.length.as_json()} if self.length else {}),
             "parts": [part.as_json() for part in self.parts],
             "digest": self.digest,
+            **({"context": [one.as_json() for one in self.remarks]} if self.remarks else {}),
         }
 
 
@@ -113,6 +123,7 @@ def receipt(
     said: Sequence[Said],
     pruning: Pruning | None,
     request: Request,
+    remarks: tuple[Remark, ...] = (),
 ) -> Receipt:
     return Receipt(
         number,
@@ -127,6 +138,7 @@ def receipt(
         held.length,
         (*shown_parts(held.snapshot, held.deltas), *_of_platform(request)),
         digest(request),
+        remarks,
     )
 
 
@@ -172,6 +184,7 @@ def receipt_of(number: int, data: JsonObject) -> Receipt:
         length_of(data["length"]) if "length" in data else None,
         tuple(_part_of(part) for part in data["parts"]),
         data["digest"],
+        tuple(map(remark_of, data.get("context", ()))),
     )
 
 

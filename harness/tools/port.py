@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from harness.agent import Mount
 from harness.client_tool import ClientTool
 from harness.context.repair import sound
-from harness.crossing import in_thread
+from harness.crossing import in_thread, to_the_end
 from harness.message import INVALID_JSON, ToolCall, ToolResult
 from harness.pending import Asked
 from harness.progress import Emit, ToolEnded, ToolStarted
@@ -112,9 +112,16 @@ class Toolset:
     """The tools of one turn."""
 
     def __init__(
-        self, tools: Sequence[AnyTool], desk: Desk, client: Sequence[ClientTool] = ()
+        self,
+        tools: Sequence[AnyTool],
+        desk: Desk,
+        client: Sequence[ClientTool] = (),
+        *,
+        first: Callable[[], None] | None = None,
     ) -> None:
-        """`client` are those that the client runs; of two of a name the last one counts."""
+        """`client` are those that the client runs; of two of a name the last one counts. `first` is done
+        before any of the others is run."""
+        self._first = first
         self._tools = {tool.name: tool for tool in tools if tool.is_offered(desk)}
         known = {tool.name for tool in tools}
         self._client = {tool.name: tool for tool in client if tool.name not in known}
@@ -157,6 +164,7 @@ class Toolset:
         self, calls: Sequence[ToolCall], emit: Emit
     ) -> list[tuple[ToolResult, News]]:
         """The results of a round in the order of its calls, each with what it brought itself."""
+        await self._begin()
         if len(calls) == 1:
             return [await self._run_aside(calls[0], emit)]
         tasks = [asyncio.create_task(self._run_aside(call, emit)) for call in calls]
@@ -169,7 +177,13 @@ class Toolset:
 
     async def run(self, call: ToolCall, emit: Emit) -> ToolResult:
         """A failure is a result too."""
+        await self._begin()
         return await self._run(call, self.desk, emit)
+
+    async def _begin(self) -> None:
+        if self._first is not None:
+            await to_the_end(self._first)
+            self._first = None
 
     async def _run_aside(self, call: ToolCall, emit: Emit) -> tuple[ToolResult, News]:
         desk = self.desk.aside()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import COMMAND, COMMAND_S_MAX, Terminal
+from tests.cli.screen import Screen
+from tests.cli.terminal import Terminal
 
 
 @pytest.fixture
@@ -58,50 +55,6 @@ def test_a_call_is_denied_by_its_id_with_a_reason_and_told_as_json(harness: Term
     assert "green" not in memory(harness)
     shown = harness("conversation", "show", "c1").done().out
     assert "does not allow this call: not now" in shown
-
-
-class Screen:
-    """A person's terminal: what is printed can be waited for, and answered."""
-
-    def __init__(self, harness: Terminal, *arguments: str) -> None:
-        self._ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=harness.environment(TERM="dumb", NO_COLOR="1"),
-            start_new_session=True,
-        )
-        os.close(theirs)
-        self.shown = ""
-
-    def wait_for(self, text: str) -> None:
-        while text not in self.shown:
-            data = self._read()
-            assert data, self.shown
-            self.shown += data.decode()
-
-    def type(self, text: str) -> None:
-        self.shown = ""
-        os.write(self._ours, text.encode())
-
-    def close(self) -> int:
-        while self._read():
-            pass
-        os.close(self._ours)
-        return self.process.wait(timeout=COMMAND_S_MAX)
-
-    def _read(self) -> bytes:
-        """Nothing once the other side is closed."""
-        ready, _, _ = select.select([self._ours], [], [], COMMAND_S_MAX)
-        if not ready:
-            self.process.kill()
-            raise AssertionError(f"it waits for something: {self.shown}")
-        try:
-            return os.read(self._ours, 65536)
-        except OSError:
-            return b""
 
 
 @pytest.mark.parametrize(("answer", "is_noted"), [("y", True), ("n", False)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stat import S_ISREG
+
 import pytest
 
 from workspaces.errors import AlreadyExists, NotFound, Refused
@@ -33,6 +35,30 @@ class LiveTreeConformance:
         found = {stat.name: stat.size for stat in tree.find("n", lambda n: n.endswith(".md"))}
         assert found == {"n/a.md": 1, "n/m/a.md": 1}
         assert list(tree.find("missing", lambda name: True)) == []
+
+    def test_a_walk_tells_of_every_file_and_of_a_directory_before_what_lies_in_it(
+        self, tree: LiveTree
+    ) -> None:
+        for name in ("a.md", "n/a.md", "n/m/b.md", "nn/a.md"):
+            tree.write(name, b"x", expect=ABSENT)
+        walked = dict(tree.walk())
+        files = [name for name, status in walked.items() if S_ISREG(status.st_mode)]
+        assert files == ["a.md", "n/a.md", "n/m/b.md", "nn/a.md"]
+        order = list(walked)
+        for name in set(walked) - set(files):
+            below = [one for one in files if one.startswith(f"{name}/") or not name]
+            assert all(order.index(name) < order.index(one) for one in below)
+
+    def test_what_is_asked_for_by_name_is_told_of_as_by_a_walk(self, tree: LiveTree) -> None:
+        for name in ("a.md", "n/a.md", "n/m/b.md"):
+            tree.write(name, b"x", expect=ABSENT)
+        walked = dict(tree.walk())
+        asked = [*walked, "missing.md", "n/missing.md", "missing/a.md", "a.md/b"]
+        found = tree.stats(asked)
+        assert found.keys() == walked.keys()
+        for name, status in found.items():
+            of = walked[name]
+            assert (status.st_ino, status.st_ctime_ns) == (of.st_ino, of.st_ctime_ns)
 
     def test_mending_changes_no_byte(self, tree: LiveTree) -> None:
         tree.write(A, b"x", expect=ABSENT)

@@ -29,12 +29,45 @@ def test_objects_are_read_and_the_rest_is_left() -> None:
     )
 
 
+OWNED = ONE.replace(b"<Size>", b"<Owner><ID>a</ID></Owner><Size>")
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [ONE, OWNED, ONE],
+        [OWNED, ONE],
+        [ONE, ONE.replace(b"</Contents>", b"<Owner><ID/></Owner></Contents>")],
+        [ONE, b"\n" + ONE],
+        [ONE.replace(b"<ETag>", b"<Note><![CDATA[<Key>no</Key>]]></Note><ETag>"), ONE],
+        [ONE, ONE.replace(b"a%20b", b"a%20b<!-- c -->")],
+    ],
+)
+def test_objects_need_not_look_alike(objects: list[bytes]) -> None:
+    _, read = handed(HEAD + b"".join(objects) + TAIL)
+    assert read == [{"Key": "a%20b", "Size": 3, "ETag": '"x"'}] * len(objects)
+
+
+@pytest.mark.parametrize("key", [b"a&amp;b", b"a&#38;b"])
+def test_a_name_that_was_escaped_is_read_as_it_is(key: bytes) -> None:
+    _, read = handed(HEAD + ONE + ONE.replace(b"a%20b", key) + TAIL)
+    assert [one["Key"] for one in read] == ["a%20b", "a&b"]
+
+
+def test_an_object_without_a_tag_has_none() -> None:
+    bare = ONE.replace(b"<ETag>&quot;x&quot;</ETag>", b"")
+    _, read = handed(HEAD + ONE + bare + TAIL)
+    assert [one["ETag"] for one in read] == ['"x"', None]
+
+
 @pytest.mark.parametrize(
     "body",
     [
         b"",
         b"<html>not a listing",
         HEAD + TAIL,
+        HEAD + ONE[:-1],
+        HEAD + b"</Contents>" + ONE[:-20] + TAIL,
         HEAD + ONE[:-20] + TAIL.replace(b"</", b"</Contents></", 1),
         HEAD + ONE + b"<Name>between</Name>" + ONE + TAIL,
         HEAD + ONE.replace(b"3", b"three") + TAIL,

@@ -7,6 +7,7 @@ so nobody can forget to: whoever asks a question has the states compared first.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -51,7 +52,7 @@ class LiveTree:
         for name, status in self._blobs.walk():
             is_text = judged[name] if name in judged else _is_text(name)
             self._are_texts[name] = is_text
-            if not is_text:
+            if not is_text or stat.S_ISDIR(status.st_mode):
                 continue
             changed = max(status.st_mtime_ns, status.st_ctime_ns)
             state = f"{status.st_size} {changed} {status.st_ino}"

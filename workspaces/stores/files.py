@@ -36,6 +36,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 
 from workspaces.beneath import (
@@ -79,6 +80,10 @@ FLUSHED_AT_ONCE = 16
 
 TREE_DEPTH_MAX = 64
 """Deeper than any valid path: a scan does not follow a bash loop of `mkdir a; cd a` into the abyss."""
+
+
+_IS_NO_DIRECTORY = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+"""Gone, or swapped for something else."""
 
 
 class FileBlobs:
@@ -148,7 +153,7 @@ class FileBlobs:
 
     def scan(self, prefix: str = "") -> Iterator[Stat]:
         for name, status in self.walk():
-            if name.startswith(prefix) and _is_storable(name, status):
+            if name and name.startswith(prefix) and _is_storable(name, status):
                 yield Stat(name, status.st_size, None, status.st_mtime)
 
     def mend(self) -> None:
@@ -172,7 +177,7 @@ class FileBlobs:
                     elif matches(name) and (status := _status(entry)) is not None:
                         found.append((name, status))
         except OSError as error:
-            if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+            if error.errno in _IS_NO_DIRECTORY:
                 return
             raise as_failure(error, directory or ".") from error
         for name, status in found:
@@ -190,8 +195,26 @@ class FileBlobs:
         return self._tree.identity()
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything but directories, ascending by name, good or not: `tree` says what is what."""
+        """`tree` says what is what."""
         yield from self._walk("", 0)
+
+    def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
+        found: dict[str, os.stat_result] = {}
+        for directory, group in groupby(sorted(names, key=_parent), key=_parent):
+            try:
+                with self._tree.directory(directory) as fd:
+                    for name in group:
+                        if not name:
+                            found[name] = os.fstat(fd)
+                            continue
+                        leaf = name.rpartition("/")[2]
+                        with suppress(FileNotFoundError):
+                            found[name] = os.stat(leaf, dir_fd=fd, follow_symlinks=False)
+            except OSError as error:
+                if error.errno in _IS_NO_DIRECTORY:
+                    continue
+                raise as_failure(error, directory or ".") from error
+        return found
 
     def prepare(self, files: Mapping[Label, bytes]) -> None:
         at_once = len(files) >= FLUSHED_AT_ONCE
@@ -289,11 +312,13 @@ class FileBlobs:
             return
         try:
             with self._tree.directory(directory) as fd, os.scandir(fd) as entries:
+                own = os.fstat(fd)  # before what lies in it: what comes later changes it
                 found = [(entry.name, status) for entry in entries if (status := _status(entry))]
         except OSError as error:
-            if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
-                return  # gone, or swapped for something else, since its parent was listed
+            if error.errno in _IS_NO_DIRECTORY:
+                return  # since its parent was listed
             raise as_failure(error, directory or ".") from error
+        yield directory, own
         found.sort(key=lambda entry: entry[0] + "/" if stat.S_ISDIR(entry[1].st_mode) else entry[0])
         for leaf, status in found:
             name = f"{directory}/{leaf}" if directory else leaf
@@ -497,6 +522,10 @@ class FileBlobs:
     def _discard(self, temporary: str) -> None:
         with suppress(OSError):  # what went wrong before is what matters; the sweep will find it
             os.unlink(temporary, dir_fd=self._staging)
+
+
+def _parent(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _is_storable(name: str, status: os.stat_result) -> bool:

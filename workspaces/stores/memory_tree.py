@@ -76,6 +76,10 @@ class MemoryTree:
             if inode is not None:
                 yield name, _status(inode)
 
+    def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
+        found = {name: self.files.get(name) for name in names}
+        return {name: _status(inode) for name, inode in found.items() if inode is not None}
+
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
         inside = f"{directory}/" if directory else ""
         return (stat for stat in self.scan(inside) if matches(stat.name))

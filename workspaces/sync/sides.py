@@ -57,9 +57,9 @@ class Sides:
             self._saved = self._workspace.stat_cache = self._baseline.known()
 
     def survey(self) -> Survey:
-        tree, stats = self._both()
+        tree, stats = self._both(sorted(self._baseline.tree()))
         base = self._baseline.tree()
-        there, refused = self._listed(stats, tree)
+        there, refused = self._listed(stats, tree, base)
         held = _held(tree) | {problem.path for problem in refused}
         here = {path: state.version for path, state in tree.files.items()}
         plan = reconcile(base, here, there, held=held)
@@ -76,19 +76,19 @@ class Sides:
         gone = [path for path in base if path not in tree.files and path not in held]
         return [*changed, *gone]
 
-    def state(self, path: WorkspacePath) -> FileState | None:
-        """Of one file here. None too for what cannot be kept: whoever asks looks at the whole tree then."""
+    def read(self, path: WorkspacePath) -> tuple[FileState, bytes] | None:
+        """One file here. None too for what cannot be kept: whoever asks looks at the whole tree then."""
         try:
             data = self._workspace.read(path).data
         except (NotFound, Refused, OverLimit):
             return None
-        return FileState(version_of(data), blob_id(data), len(data))
+        return FileState(version_of(data), blob_id(data), len(data)), data
 
-    def _both(self) -> tuple[Tree, Sequence[Stat]]:
+    def _both(self, known: Sequence[str]) -> tuple[Tree, Sequence[Stat]]:
         if not self._at_once:
-            return self._scan(), self._there.list()
+            return self._scan(), self._there.list(known)
         with ThreadPoolExecutor(1) as pool:
-            listing = pool.submit(self._there.list)
+            listing = pool.submit(self._there.list, known)
             return self._scan(), listing.result()
 
     def _scan(self) -> Tree:
@@ -100,23 +100,27 @@ class Sides:
         return tree
 
     def _listed(
-        self, stats: Sequence[Stat], tree: Tree
+        self, stats: Sequence[Stat], tree: Tree, base: Mapping[WorkspacePath, Agreed]
     ) -> tuple[dict[WorkspacePath, Token], list[Problem]]:
         """Good names and their tokens; what can be no file here, and why."""
         quota = self._workspace.record.config.quota
+        good: dict[str, WorkspacePath] = {path: path for path in (*base, *tree.files)}
         there: dict[WorkspacePath, Token] = {}
         refused: list[Problem] = []
         files, size = len(tree.files), tree.bytes
         for stat in stats:
-            rule = broken_rule(stat.name)
-            if rule is not None:
-                refused.append(Problem(stat.name, "bad_name", f"in the store: {rule}"))
-                continue
-            path = WorkspacePath(stat.name)
-            if path not in tree.files:
+            path = good.get(stat.name)
+            if path is None:
+                rule = broken_rule(stat.name)
+                if rule is not None:
+                    refused.append(Problem(stat.name, "bad_name", f"in the store: {rule}"))
+                    continue
+                path = WorkspacePath(stat.name)
+            is_new = path not in tree.files
+            if is_new:
                 files, size = files + 1, size + stat.size
             if stat.size > quota.file_bytes or (
-                path not in tree.files and (files > quota.files or size > quota.bytes)
+                is_new and (files > quota.files or size > quota.bytes)
             ):
                 refused.append(Problem(path, "over_quota", "in the store: is beyond the quota"))
             if stat.token is None:

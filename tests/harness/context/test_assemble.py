@@ -136,6 +136,17 @@ def test_breakpoints_stand_after_what_stays() -> None:
     assert session.ask("- x").breakpoints.messages == (2, 4)
 
 
+def test_when_a_turn_begins_a_breakpoint_stands_where_the_one_before_began() -> None:
+    session = Session()
+    session.say(user("hello"), call(1), result(1), Message("assistant", (Text("done"),)))
+    session.say(user("more"), call(2), result(2), call(3), result(3))
+    assert session.ask("- x").breakpoints.messages == (6, 8)
+    session.say(Message("assistant", (Text("done"),)), user("thanks"))
+    assert session.ask("- x").breakpoints.messages == (4, 10)
+    session.say(call(4), result(4))
+    assert session.ask("- x").breakpoints.messages == (10, 12)
+
+
 def test_without_instructions_and_mounts_there_is_still_the_date() -> None:
     parts = prompt_parts(Sources(None, (), (), NOW.date(), 40_000), render)
     snapshot = Snapshot(1, stamp_of(NOW), "first", TERMS, parts, (), NOW.date())
