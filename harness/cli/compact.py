@@ -28,7 +28,7 @@ def compact(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Summarise the beginning of a conversation for the model, however short it is.
+    """Summarise the beginning of a conversation. For the model, and however short it is.
 
     The newest two turns stay as they are, and everything that was said stays in `harness conversation show`.
     An agent does so by itself with `session.compaction.enabled`, when a conversation grows too long.

@@ -46,7 +46,7 @@ def explain(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what the steps of a conversation were shown: each part with its revision and its size.
+    """Say what each step of a conversation was shown. Part by part, with revision and size.
 
     A revision of memory is named at the step where it came in, with the changes it brought along:
 

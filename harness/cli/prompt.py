@@ -38,7 +38,7 @@ def prompt(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the prompt that a next turn would begin with, part by part.
+    """Print the prompt that a next turn would begin with. Part by part.
 
     Of a conversation that goes on, memory is shown as its session began with it; what was told of
     changes since follows, each with the message that it stands beside.

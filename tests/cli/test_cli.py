@@ -305,6 +305,26 @@ def test_help_and_version_go_to_standard_output(harness: Terminal) -> None:
     assert not harness.home.exists()
 
 
+GROUPS = [
+    "agent",
+    "workspace",
+    "sandbox",
+    "account",
+    "user",
+    "key",
+    "conversation",
+    "jobs",
+    "admin",
+]
+
+
+def test_no_line_of_a_list_of_commands_is_cut_short(harness: Terminal) -> None:
+    listed = [("--help",), *((group, "--help") for group in [*GROUPS, "bench"])]
+    for ended in harness.all(*listed, COLUMNS="80"):
+        lines = ended.done().out.split("Commands:")[1].splitlines()
+        assert [line for line in lines if line.endswith("...")] == []
+
+
 # --- what is refused --------------------------------------------------------------------------------
 
 UNKNOWN = [
@@ -330,6 +350,9 @@ def test_names_that_nothing_has_are_not_found(born: Terminal) -> None:
         error = ended.refused("not_found").json["error"]
         assert error["code"] == "not_found"
         assert error["message"]
+        if "no file" not in error["message"]:
+            assert error["remedy"].endswith(" lists them")
+            assert error["remedy"] in ended.stderr
     for ended in born.all(("chat", "nix"), UNKNOWN[0], UNKNOWN[-1]):
         assert ended.refused("not_found").out == ""
 
@@ -371,6 +394,11 @@ def test_what_breaks_a_rule_is_refused_with_the_field(born: Terminal) -> None:
     assert names == ["notes"]
 
 
+def test_a_chat_is_refused_its_key_before_anything_is_said(born: Terminal) -> None:
+    for key in ("acct:x", ""):
+        assert born("chat", "-c", key, stdin=b"hello\n").refused("invalid").out == ""
+
+
 def test_names_without_end_or_text_are_not_found(born: Terminal) -> None:
     for ended in born.all(
         ("ls", HUGE), ("ls", NO_TEXT), ("ls", NO_TEXT, "--json"), ("chat", NO_TEXT), ("ls", "")
@@ -387,6 +415,7 @@ MISUSED = [
     ("log", "notes", "-n", "many"),
     ("workspace",),
     ("workspace", "create", "x", "--harness", "maybe"),
+    ("run", "hi", "--on-busy", "maybe"),
     ("run",),
 ]
 
@@ -395,6 +424,7 @@ def test_wrong_usage_is_told_on_standard_error(born: Terminal) -> None:
     for ended in born.all(*MISUSED):
         assert (ended.code, ended.out) == (2, ""), ended
         assert ended.stderr
+        assert "Value error" not in ended.stderr
 
 
 def test_wrong_usage_is_one_json_document_too(born: Terminal) -> None:

@@ -144,12 +144,15 @@ class Machine(RuleBasedStateMachine):
             else:
                 self.was_accepted(process, event, found)
 
-    @rule(name=names)
-    def open(self, name: str) -> None:
+    @rule(name=names, is_refused=st.booleans())
+    def open(self, name: str, *, is_refused: bool = False) -> None:
         process, opening = self.processes[name], self.processes[name].opening
         if opening is None:
             return
         process.opening = None
+        if is_refused:
+            self.refuse(process, opening)
+            return
         inbox, event = process.inbox, int(opening.event.id[1:])
         running, also = inbox.opened(opening, TurnId(new_id("turn")), process.next_number)
         entry = self.first_entry(running)
@@ -168,22 +171,22 @@ class Machine(RuleBasedStateMachine):
         process.lease, process.running, process.entries = lease, running, [entry]
         assert self.accepted.setdefault(event, opening.number) == opening.number
 
-    @rule(name=names)
-    def refuse(self, name: str) -> None:
-        process = self.processes[name]
-        if process.opening is not None:
-            opening, process.opening = process.opening, None
-            with suppress(Conflict, Unavailable):
-                process.inbox.refuse(opening, NotFound("agent", AGENT))
+    def refuse(self, process: Process, opening: Opening) -> None:
+        """It could not be prepared."""
+        with suppress(Conflict, Unavailable):
+            process.inbox.refuse(opening, NotFound("agent", AGENT))
 
     @rule(name=names, other=names, event=events, after=st.integers(0, 8))
-    def receive_and_open_meanwhile(self, name: str, other: str, event: int, after: int) -> None:
+    def open_meanwhile(self, name: str, other: str, event: int, after: int) -> None:
         if name != other:
             self.receive(other, event)
             self.world.meanwhile(name, lambda: self.open(other), after)
 
-    @rule(name=names, event=events)
-    def receive_and_open(self, name: str, event: int) -> None:
+    @rule(name=names, other=names, waits=events, event=events)
+    def open_while_something_waits(self, name: str, other: str, waits: int, event: int) -> None:
+        """And nobody is at it."""
+        self.accept(other, waits)
+        self.release(other)
         self.receive(name, event)
         self.open(name)
 
