@@ -111,6 +111,22 @@ def test_an_exhausted_allowance_is_said_at_once_and_hides_no_answer(
     assert taken(acme, "helper", "e2")["reply"] == "two"
 
 
+def test_what_waits_behind_its_own_turn_is_no_second_one_at_once(
+    acme: Caller, puppet: Puppet
+) -> None:
+    limits = {"config": {"limits": {"runningTurns": 1}}}
+    assert acme("PATCH", "/accounts/me", json=limits).status_code == 200
+    acme.post(TURNS, said("e1"), 202)
+    puppet.is_asked()
+    queued = acme.post(TURNS, said("e2"), 202)
+    assert (queued["status"], queued["ahead"]) == ("queued", 1)
+    error = acme.refused(429, "POST", TURNS, json=said("e3", key="c2"))
+    assert "runningTurns" in error["message"]
+    puppet.stops("one")
+    puppet.stops("two")
+    assert settled(acme, queued["statusUrl"])["reply"] == "two"
+
+
 def test_a_user_key_runs_turns_and_sees_its_own_alone(acme: Caller, puppet: Puppet) -> None:
     ada, bob = acme.user_key("ada"), acme.user_key("bob")
     puppet.stops("for ada")
