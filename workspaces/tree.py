@@ -97,11 +97,14 @@ class TreeScan:
             walked = dict(self._blobs.walk())
             stats = {name: _signature(status) for name, status in walked.items()}
             if self._last is not None and self._last.stats == stats:
+                self.known = self._last.known
                 return self._last.tree
             tree = self._tree_of(walked)
             is_young = any(_changed_at(status) >= young for status in walked.values())
             is_fixed = not tree.scratch and _FIXED.issuperset(one.kind for one in tree.problems)
-            self._last = None if is_young or not is_fixed else _scanned(tree, stats, walked)
+            self._last = (
+                None if is_young or not is_fixed else _scanned(tree, self.known, stats, walked)
+            )
             return tree
 
     def untouched(self, directory: str, files: Iterable[str]) -> Tree | None:
@@ -190,15 +193,16 @@ class _Scanned:
     """What a scan has found, and by which stats it can be told that nothing has changed since."""
 
     tree: Tree
+    known: Known
     stats: Mapping[str, Signature]
     directories: tuple[str, ...]
 
 
 def _scanned(
-    tree: Tree, stats: Mapping[str, Signature], walked: Mapping[str, os.stat_result]
+    tree: Tree, known: Known, stats: Mapping[str, Signature], walked: Mapping[str, os.stat_result]
 ) -> _Scanned:
     directories = (name for name, status in walked.items() if stat.S_ISDIR(status.st_mode))
-    return _Scanned(tree, stats, tuple(directories))
+    return _Scanned(tree, known, stats, tuple(directories))
 
 
 class _Names:

@@ -35,7 +35,7 @@ enough; but see `deletion`), and deletion on a suspicion: see `Alarm`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import assert_never
 
@@ -64,12 +64,16 @@ from workspaces.sync.past import Coming as History
 from workspaces.sync.past import Past
 from workspaces.sync.report import Progress, Report, Tell
 from workspaces.sync.sides import Sides, Survey
-from workspaces.sync.store import CountedStore
+from workspaces.sync.store import CountedStore, Listing
+from workspaces.tree import FileState
 from workspaces.workspace import Theirs, Workspace
 
 LISTED_EVERY_S = 60.0
 """Files without a history that tells of them (a machine died; a person wrote into the bucket) are found by
 a listing, this often."""
+
+HELD_FILES_MAX = 32
+"""So few files are read once and held until they are sent; more are read again, each in its turn."""
 
 ROUNDS_MAX = 10
 """How often a path that others keep changing is planned again before it is left to the next sync."""
@@ -86,7 +90,7 @@ class Sync:
         *,
         place: Callable[[], str],
         check: Callable[[], None] = lambda: None,
-        listing: Callable[[], Iterator[Stat]] | None = None,
+        listing: Listing | None = None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
         pause: Callable[[float], None] = time.sleep,
         replication: Replication | None = None,
@@ -98,7 +102,7 @@ class Sync:
         one's. `check` refuses a store that cannot be relied on. `listing`: every object, under a good
         name or not. `alone` keeps others from syncing this tree at the same time."""
         self._workspace = workspace
-        self._there = CountedStore(there, listing or there.scan)
+        self._there = CountedStore(there, listing or _scanned(there))
         self._baseline = baseline
         self._place = place
         self._check = check
@@ -169,9 +173,9 @@ class Sync:
             except NotFound:
                 blob = None
             base = self._baseline.find(path)
-            state = self._sides.state(path)
+            found = self._sides.read(path)
             token = blob.token if blob else None
-            action = action_for(path, base, state.version if state else None, token)
+            action = action_for(path, base, found[0].version if found else None, token)
             if isinstance(action, Pull | PullDeletion | Meet):
                 known = {} if base is None else {path: base}
                 self._incoming.put([action], {path: blob}, known, Report())
@@ -261,19 +265,25 @@ class Sync:
             return False
         waiting = sorted(set(paths))
         for _ in range(ROUNDS_MAX):
-            found = {path: self._sides.state(path) for path in waiting}
             base = {path: self._baseline.find(path) for path in waiting}
-            if any(base[path] and state is None for path, state in found.items()):
-                return False
+            here: dict[WorkspacePath, FileState] = {}
+            held: dict[WorkspacePath, bytes] = {}
+            for path in waiting:
+                found = self._sides.read(path)
+                if found is not None:
+                    here[path], data = found
+                    if len(waiting) <= HELD_FILES_MAX:
+                        held[path] = data
+                elif base[path]:
+                    return False
             actions = [
                 Push(path, state.version, agreed.token if agreed else ABSENT)
-                for path, state in found.items()
-                if state is not None
-                and ((agreed := base[path]) is None or agreed.version != state.version)
+                for path, state in here.items()
+                if (agreed := base[path]) is None or agreed.version != state.version
             ]
-            here = {path: state for path, state in found.items() if state is not None}
             known = {path: agreed for path, agreed in base.items() if agreed is not None}
-            waiting = self._outgoing.send(actions, known, here, report)
+            read = held.__getitem__ if held else None
+            waiting = self._outgoing.send(actions, known, here, report, read=read)
             if not waiting:
                 break
             for path in waiting:
@@ -343,6 +353,15 @@ class Sync:
             return []
         self._pause(SECOND_LOOK_S)
         return self._workspace.look_again()
+
+
+def _scanned(there: BlobStore) -> Listing:
+    def listing(known: Sequence[str], asked: Callable[[], None]) -> Iterator[Stat]:
+        del known
+        asked()
+        return there.scan()
+
+    return listing
 
 
 def _told(unfollowed: Failure | None) -> list[Problem]:
