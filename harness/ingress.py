@@ -50,7 +50,7 @@ from harness.client_tool import check_names
 from harness.compaction import Compacted, Compaction, remarks_of
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
-from harness.crossing import in_thread, or_undone, to_the_end
+from harness.crossing import in_thread, in_thread_of_its_own, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
 from harness.inbox import Accepted, Inbox, Opening, Paused, Running, Waiting
@@ -527,7 +527,7 @@ class _AtIt:
         """A turn that is gone on with after a crash was admitted when it began."""
         account_id = self.conversation.account_id
         await stack.enter_async_context(self.ingress.allowance.admitted(account_id))
-        return await in_thread(self._prepared, event, turn_id, first)
+        return await in_thread_of_its_own(self._prepared, event, turn_id, first)
 
     async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
         transcript = self.transcript()
@@ -581,7 +581,9 @@ class _AtIt:
         inbox = self.ingress.inbox
         running = await in_thread(inbox.resume, self.conversation, running, self.lease)
         try:
-            begun = await in_thread(self._prepared, running.event, running.turn_id, running.first)
+            begun = await in_thread_of_its_own(
+                self._prepared, running.event, running.turn_id, running.first
+            )
             begun = begun.with_turn(replace(begun.turn, may_have_run=True))
         except Exception as problem:  # noqa: BLE001 - or the event would stand in the way for ever
             await self._fail(running, _told(problem))
@@ -590,7 +592,7 @@ class _AtIt:
 
     async def compact(self) -> Compacted:
         """Outside of any turn, under an id of its own."""
-        begun = await in_thread(self._prepared, None, TurnId(new_id("turn")), None)
+        begun = await in_thread_of_its_own(self._prepared, None, TurnId(new_id("turn")), None)
         question = await in_thread(begun.turn.question, begun.toolset)
         found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
         await begun.pushed(begun.turn.compacted(found).asides)
@@ -786,7 +788,7 @@ class _Begun:
     async def pushed(self, entries: Iterable[Entry]) -> Durable:
         """What was changed with these entries goes out; where it is safe now."""
         changed = [change.workspace for entry in entries for change in entry.changes]
-        return await in_thread(push, self.toolset.desk.mounts, changed)
+        return await in_thread_of_its_own(push, self.toolset.desk.mounts, changed)
 
     def with_turn(self, turn: Turn) -> _Begun:
         return replace(self, turn=turn)
