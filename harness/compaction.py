@@ -39,11 +39,12 @@ from harness.context.receipt import Receipt
 from harness.context.remark import Remark
 from harness.context.repair import repair
 from harness.crossing import in_thread
-from harness.message import Message, Text, ToolResult, user
+from harness.message import Message, Text, ToolResult
 from harness.models.port import Model
 from harness.progress import Compacting, Counted, Emit, Progress, ToolEnded, ToolStarted, Waiting
-from harness.question import Question
+from harness.question import Question, flushing
 from harness.request import NO_USAGE, FailureKind, ModelFailure
+from harness.showing import Showing
 from harness.template import render
 from harness.tools.port import Toolset
 from harness.transcript import Entry, Kind, Transcript, Window
@@ -82,6 +83,7 @@ class Compaction:
     model: Model
     toolset: Toolset
     transcript: Transcript
+    showing: Showing
     lease: Lease
     clock: Clock
     turn_id: TurnId
@@ -150,10 +152,9 @@ class _Work:
 
     async def flush(self, question: Question) -> ModelFailure | None:
         """The failure, when there is no use in asking anything else."""
-        request = question.request
-        told = user(render("compaction/flush.md"))
-        request = replace(request, messages=repair((*request.messages, told)))
+        request = flushing(question.request)
         model, toolset = self._with.model, self._with.toolset
+        await in_thread(self._keep, replace(question, request=request))
         reply = await model.reply(request, output_tokens_max=FLUSH_TOKENS_MAX, emit=self._emit)
         if isinstance(reply, ModelFailure):
             self._remarks.append(Remark("flush_failed", f"{_FLUSH_FAILED}: {reply.reason}"))
@@ -173,6 +174,12 @@ class _Work:
             entry = self._entry(Message("user", (result,)), "flush")
             await self._store(replace(entry, seen=news.seen, changes=news.changes))
         return None
+
+    def _keep(self, question: Question) -> None:
+        """What is shown is kept before it is: memory, to a model that may write."""
+        turn_id, lease = self._with.turn_id, self._with.lease
+        name = self._with.model.name
+        self._with.showing.keep(question, turn_id, name, lease, purpose="flush")
 
     async def summary(self, found: Cover, question: Question) -> str | Unusable:
         covered = [one for one in question.said if one.number <= found.until]

@@ -760,6 +760,7 @@ class _AtIt:
             ingress.open_model(agent, conversation.id, "compaction"),
             toolset,
             transcript,
+            turn.showing,
             self.lease,
             ingress.clock,
             turn_id,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import assert_never
 
 from harness.briefing import Briefing
 from harness.context.assemble import assemble
@@ -18,8 +19,10 @@ from harness.context.delta import Delta
 from harness.context.length import Length, characters, measured
 from harness.context.prune import Pruning, leaving, prune
 from harness.context.receipt import Receipt
+from harness.context.repair import repair
 from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot, after, decide
+from harness.message import user
 from harness.request import Request, ToolSpec
 from harness.template import render
 from harness.transcript import Window
@@ -113,7 +116,20 @@ def as_asked(receipt: Receipt, held: Held, said: Sequence[Said]) -> Request:
     """The request of a receipt, put together again from what it had been `held` and from what was said."""
     since = held.snapshot.traffic_from
     messages = prune(said, receipt.pruning, render, running=receipt.turn_id, traffic_from=since)
-    return assemble(held.snapshot, held.deltas, messages)
+    request = assemble(held.snapshot, held.deltas, messages)
+    match receipt.purpose:
+        case "turn":
+            return request
+        case "flush":
+            return flushing(request)
+        case _:
+            assert_never(receipt.purpose)
+
+
+def flushing(request: Request) -> Request:
+    """The same, and that what must last is to be written down now."""
+    told = user(render("compaction/flush.md"))
+    return replace(request, messages=repair((*request.messages, told)))
 
 
 def put(

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator
 
 from harness.context.delta import Delta, delta_of
-from harness.context.receipt import Receipt, receipt, receipt_of
+from harness.context.receipt import Purpose, Receipt, receipt, receipt_of
 from harness.context.remark import Remark
 from harness.context.snapshot import Held, Snapshot, snapshot_of
 from harness.question import Question
@@ -75,7 +75,9 @@ class Showing:
         turn_id: TurnId,
         model: str,
         lease: Lease,
+        *,
         remarks: tuple[Remark, ...] = (),
+        purpose: Purpose = "turn",
     ) -> Receipt:
         """What is about to be asked, and what there was to say about it. LeaseLost when the conversation is
         another's now."""
@@ -91,6 +93,7 @@ class Showing:
             question.pruning,
             question.request,
             remarks,
+            purpose,
         )
         writer = str(lease.generation)
         news = [] if question.news is None else [self._news(question, writer)]
@@ -109,12 +112,13 @@ class Showing:
 
     def resume(self, turn_id: TurnId) -> Receipt | None:
         """A turn is gone on with that had asked before: what could not be read then is unavailable in it
-        now. The receipt of its newest request; None when it has made none."""
+        now. The receipt of its newest request but for a flush; None when it has made none."""
         newest = None
         for found in self._backwards():
             if found.turn_id != turn_id:
                 break
-            newest = newest or found
+            if found.purpose == "turn":
+                newest = newest or found
             self._unavailable |= found.unavailable
         return newest
 

@@ -168,7 +168,8 @@ class Turn:
 
     def keep(self, question: Question) -> None:
         """What is shown is kept before it is."""
-        self.showing.keep(question, self.id, self.briefing.model, self.lease, self.remarks)
+        model, lease = self.briefing.model, self.lease
+        self.showing.keep(question, self.id, model, lease, remarks=self.remarks)
 
     def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
         unavailable = self.showing.unavailable

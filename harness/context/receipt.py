@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Literal
 
 from harness.context.delta import Delta, PartChange
 from harness.context.length import Length, length_of
@@ -27,6 +28,12 @@ from workspaces.stamp import Stamp
 
 PLATFORM = "platform"
 """The source of what the platform says beside the snapshot."""
+
+
+Purpose = Literal[
+    "turn",
+    "flush",  # the same question, and behind it that what must last is to be written down
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,7 @@ class Receipt:
     """SHA-256 of the request."""
     remarks: tuple[Remark, ...] = ()
     """What its turn had to say about its context up to here."""
+    purpose: Purpose = "turn"
 
     @property
     def unavailable(self) -> frozenset[str]:
@@ -100,6 +108,7 @@ class Receipt:
             "parts": [part.as_json() for part in self.parts],
             "digest": self.digest,
             **({"context": [one.as_json() for one in self.remarks]} if self.remarks else {}),
+            **({"purpose": self.purpose} if self.purpose != "turn" else {}),
         }
 
 
@@ -124,6 +133,7 @@ def receipt(
     pruning: Pruning | None,
     request: Request,
     remarks: tuple[Remark, ...] = (),
+    purpose: Purpose = "turn",
 ) -> Receipt:
     return Receipt(
         number,
@@ -139,6 +149,7 @@ def receipt(
         (*shown_parts(held.snapshot, held.deltas), *_of_platform(request)),
         digest(request),
         remarks,
+        purpose,
     )
 
 
@@ -185,6 +196,7 @@ def receipt_of(number: int, data: JsonObject) -> Receipt:
         tuple(_part_of(part) for part in data["parts"]),
         data["digest"],
         tuple(map(remark_of, data.get("context", ()))),
+        data.get("purpose", "turn"),
     )
 
 

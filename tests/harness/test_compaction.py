@@ -12,6 +12,7 @@ from harness import Harness
 from harness.client_tool import ClientTool
 from harness.context.compact import CHUNK_CHARACTERS_MAX, Cover
 from harness.context.length import characters, measured
+from harness.context.receipt import digest
 from harness.conversation import Conversation
 from harness.event import Event, Said, SystemSaid, ToolAnswer
 from harness.message import Text, ToolCall, ToolResult
@@ -25,6 +26,7 @@ from harness.transcript import Entry, Window
 from workspaces.clock import ManualClock
 from workspaces.errors import Busy
 from workspaces.ids import new_id
+from workspaces.revision import Author
 
 WRITER = "You keep the record of a conversation"
 OFFLINE = ModelFailure("unreachable", "no network", "check it")
@@ -417,6 +419,30 @@ def test_before_it_is_summarised_the_model_writes_down_what_must_last(talk: Talk
     talk.configure(maxContextLength=100_000)
     (later,) = talk.say("five")
     assert texts(later) == ["three", "answer to three", "four", "ok", "five"]
+
+
+def test_a_receipt_says_what_was_shown_to_whoever_writes_down_what_must_last(talk: Talk) -> None:
+    for said in ("one", "two", "three"):
+        talk.say(said)
+    memory = talk.harness.workspaces.get("notes")
+    memory.write("MEMORY.md", "# Memory\n\n- new\n", by=Author("me", "usr_1", "api"))
+    talk.limit("four")
+    talk.configure(flush=True, maxContextLength=talk.length("four") - 1)
+    flush, _, request = talk.say("four", [EDIT], "S", "ok")
+    showing = talk.harness.conversations.showing(talk.conversation)
+    *_, kept, newest = showing.receipts()
+    assert (kept.purpose, newest.purpose) == ("flush", "turn")
+    assert kept.turn_id == newest.turn_id == talk.outcomes[-1].turn_id
+    transcript = talk.harness.conversations.transcript(talk.conversation)
+    for receipt, asked in ((kept, flush), (newest, request)):
+        entries = tuple(transcript.entries(receipt.first, receipt.last))
+        said_then = Window(transcript.session(), entries).said
+        assert as_asked(receipt, showing.as_shown(receipt), said_then) == asked
+        assert receipt.digest == digest(asked)
+    (entered,) = talk.harness.explain(talk.conversation).turns()[-1].entered[:1]
+    assert entered.receipt == kept
+    steps = talk.harness.explain(talk.conversation).as_json()["turns"][-1]["steps"]
+    assert [step.get("purpose") for step in steps] == ["flush", None]
 
 
 def test_what_the_model_says_in_a_flush_is_told_to_nobody(talk: Talk) -> None:
