@@ -53,7 +53,8 @@ from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, in_thread_of_its_own, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
-from harness.inbox import Accepted, Inbox, Opening, Paused, Running, Waiting
+from harness.inbox import Accepted, Inbox, Opening
+from harness.line import Paused, Running, Waiting
 from harness.memories import Memories
 from harness.message import Message, ToolResult
 from harness.models.port import Model
@@ -543,7 +544,7 @@ class _AtIt:
                 await self._interrupt(running)
             raise
         if waiting.event.is_answer:
-            await in_thread(self.ingress.inbox.forget, waiting)
+            await in_thread(self.ingress.inbox.forget, self.conversation, waiting)
         if running is not None and begun is not None:
             await self.run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
@@ -559,7 +560,7 @@ class _AtIt:
             transcript.append(entry, self.lease, *also)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
-        self.ingress.inbox.forget(paused)
+        self.ingress.inbox.forget(self.conversation, paused)
 
     def transcript(self) -> Transcript:
         """One that tells on the stage how far it has come."""
