@@ -50,10 +50,11 @@ from harness.client_tool import check_names
 from harness.compaction import Compacted, Compaction, remarks_of
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
-from harness.crossing import in_thread, or_undone, to_the_end
+from harness.crossing import in_thread, in_thread_of_its_own, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
-from harness.inbox import Accepted, Inbox, Opening, Paused, Running, Waiting
+from harness.inbox import Accepted, Inbox, Opening
+from harness.line import Paused, Running, Waiting
 from harness.memories import Memories
 from harness.message import Message, ToolResult
 from harness.models.port import Model
@@ -527,7 +528,7 @@ class _AtIt:
         """A turn that is gone on with after a crash was admitted when it began."""
         account_id = self.conversation.account_id
         await stack.enter_async_context(self.ingress.allowance.admitted(account_id))
-        return await in_thread(self._prepared, event, turn_id, first)
+        return await in_thread_of_its_own(self._prepared, event, turn_id, first)
 
     async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
         transcript = self.transcript()
@@ -543,7 +544,7 @@ class _AtIt:
                 await self._interrupt(running)
             raise
         if waiting.event.is_answer:
-            await in_thread(self.ingress.inbox.forget, waiting)
+            await in_thread(self.ingress.inbox.forget, self.conversation, waiting)
         if running is not None and begun is not None:
             await self.run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
@@ -559,7 +560,7 @@ class _AtIt:
             transcript.append(entry, self.lease, *also)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
-        self.ingress.inbox.forget(paused)
+        self.ingress.inbox.forget(self.conversation, paused)
 
     def transcript(self) -> Transcript:
         """One that tells on the stage how far it has come."""
@@ -581,7 +582,9 @@ class _AtIt:
         inbox = self.ingress.inbox
         running = await in_thread(inbox.resume, self.conversation, running, self.lease)
         try:
-            begun = await in_thread(self._prepared, running.event, running.turn_id, running.first)
+            begun = await in_thread_of_its_own(
+                self._prepared, running.event, running.turn_id, running.first
+            )
             begun = begun.with_turn(replace(begun.turn, may_have_run=True))
         except Exception as problem:  # noqa: BLE001 - or the event would stand in the way for ever
             await self._fail(running, _told(problem))
@@ -590,7 +593,7 @@ class _AtIt:
 
     async def compact(self) -> Compacted:
         """Outside of any turn, under an id of its own."""
-        begun = await in_thread(self._prepared, None, TurnId(new_id("turn")), None)
+        begun = await in_thread_of_its_own(self._prepared, None, TurnId(new_id("turn")), None)
         question = await in_thread(begun.turn.question, begun.toolset)
         found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
         await begun.pushed(begun.turn.compacted(found).asides)
@@ -787,7 +790,7 @@ class _Begun:
     async def pushed(self, entries: Iterable[Entry]) -> Durable:
         """What was changed with these entries goes out; where it is safe now."""
         changed = [change.workspace for entry in entries for change in entry.changes]
-        return await in_thread(push, self.toolset.desk.mounts, changed)
+        return await in_thread_of_its_own(push, self.toolset.desk.mounts, changed)
 
     def with_turn(self, turn: Turn) -> _Begun:
         return replace(self, turn=turn)
