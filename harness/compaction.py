@@ -23,6 +23,7 @@ from harness.context.compact import (
     CHUNK_CHARACTERS_MAX,
     CHUNK_CHARACTERS_MIN,
     Cover,
+    Due,
     State,
     SystemTooLong,
     TurnTooLong,
@@ -89,10 +90,8 @@ class Compaction:
     async def when_due(self, window: Window, question: Question, emit: Emit) -> Compacted | None:
         """Before a request; None when there is nothing to do or to say. Once in a turn: what is still too
         long after that is the newest turns, which are to stay."""
-        if not self.config.enabled or self._has_stored("summary", window):
-            return None
         characters_max = self.config.max_context_length
-        match due(_state(window, question), characters_max):
+        match self._due(window, question):
             case None:
                 return None
             case SystemTooLong(characters):
@@ -101,6 +100,10 @@ class Compaction:
                 return Compacted(window, (_turn_too_long(characters_max),))
             case Cover() as found:
                 return await self._covered(found, window, question, question, emit)
+
+    def is_due(self, window: Window, question: Question) -> bool:
+        """Whether there is something to do or to say before this is asked."""
+        return self._due(window, question) is not None
 
     async def at_once(
         self, window: Window, question: Question, emit: Emit, *, shorter: Question | None = None
@@ -128,6 +131,11 @@ class Compaction:
         if isinstance(summary, Unusable):
             return await work.failed(summary, question.length.characters)
         return await work.done(summary, found)
+
+    def _due(self, window: Window, question: Question) -> Due | None:
+        if not self.config.enabled or self._has_stored("summary", window):
+            return None
+        return due(_state(window, question), self.config.max_context_length)
 
     def _may_flush(self, window: Window) -> bool:
         """Once in a turn, and only where there is something to write to."""

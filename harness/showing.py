@@ -13,6 +13,7 @@ blob store, beside the entries of the transcript, with which it goes.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from harness.context.delta import Delta, delta_of
 from harness.context.receipt import Receipt, receipt, receipt_of
@@ -39,6 +40,15 @@ NUMBER_DIGITS = 12
 DELETED_AT_ONCE = 100
 
 _LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """A question about to be kept."""
+
+    question: Question
+    receipt: Receipt
+    changes: tuple[Put, ...]
 
 
 class Showing:
@@ -69,6 +79,16 @@ class Showing:
 
     def keep(self, question: Question, turn_id: TurnId, model: str, lease: Lease) -> Receipt:
         """What is about to be asked. LeaseLost when the conversation is another's now."""
+        keeping = self.keeping(question, turn_id, model, str(lease.generation))
+        try:
+            self._records.write(lease.guard, *keeping.changes)
+        except Conflict as conflict:
+            raise LeaseLost(lease.key) from conflict
+        self.kept(keeping)
+        return keeping.receipt
+
+    def keeping(self, question: Question, turn_id: TurnId, model: str, writer: str) -> Keeping:
+        """What must be written before it is asked; `writer` is who holds the lease, or bids for it."""
         self.held()
         at = stamp_of(question.held.asked_at)
         made = receipt(
@@ -81,16 +101,14 @@ class Showing:
             question.pruning,
             question.request,
         )
-        writer = str(lease.generation)
         news = [] if question.news is None else [self._news(question, writer)]
         put = self._put(f"receipt:{_digits(made.number)}", made.as_json(), writer)
-        try:
-            self._records.write(lease.guard, *news, put)
-        except Conflict as conflict:
-            raise LeaseLost(lease.key) from conflict
-        self._held, self._receipts = question.held, made.number
-        self._unavailable |= question.unavailable
-        return made
+        return Keeping(question, made, (*news, put))
+
+    def kept(self, keeping: Keeping) -> None:
+        """It has been written."""
+        self._held, self._receipts = keeping.question.held, keeping.receipt.number
+        self._unavailable |= keeping.question.unavailable
 
     def receipts(self) -> list[Receipt]:
         found = with_prefix(self._records, self._partition, "receipt:")
