@@ -108,6 +108,8 @@ class Briefing:
         self._views = {mount.name: view_of(mount) for mount in mounts}
         self._memory_max = config.session.memory_characters_max
         self._pruning = config.session.as_pruned
+        compaction = config.session.compaction
+        self.characters_max = compaction.max_context_length if compaction.enabled else None
         self._found: dict[str, _Found] = {}
         self._seen_at: tuple[date, str | None] | None = None
         self._parts: tuple[Part, ...] = ()

@@ -15,6 +15,7 @@ the context has grown by a tenth.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from harness.agent import SessionCompaction
@@ -23,28 +24,27 @@ from harness.context.compact import (
     CHUNK_CHARACTERS_MAX,
     CHUNK_CHARACTERS_MIN,
     Cover,
-    Due,
-    State,
     SystemTooLong,
     TurnTooLong,
     Unusable,
     chunk,
     cover,
-    due,
     has_grown,
     input_of,
     question_to_writer,
     usable,
 )
 from harness.context.prune import prune
+from harness.context.receipt import Receipt
 from harness.context.remark import Remark
 from harness.context.repair import repair
 from harness.crossing import in_thread
-from harness.message import Message, Text, ToolResult, user
+from harness.message import Message, Text, ToolResult
 from harness.models.port import Model
 from harness.progress import Compacting, Counted, Emit, Progress, ToolEnded, ToolStarted, Waiting
-from harness.question import Question
+from harness.question import Question, flushing
 from harness.request import NO_USAGE, FailureKind, ModelFailure
+from harness.showing import Showing
 from harness.template import render
 from harness.tools.port import Toolset
 from harness.transcript import Entry, Kind, Transcript, Window
@@ -83,6 +83,7 @@ class Compaction:
     model: Model
     toolset: Toolset
     transcript: Transcript
+    showing: Showing
     lease: Lease
     clock: Clock
     turn_id: TurnId
@@ -90,8 +91,10 @@ class Compaction:
     async def when_due(self, window: Window, question: Question, emit: Emit) -> Compacted | None:
         """Before a request; None when there is nothing to do or to say. Once in a turn: what is still too
         long after that is the newest turns, which are to stay."""
+        if not self.is_due(window, question):
+            return None
         characters_max = self.config.max_context_length
-        match self._due(window, question):
+        match question.due:
             case None:
                 return None
             case SystemTooLong(characters):
@@ -103,13 +106,13 @@ class Compaction:
 
     def is_due(self, window: Window, question: Question) -> bool:
         """Whether there is something to do or to say before this is asked."""
-        return self._due(window, question) is not None
+        return question.due is not None and not self._has_stored("summary", window)
 
     async def at_once(
         self, window: Window, question: Question, emit: Emit, *, shorter: Question | None = None
     ) -> Compacted:
         """Whatever the length. `shorter`: what may be asked instead of a question that was refused."""
-        state = _state(window, question)
+        state = question.state
         if shorter is not None and not has_grown(state):
             return Compacted(window, ())
         length = state.characters if shorter is None else state.characters // 2
@@ -132,11 +135,6 @@ class Compaction:
             return await work.failed(summary, question.length.characters)
         return await work.done(summary, found)
 
-    def _due(self, window: Window, question: Question) -> Due | None:
-        if not self.config.enabled or self._has_stored("summary", window):
-            return None
-        return due(_state(window, question), self.config.max_context_length)
-
     def _may_flush(self, window: Window) -> bool:
         """Once in a turn, and only where there is something to write to."""
         is_writable = any(mount.is_writable for mount in self.toolset.desk.mounts)
@@ -158,10 +156,9 @@ class _Work:
 
     async def flush(self, question: Question) -> ModelFailure | None:
         """The failure, when there is no use in asking anything else."""
-        request = question.request
-        told = user(render("compaction/flush.md"))
-        request = replace(request, messages=repair((*request.messages, told)))
+        request = flushing(question.request)
         model, toolset = self._with.model, self._with.toolset
+        await in_thread(self._keep, replace(question, request=request))
         reply = await model.reply(request, output_tokens_max=FLUSH_TOKENS_MAX, emit=self._emit)
         if isinstance(reply, ModelFailure):
             self._remarks.append(Remark("flush_failed", f"{_FLUSH_FAILED}: {reply.reason}"))
@@ -181,6 +178,12 @@ class _Work:
             entry = self._entry(Message("user", (result,)), "flush")
             await self._store(replace(entry, seen=news.seen, changes=news.changes))
         return None
+
+    def _keep(self, question: Question) -> None:
+        """What is shown is kept before it is: memory, to a model that may write."""
+        turn_id, lease = self._with.turn_id, self._with.lease
+        name = self._with.model.name
+        self._with.showing.keep(question, turn_id, name, lease, purpose="flush")
 
     async def summary(self, found: Cover, question: Question) -> str | Unusable:
         covered = [one for one in question.said if one.number <= found.until]
@@ -213,8 +216,7 @@ class _Work:
         session = await in_thread(self._with.transcript.compact, entry, session, self._with.lease)
         entries = (*self._window.entries, entry)
         kept = tuple(one for one in entries if one.number >= session.window_from)
-        said = f"what was said up to entry {found.until} is shown to the model as a summary now"
-        remarks = (*self._remarks, Remark("compacted", said))
+        remarks = (*self._remarks, _compacted(found.until))
         return Compacted(Window(session, kept), remarks, is_done=True)
 
     async def failed(self, why: Unusable, characters: int) -> Compacted:
@@ -238,6 +240,14 @@ class _Work:
     async def _store(self, entry: Entry) -> None:
         await in_thread(self._with.transcript.append, entry, self._with.lease)
         self._window = replace(self._window, entries=(*self._window.entries, entry))
+
+
+def remarks_of(newest: Receipt | None, entries: Iterable[Entry]) -> tuple[Remark, ...]:
+    """What there was to say about the context of a turn that nobody has at hand any more: what its newest
+    request was kept with, and the summaries among its entries, of which it may not have known yet."""
+    known = newest.remarks if newest else ()
+    summaries = (_compacted(one.covers) for one in entries if one.covers is not None)
+    return tuple(dict.fromkeys((*known, *summaries)))
 
 
 PRUNED_HARD = Remark(
@@ -271,14 +281,9 @@ _FLUSH_FAILED = (
 _ONE_TURN = "there is nothing before the newest turn that could be summarised"
 
 
-def _state(window: Window, question: Question) -> State:
-    return State(
-        question.said,
-        question.length.characters,
-        question.system_characters,
-        question.characters_after,
-        window.session.failed_at,
-    )
+def _compacted(until: int) -> Remark:
+    told = f"what was said up to entry {until} is shown to the model as a summary now"
+    return Remark("compacted", told)
 
 
 def _as_shown(messages: tuple[Numbered, ...]) -> tuple[Numbered, ...]:

@@ -47,7 +47,7 @@ from harness.approval import (
 from harness.audience import Audience, Stage, both
 from harness.briefing import Briefing
 from harness.client_tool import check_names
-from harness.compaction import Compacted, Compaction
+from harness.compaction import Compacted, Compaction, remarks_of
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
 from harness.crossing import in_thread, or_undone, to_the_end
@@ -361,7 +361,7 @@ class Ingress:
     async def _line(
         self, conversation: Conversation, lease: Lease, accepted: Accepted | None, emit: Emit
     ) -> None:
-        while True:
+        while not self.leases.has_let_go(lease):
             found = await in_thread(self.inbox.next, conversation, lease)
             if found is None or (accepted is not None and found.number > accepted.number):
                 return
@@ -523,7 +523,7 @@ class _AtIt:
         entry = Entry(number, at, paused.turn_id, found.message, event_id, allowed=found.allowed)
         rest, begun = None, None
         if pending([*entries, entry]):
-            rest = Ending("waiting", paused.turn_id, paused.first, number)
+            rest = await in_thread(self._ending, "waiting", paused.turn_id, paused.first, number)
         else:
             await self._admitted(stack)
             begun = await in_thread(self._prepared, paused.event, paused.turn_id, paused.first)
@@ -569,7 +569,7 @@ class _AtIt:
         entries = self._entries(paused.first)
         number, at = entries[-1].number + 1, stamp_of(self.ingress.clock.now())
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
-        ending = Ending("interrupted", paused.turn_id, paused.first, number)
+        ending = self._ending("interrupted", paused.turn_id, paused.first, number)
         also = self.ingress.inbox.abandoning(self.conversation, paused, ending)
         transcript = self.transcript()
         try:
@@ -689,7 +689,21 @@ class _AtIt:
                 told = unanswered(entries, "cancelled")
             entry = Entry(last, at, running.turn_id, told)
             self.ingress.conversations.transcript(self.conversation).append(entry, self.lease)
-        return Ending(status, running.turn_id, running.first, last, failure)
+        return self._ending(status, running.turn_id, running.first, last, failure)
+
+    def _ending(
+        self,
+        status: Status,
+        turn_id: TurnId,
+        first: int,
+        last: int,
+        failure: ModelFailure | None = None,
+    ) -> Ending:
+        """Of a turn that nobody has at hand: what there is to say of its context, its receipts say."""
+        showing = self.ingress.conversations.showing(self.conversation)
+        remarks = remarks_of(showing.resume(turn_id), self._entries(first))
+        unavailable = showing.unavailable
+        return Ending(status, turn_id, first, last, failure, unavailable, remarks=remarks)
 
     async def _interrupt(self, running: Running) -> None:
         ending = await to_the_end(self._cut_short, running, "interrupted")
@@ -698,7 +712,10 @@ class _AtIt:
     async def _finish(self, running: Running, ending: Ending) -> None:
         inbox = self.ingress.inbox
         end = inbox.pause if ending.status == "waiting" else inbox.finish
-        await to_the_end(end, self.conversation, running, ending, self.lease)
+        held = self.lease
+        await to_the_end(
+            lambda: end(self.conversation, running, ending, held, is_last=self.is_mine)
+        )
 
     async def _fail(self, running: Running, reason: str) -> None:
         failure = ModelFailure("broken", reason, "say it again")
@@ -717,7 +734,7 @@ class _AtIt:
         transcript = self.transcript()
         window = transcript.window()
         self.stage.begin(window.next_number - 1)
-        first = window.next_number if first is None else first
+        is_resumed, first = first is not None, window.next_number if first is None else first
         briefing = Briefing(
             agent.config,
             mounts,
@@ -758,11 +775,12 @@ class _AtIt:
             ingress.open_model(agent, conversation.id, "compaction"),
             toolset,
             transcript,
+            turn.showing,
             self.lease,
             ingress.clock,
             turn_id,
         )
-        return _Begun(turn, model, toolset, compaction, left_out)
+        return _Begun(turn.resumed() if is_resumed else turn, model, toolset, compaction, left_out)
 
     def _price(self, agent: AgentRecord, model: str) -> Price | None:
         """Refused where a limit cannot be kept."""

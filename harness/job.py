@@ -7,7 +7,7 @@ So wanting a job never disturbs the one who is at it, and being at it never hide
 again: ending a job expects the job as it was when it was begun.
 
     jobs         <id>         {kind, due, payload}; without `due` it is done, and expires a day later
-    jobs-claims  <id>         {process, beat, attempts, error, aside}
+    jobs-claims  <id>         {process, mark, attempts, error, aside}
     jobs-due     <due>:<id>   a hint where to look: stale ones are harmless, and go when they are met
 
 A runner that dies leaves its claim. Another one follows it as with leases: at once when the process is
@@ -21,6 +21,7 @@ that is why what is done stays for a day.
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -268,7 +269,10 @@ class Jobs:
             process is None
             or is_dead(process)
             or self._silence.lasts(
-                claim.key.sort, claim.counter, looked_at=looked_at, seconds=self.terms.lease_s
+                claim.key.sort,
+                value.get("mark", ""),
+                looked_at=looked_at,
+                seconds=self.terms.lease_s,
             )
         )
 
@@ -307,6 +311,7 @@ class Jobs:
             expires_at = self._clock.now().timestamp() + DONE_S
         value = {
             "process": process,
+            "mark": secrets.token_hex(8),  # counters begin anew when a claim has expired
             "attempts": attempts,
             **({"error": error[:ERROR_CHARACTERS_MAX]} if error else {}),
             **({"aside": True} if is_aside else {}),

@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import assert_never
 
 from harness.briefing import Briefing
 from harness.context.assemble import assemble
+from harness.context.compact import Cover, Due, State, TurnTooLong, cover, due, due_json
 from harness.context.delta import Delta
 from harness.context.length import Length, characters, measured
 from harness.context.prune import Pruning, leaving, prune
 from harness.context.receipt import Receipt
+from harness.context.repair import repair
 from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot, after, decide
+from harness.message import user
 from harness.request import Request, ToolSpec
 from harness.template import render
 from harness.transcript import Window
@@ -40,6 +44,30 @@ class Question:
     news: Snapshot | Delta | None
     """What of that is new."""
     length: Length
+    characters_max: int | None
+    """Beyond so many a compaction is due; None: never."""
+    failed_at: int
+    """How long it was when a summary failed."""
+
+    @property
+    def state(self) -> State:
+        return State(
+            self.said,
+            self.length.characters,
+            characters(self.request.system, ()),
+            self.characters_after,
+            self.failed_at,
+        )
+
+    @property
+    def covered(self) -> Cover | TurnTooLong:
+        """What a summary made at once would stand for, however short this is."""
+        return cover(self.state, self.length.characters)
+
+    @property
+    def due(self) -> Due | None:
+        """What is to be done before it is asked; None: nothing."""
+        return None if self.characters_max is None else due(self.state, self.characters_max)
 
     def characters_after(self, until: int) -> int:
         """How many are left without the messages up to an entry."""
@@ -47,10 +75,6 @@ class Question:
         since = self.held.snapshot.traffic_from
         shown = prune(rest, self.pruning, render, running=self.running, traffic_from=since)
         return characters(self.request.system, [message for _, message in shown])
-
-    @property
-    def system_characters(self) -> int:
-        return characters(self.request.system, ())
 
     @property
     def unavailable(self) -> frozenset[str]:
@@ -83,6 +107,7 @@ class Question:
             "isNew": self.news is snapshot,
             "parts": self.parts_json(),
             "length": self.length.as_json(),
+            **({"compaction": due_json(found)} if (found := self.due) else {}),
             "request": self.request.as_json(),
         }
 
@@ -91,7 +116,20 @@ def as_asked(receipt: Receipt, held: Held, said: Sequence[Said]) -> Request:
     """The request of a receipt, put together again from what it had been `held` and from what was said."""
     since = held.snapshot.traffic_from
     messages = prune(said, receipt.pruning, render, running=receipt.turn_id, traffic_from=since)
-    return assemble(held.snapshot, held.deltas, messages)
+    request = assemble(held.snapshot, held.deltas, messages)
+    match receipt.purpose:
+        case "turn":
+            return request
+        case "flush":
+            return flushing(request)
+        case _:
+            assert_never(receipt.purpose)
+
+
+def flushing(request: Request) -> Request:
+    """The same, and that what must last is to be written down now."""
+    told = user(render("compaction/flush.md"))
+    return replace(request, messages=repair((*request.messages, told)))
 
 
 def put(
@@ -127,7 +165,17 @@ def put(
     turned_out, is_new = _turned_out(before, window), news is held.snapshot
     length = measured(request, turned_out, is_same=not is_new)
     held = replace(held, length=length, entry=window.newest_number)
-    return Question(request, said, pruning, held, running, news, length)
+    return Question(
+        request,
+        said,
+        pruning,
+        held,
+        running,
+        news,
+        length,
+        briefing.characters_max,
+        window.session.failed_at,
+    )
 
 
 def _turned_out(held: Held | None, window: Window) -> Length | None:

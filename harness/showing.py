@@ -13,10 +13,12 @@ blob store, beside the entries of the transcript, with which it goes.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.context.delta import Delta, delta_of
-from harness.context.receipt import Receipt, receipt, receipt_of
+from harness.context.receipt import Purpose, Receipt, receipt, receipt_of
+from harness.context.remark import Remark
 from harness.context.snapshot import Held, Snapshot, snapshot_of
 from harness.question import Question
 from workspaces.blobs import BlobStore
@@ -77,9 +79,20 @@ class Showing:
             self._load()
         return self._held
 
-    def keep(self, question: Question, turn_id: TurnId, model: str, lease: Lease) -> Receipt:
-        """What is about to be asked. LeaseLost when the conversation is another's now."""
-        keeping = self.keeping(question, turn_id, model, str(lease.generation))
+    def keep(
+        self,
+        question: Question,
+        turn_id: TurnId,
+        model: str,
+        lease: Lease,
+        *,
+        remarks: tuple[Remark, ...] = (),
+        purpose: Purpose = "turn",
+    ) -> Receipt:
+        """What is about to be asked, and what there was to say about it. LeaseLost when the conversation is
+        another's now."""
+        writer = str(lease.generation)
+        keeping = self.keeping(question, turn_id, model, writer, remarks=remarks, purpose=purpose)
         try:
             self._records.write(lease.guard, *keeping.changes)
         except Conflict as conflict:
@@ -87,7 +100,16 @@ class Showing:
         self.kept(keeping)
         return keeping.receipt
 
-    def keeping(self, question: Question, turn_id: TurnId, model: str, writer: str) -> Keeping:
+    def keeping(
+        self,
+        question: Question,
+        turn_id: TurnId,
+        model: str,
+        writer: str,
+        *,
+        remarks: tuple[Remark, ...] = (),
+        purpose: Purpose = "turn",
+    ) -> Keeping:
         """What must be written before it is asked; `writer` is who holds the lease, or bids for it."""
         self.held()
         at = stamp_of(question.held.asked_at)
@@ -100,6 +122,8 @@ class Showing:
             question.said,
             question.pruning,
             question.request,
+            remarks,
+            purpose,
         )
         news = [] if question.news is None else [self._news(question, writer)]
         put = self._put(f"receipt:{_digits(made.number)}", made.as_json(), writer)
@@ -114,6 +138,18 @@ class Showing:
         found = with_prefix(self._records, self._partition, "receipt:")
         return [receipt_of(_number(item), self._value(item)) for item in found]
 
+    def resume(self, turn_id: TurnId) -> Receipt | None:
+        """A turn is gone on with that had asked before: what could not be read then is unavailable in it
+        now. The receipt of its newest request but for a flush; None when it has made none."""
+        newest = None
+        for found in self._backwards():
+            if found.turn_id != turn_id:
+                break
+            if found.purpose == "turn":
+                newest = newest or found
+            self._unavailable |= found.unavailable
+        return newest
+
     def as_shown(self, receipt: Receipt) -> Held:
         """What the model had been shown with that request."""
         snapshot = self._snapshot(receipt.snapshot)
@@ -126,11 +162,17 @@ class Showing:
             self._records.write(*(Delete(item.key) for item in found))
 
     def _load(self) -> None:
-        newest = self._newest("receipt:")
-        if newest is not None:
-            last = receipt_of(_number(newest), self._value(newest))
+        last = next(self._backwards(), None)
+        if last is not None:
             self._held, self._receipts = self.as_shown(last), last.number
         self._is_loaded = True
+
+    def _backwards(self) -> Iterator[Receipt]:
+        """The newest first, one read each: a turn has few."""
+        end = f"receipt:{_LAST}"
+        while found := self._before(end):
+            yield receipt_of(_number(found), self._value(found))
+            end = found.key.sort
 
     def _news(self, question: Question, writer: str) -> Put:
         snapshot, deltas = question.held.snapshot, question.held.deltas
@@ -149,9 +191,9 @@ class Showing:
         found = with_prefix(self._records, self._partition, f"delta:{_digits(snapshot)}:")
         return tuple(delta_of(self._value(item)) for item in found)
 
-    def _newest(self, prefix: str) -> Item | None:
-        end = prefix + _LAST
-        found = self._records.scan(self._partition, start=prefix, end=end, backwards=True, limit=1)
+    def _before(self, end: str) -> Item | None:
+        start = "receipt:"
+        found = self._records.scan(self._partition, start=start, end=end, backwards=True, limit=1)
         return found[0] if found else None
 
     def _put(self, sort: str, value: JsonObject, writer: str) -> Put:

@@ -20,6 +20,7 @@ from harness.compaction import (
     TOO_LONG,
     Compacted,
     Compaction,
+    remarks_of,
     still_too_long,
 )
 from harness.context.remark import Remark
@@ -143,6 +144,13 @@ class Turn:
         session, asides = found.window.session, (*self.asides, *fresh)
         return replace(self, session=session, asides=asides, remarks=remarks)
 
+    def resumed(self) -> Turn:
+        """With what was said about its context, and how little it shows, up to its newest request."""
+        newest = self.showing.resume(self.id)
+        pruning = newest.pruning if newest else None
+        is_hard = pruning is not None and pruning.is_hard
+        return replace(self, remarks=remarks_of(newest, self.asides), is_hard=is_hard)
+
     def shown_hard(self) -> Turn:
         """With as little of what was said as may be."""
         return replace(self, is_hard=True, remarks=(*self.remarks, PRUNED_HARD))
@@ -162,7 +170,8 @@ class Turn:
 
     def keep(self, question: Question) -> None:
         """What is shown is kept before it is."""
-        self.showing.keep(question, self.id, self.briefing.model, self.lease)
+        model, lease = self.briefing.model, self.lease
+        self.showing.keep(question, self.id, model, lease, remarks=self.remarks)
 
     def keeping(self, question: Question, writer: str) -> Keeping:
         """What must be written for that."""

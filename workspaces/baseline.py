@@ -73,6 +73,8 @@ class Baseline:
         self._file = file
         self._database: sqlite3.Connection | None = None
         self._pid = 0
+        self._waits: bool | None = None
+        """For the disk, as SQLite was told last."""
         self._lock = threading.Lock()
         self._rows: Mapping[WorkspacePath, Agreed] = {}
         self._rows_of: int | None = None
@@ -105,11 +107,12 @@ class Baseline:
         taken = list(steps)
         if not taken:
             return
-        with self._changing(wait=wait) as database:
+        # One statement is all of it or nothing by itself.
+        within = self._told if len(taken) == 1 else self._changing
+        with within(wait=wait) as database:
             self._rows_of = None
             for step in taken:
-                if _agreed(database, step.path) == step.before:
-                    _put(database, step)
+                _take(database, step)
 
     def fact(self, name: str) -> str | None:
         """What is written down about the two sides as a whole."""
@@ -180,10 +183,17 @@ class Baseline:
     @contextmanager
     def _changing(self, *, wait: bool = True) -> Generator[sqlite3.Connection]:
         """All of it or nothing."""
+        with self._told(wait=wait) as database, transaction(database):
+            yield database
+
+    @contextmanager
+    def _told(self, *, wait: bool) -> Generator[sqlite3.Connection]:
+        """Whether to wait for the disk."""
         with self._asked() as database:
-            database.execute(f"pragma synchronous={'full' if wait else 'normal'}")
-            with transaction(database):
-                yield database
+            if wait != self._waits:
+                database.execute(f"pragma synchronous={'full' if wait else 'normal'}")
+                self._waits = wait
+            yield database
 
     @contextmanager
     def _asked(self) -> Generator[sqlite3.Connection]:
@@ -192,6 +202,7 @@ class Baseline:
             try:
                 if self._database is None or self._pid != os.getpid():
                     self._rows_of = None  # the counts of two connections have nothing in common
+                    self._waits = None
                     self._database, self._pid = self._opened(), os.getpid()
                 yield self._database
             except sqlite3.Error as error:
@@ -229,12 +240,25 @@ def _agreed(database: sqlite3.Connection, path: WorkspacePath) -> Agreed | None:
     return Agreed(*row) if row else None
 
 
-def _put(database: sqlite3.Connection, step: Step) -> None:
-    if step.after is None:
-        database.execute("delete from agreed where path = ?", (step.path,))
-        return
-    agreed = step.after
-    database.execute(
-        "insert or replace into agreed values (?, ?, ?, ?)",
-        (step.path, agreed.version, agreed.object_id, agreed.token),
-    )
+def _take(database: sqlite3.Connection, step: Step) -> None:
+    """The row as it is now, where it is what was seen before."""
+    before = None if step.before is None else (step.path, *_columns(step.before))
+    after = None if step.after is None else _columns(step.after)
+    if before is not None and after is not None:
+        database.execute(_UPDATE, (*after, *before))
+    elif after is not None:
+        database.execute(_INSERT, (step.path, *after))
+    elif before is not None:
+        database.execute(_DELETE, before)
+
+
+_INSERT = "insert or ignore into agreed (path, version, object, token) values (?, ?, ?, ?)"
+_UPDATE = (
+    "update agreed set version = ?, object = ?, token = ?"
+    " where path = ? and version = ? and object = ? and token = ?"
+)
+_DELETE = "delete from agreed where path = ? and version = ? and object = ? and token = ?"
+
+
+def _columns(agreed: Agreed) -> tuple[str, str, str]:
+    return agreed.version, agreed.object_id, agreed.token

@@ -116,12 +116,13 @@ class InUse(Conflict):
 
 
 class Refused(Failure):
-    """Input that breaks a rule: which field, which value, which rule."""
+    """Input that breaks a rule: which field, which value, which rule. None: nothing was stated."""
 
     code = "invalid"
 
     def __init__(self, field: str, value: object, rule: str, *, remedy: str | None = None) -> None:
-        super().__init__(f"{field}: {_shown(value)} {rule}", remedy=remedy)
+        told = rule if value is None else f"{_shown(value)} {rule}"
+        super().__init__(f"{field}: {told}", remedy=remedy)
         self.field = field
         self.value = value
         self.rule = rule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
@@ -34,8 +34,15 @@ what certainly had no effect; a longer outage is told, and the files stay here u
 class Prefix(BlobStore, Protocol):
     """A store of which a part can be had."""
 
-    def walk(self, prefix: str = "") -> Iterator[Stat]:
-        """Every object, under a good name or not."""
+    def walk(
+        self,
+        prefix: str = "",
+        *,
+        known: Sequence[str] = (),
+        asked: Callable[[], None] = lambda: None,
+    ) -> Iterator[Stat]:
+        """Every object, under a good name or not. `known`: names that were there, ascending, by which a
+        long listing may be cut. `asked` is called with each request."""
         ...
 
     def below(
@@ -81,8 +88,10 @@ class Place:
         """What is too large for a record, where the records are shared too."""
         return RetryingBlobs(self._store.below(ENTRIES), RETRIES)
 
-    def walk(self, namespace: Namespace) -> Iterator[Stat]:
-        return self._store.below(namespace).walk()
+    def walk(
+        self, namespace: Namespace, known: Sequence[str], asked: Callable[[], None]
+    ) -> Iterator[Stat]:
+        return self._store.below(namespace).walk(known=known, asked=asked)
 
     def sweep(self, namespace: Namespace) -> None:
         """Remove everything of a workspace that is over: its files and its history. May be repeated."""

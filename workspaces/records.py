@@ -144,7 +144,7 @@ def encoded(put: Put) -> str:
     """The value as JSON text, refused when it is too large or not JSON."""
     try:
         text = _JSON.encode(put.value)
-        size = len(text.encode())
+        size = _bytes(text)
     except (TypeError, ValueError) as error:  # ValueError: NaN, a circle, a lone surrogate
         raise Refused(str(put.key), put.value, f"cannot be kept as JSON: {error}") from error
     if size > VALUE_BYTES_MAX:
@@ -155,10 +155,15 @@ def encoded(put: Put) -> str:
 def encoded_batch(changes: Sequence[Change]) -> list[str]:
     """The text of every `Put`, in order, with "" for the others."""
     texts = [encoded(change) if isinstance(change, Put) else "" for change in changes]
-    size = sum(len(text.encode()) for text in texts)
+    size = sum(map(_bytes, texts))
     if size > BATCH_BYTES_MAX:
         raise OverLimit("values in a batch", maximum=BATCH_BYTES_MAX, actual=size, unit="bytes")
     return texts
+
+
+def _bytes(text: str) -> int:
+    """As UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def check_batch(changes: Sequence[Change]) -> None:

@@ -7,8 +7,9 @@ is worth nothing, and the next push begins with what the head says. So the head 
 whose files were not there.
 
 **In.** The head is read first and the files are listed after it: then the files are at least what the
-head's newest revision says. What is missing of its packs is fetched, compared with its name, looked at in
-a quarantine and handed to whoever brings the files (`Workspace.bring`), who makes both one.
+head's newest revision says. While they are, and fetched, what is missing of its packs is fetched as well,
+compared with its name and looked at in a quarantine. Then whoever brings the files (`Workspace.bring`) is
+handed both, and makes them one.
 
 **Lost packs.** A pack that is missing, or not what its name says, is found by `check`: whoever has its
 revisions packs them anew. Who lacks them is told so, keeps its own history, and syncs files as before.
@@ -94,15 +95,18 @@ class Replication:
             head = self._look()
         return head is not None and not self._has(head.tip)
 
-    def fetch(self, *, look: bool = True) -> tuple[RevisionId, Quarantine] | None:
-        """What the head names and is not here, looked at; to be closed by the caller. None when there is
-        nothing of the kind. Refused, Unavailable: what is there cannot be used. `look`: at the head, too,
-        which the caller has not done just now."""
+    def news(self, *, look: bool = True) -> Head | None:
+        """The head, where it names something that is not here. Refused, Unavailable: it cannot be used.
+        `look`: at what is there, which the caller has not done just now."""
         with self._lock:
             seen = self._remembered()
             head = self._look() if look or seen is None else seen.head
-            if head is None or head.tip is None or self._has(head.tip):
-                return None
+            return None if head is None or self._has(head.tip) else head
+
+    def fetch(self, head: Head) -> Quarantine:
+        """What a head names and is not here, looked at; to be closed by the caller. Refused, OverLimit,
+        Unavailable: what is there cannot be used."""
+        with self._lock:
             quarantine = self._history.quarantine()
             try:
                 for pack, data in self._fetched(self._wanted(head.packs)):
@@ -112,7 +116,7 @@ class Replication:
             except BaseException:
                 quarantine.close()
                 raise
-            return head.tip, quarantine
+            return quarantine
 
     def recover(self) -> None:
         """The history here was lost: it is fetched again, whole, as far as it had come there. Unavailable

@@ -8,7 +8,7 @@ a workspace like every other, under an id that nobody can create (`agent:…`, `
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -423,11 +423,11 @@ class Workspaces:
                 place.check()
                 baseline.note("checked", today)
 
-        def listed() -> Iterator[Stat]:
+        def listed(known: Sequence[str], asked: Callable[[], None]) -> Iterator[Stat]:
             """Where files are gone, the whole workspace may be. A deletion is said before anything goes, so
             it is asked for after what is there was."""
-            found = list(place.walk(name))
-            if not found or len(found) < baseline.count():
+            found = list(place.walk(name, known, asked))
+            if not found or len(found) < len(known):
                 there = place.roster(self._principal.account_id).read("workspace", workspace_id)
                 if there is not None and isinstance(there.entry, Tombstone):
                     raise Deleted("workspace", workspace.record.name)

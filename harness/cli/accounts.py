@@ -38,7 +38,7 @@ def create_account(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an account, ready to chat in, and its first key, which is shown once."""
+    """Make an account, ready to chat in. Its first key is shown, once."""
     from harness.birth import be_born
 
     with opened(home, as_json=as_json) as harness:

@@ -15,7 +15,7 @@ def init_dynamodb(
         str, typer.Argument(help="The table's name, as in HARNESS_RECORDS=dynamodb:NAME.")
     ],
 ) -> None:
-    """Make the DynamoDB table that keeps records; one that is there and fits is left as it is.
+    """Make the DynamoDB table that keeps records. One that is there and fits is left as it is.
 
     Region, profile, endpoint and credentials come from the standard AWS variables and files.
     """

@@ -170,6 +170,7 @@ def _account_first(arguments: list[str]) -> list[str]:
 
 
 def _misused(error: typer.TyperException) -> int:
+    error.message = error.message.replace("Value error, ", "")
     if "--json" in sys.argv:
         print_json({"error": {"code": "usage", "message": str(error), "remedy": None}})
     show = getattr(error, "show", None)  # only the kinds that know their command have it

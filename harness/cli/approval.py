@@ -36,7 +36,7 @@ def approve(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Allow calls that wait, or deny them, and let the agent go on. `harness conversation show` shows them.
+    """Allow calls that wait, or deny them. The agent goes on; `harness conversation show` shows them.
 
     harness approve c1
     harness approve c1 toolu_01… --deny --reason "not on a Friday"

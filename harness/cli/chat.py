@@ -54,12 +54,14 @@ def chat(
     home: HomeOption = None,
 ) -> int:
     """Talk to an agent. End with Ctrl-D or /exit; Ctrl-C stops a running turn; /help says what else."""
+    from harness.event import check_key
     from workspaces.errors import Failure
     from workspaces.ids import new_id
 
     with opened(home) as harness:
         record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
-        talk = _Chat(harness, record, new_id("c") if conversation is None else conversation)
+        key = new_id("c") if conversation is None else conversation
+        talk = _Chat(harness, record, check_key(key))
         talk.greet()
         while not talk.is_over and (text := talk.asks()) is not None:
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from harness.cli.telling import Telling
 
 if TYPE_CHECKING:
     from harness.compaction import Compacted
+    from harness.question import Question
 
 
 def register(app: typer.Typer) -> None:
@@ -21,10 +22,13 @@ def register(app: typer.Typer) -> None:
 def compact(
     conversation: Reference,
     agent: AgentOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be summarised, and ask nobody.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Summarise the beginning of a conversation for the model, however short it is.
+    """Summarise the beginning of a conversation. For the model, and however short it is.
 
     The newest two turns stay as they are, and everything that was said stays in `harness conversation show`.
     An agent does so by itself with `session.compaction.enabled`, when a conversation grows too long.
@@ -33,12 +37,30 @@ def compact(
 
     with opened(home, as_json=as_json) as harness:
         found = harness.conversation(conversation, agent=agent)
+        if dry_run:
+            question = harness.preview(harness.agents.get(found.agent_id), conversation=found.key)
+            _foretell(found.key, question, as_json=as_json)
+            return 0
         done = harness.compact(found, silent if as_json else Telling().show)
     if as_json:
         print_json({"conversation": found.id, **as_told(done)})
     else:
         tell(found.key, done)
     return 1 if any(remark.kind == "summary_failed" for remark in done.remarks) else 0
+
+
+def _foretell(key: str, question: Question, *, as_json: bool) -> None:
+    from harness.context.compact import Cover, due_json
+
+    covered = question.covered
+    if as_json:
+        print_json({"conversation": key, "compacted": False, "would": due_json(covered)})
+    elif isinstance(covered, Cover):
+        left = question.characters_after(covered.until)
+        size = f"{question.length.characters:,} characters would become {left:,} and those of the summary"
+        typer.echo(f"would be compacted: {key}: entries up to {covered.until}; {size}")
+    else:
+        notes().print("there is nothing before the newest turn that could be summarised")
 
 
 def tell(key: str, done: Compacted) -> None:

@@ -112,7 +112,7 @@ def export(
     agent: AgentOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Print a conversation as JSON lines: a header, the sessions, the entries."""
+    """Print a conversation as JSON lines. A header, the sessions, the entries."""
     with opened(home) as harness:
         found = harness.conversation(conversation, agent=agent)
         for line in harness.export_conversation(found):
@@ -144,7 +144,7 @@ def fork(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Begin a new conversation with the entries of this one up to a number (`show` prints them)."""
+    """Begin a new conversation with the entries of this one. Up to a number; `show` prints them."""
     with opened(home, as_json=as_json) as harness:
         found = harness.conversation(conversation, agent=agent)
         made = harness.fork_conversation(found, key, at=at)
@@ -158,7 +158,7 @@ def reset(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a new session: what was said stays here, and the agent is not shown it any more."""
+    """Start a new session. What was said stays here, and the agent is not shown it any more."""
     from harness.document import session_document
 
     with opened(home, as_json=as_json) as harness:
@@ -177,7 +177,7 @@ def rm(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a conversation: its entries, its sessions, what waits in it. Workspaces stay as they are."""
+    """Delete a conversation. Its entries, its sessions, what waits in it; workspaces stay as they are."""
     with opened(home, as_json=as_json) as harness:
         found = harness.conversation(conversation, agent=agent)
         gone = harness.conversations.delete(found)

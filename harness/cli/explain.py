@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,7 +46,7 @@ def explain(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what the steps of a conversation were shown: each part with its revision and its size.
+    """Say what each step of a conversation was shown. Part by part, with revision and size.
 
     A revision of memory is named at the step where it came in, with the changes it brought along:
 
@@ -87,9 +88,12 @@ def _print_turn(told: Explanation, turn: ExplainedTurn, *, with_text: bool) -> N
     console = out()
     console.print(f"[bold]{turn.id}[/] · {turn.receipts[0].at[:19]} · {turn.receipts[0].model}")
     before: tuple[ShownPart, ...] = ()
-    for number, receipt in enumerate(turn.receipts, 1):
+    steps = count(1)
+    for receipt in turn.receipts:
         entries = f"entries {receipt.first}–{receipt.last}"
-        words = [f"step {number}", entries, _snapshot(told, receipt), *_length(told, receipt)]
+        is_step = receipt.purpose == "turn"
+        step = f"step {next(steps)}" if is_step else "to write down what must last"
+        words = [step, entries, _snapshot(told, receipt), *_length(told, receipt)]
         console.print(f"  {' · '.join(words)}", markup=False)
         if with_text:
             console.print(visible(told.text(receipt)) + "\n", markup=False)
@@ -106,8 +110,9 @@ def _print_turn(told: Explanation, turn: ExplainedTurn, *, with_text: bool) -> N
 
 
 def _snapshot(told: Explanation, receipt: Receipt) -> str:
-    count = receipt.deltas
-    since = f", {count} {'change' if count == 1 else 'changes'} told since" if count else ""
+    told_since = receipt.deltas
+    changes = f"{told_since} {'change' if told_since == 1 else 'changes'}"
+    since = f", {changes} told since" if told_since else ""
     return f"snapshot {receipt.snapshot} ({told.reason(receipt)}){since}"
 
 

@@ -204,13 +204,26 @@ def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
     """The table of this face: every refusal is a sentence, its code, and what to do about it.
 
     `is_one_of_many`: the document of the command tells it too."""
+    remedy = failure.remedy or _where_listed(failure)
     if Shown.as_json and not is_one_of_many:
-        error = {"code": failure.code, "message": str(failure), "remedy": failure.remedy}
+        error = {"code": failure.code, "message": str(failure), "remedy": remedy}
         field = getattr(failure, "field", None)
         print_json({"error": {**error, **({"field": field} if field else {})}})
     sys.stderr.write(f"error ({failure.code}): {failure}\n")
-    if failure.remedy:
-        sys.stderr.write(f"  → {failure.remedy}\n")
+    if remedy:
+        sys.stderr.write(f"  → {remedy}\n")
+
+
+_LISTED = {"account", "agent", "conversation", "key", "sandbox", "user", "workspace"}
+"""What there are commands for, of these names."""
+
+
+def _where_listed(failure: Failure) -> str | None:
+    from workspaces.errors import NotFound
+
+    if not isinstance(failure, NotFound) or failure.what not in _LISTED:
+        return None
+    return f"`harness {failure.what} list` lists them"
 
 
 def _takes_unicode() -> bool:

@@ -39,7 +39,7 @@ def path(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print where a workspace, or a file in it, lies on this machine."""
+    """Print where a workspace or file lies on this machine."""
     from workspaces.paths import WorkspacePath
 
     with opened(home, as_json=as_json) as harness:
@@ -115,7 +115,7 @@ def write(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write standard input to a file of a workspace, and make a revision of it."""
+    """Write standard input to a file, as a revision."""
     from harness.document import written_document
     from workspaces.expect import ABSENT, ANY
     from workspaces.ids import Version

@@ -67,7 +67,7 @@ def log(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The revisions of a workspace, newest first: who wrote, in which conversation, and what was asked.
+    """The revisions of a workspace, the newest first. Who wrote, in which conversation, and what was asked.
 
     Each is one act of one writer: a turn of an agent, an edit by hand, a call of the API. `harness show`
     tells more of one of them.
@@ -111,7 +111,7 @@ def diff(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What differs between two revisions; without any, what was changed last.
+    """What differs between revisions, or was changed last.
 
     With a PATH and no --from: what the last revision that touched this file did to it.
     """
@@ -142,7 +142,7 @@ def show(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One revision: who made it, when, in which conversation, and what it changed."""
+    """One revision and what it changed. Who made it, when, and in which conversation."""
     from harness.document import change_document
 
     with settled(workspace, home, as_json) as (place, _):
@@ -163,7 +163,7 @@ def blame(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """For every line of a file: who wrote it, when, and from which conversation and turn."""
+    """Who wrote each line of a file, and when. And from which conversation and turn."""
     from harness.document import line_document
     from workspaces.paths import WorkspacePath
 
@@ -193,7 +193,7 @@ def restore(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a file back to what it was at a revision, or remove it if it was not there then.
+    """Bring a file back to what it was at a revision. If it was not there then, it is removed.
 
     This is a new revision: what the file is now stays in the history.
     """
@@ -214,7 +214,7 @@ def revert(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Undo what one revision did, and keep everything that was done since.
+    """Undo what one revision did. Everything that was done since stays.
 
     Refused when the same lines were changed again since: then there is nothing to undo without a
     decision, which is yours.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
@@ -38,7 +38,7 @@ def prompt(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the prompt that a next turn would begin with, part by part.
+    """Print the prompt that a next turn would begin with. Part by part.
 
     Of a conversation that goes on, memory is shown as its session began with it; what was told of
     changes since follows, each with the message that it stands beside.
@@ -65,15 +65,34 @@ def prompt(
 
 
 def _length(harness: Harness, agent: str | None, question: Question) -> str:
-    """Of the request, with what was said in the conversation, and the limit on it."""
+    """Of the request, with what was said in the conversation, and the limit on it; and what the turn would
+    do about one that is over it."""
+    from harness.context.compact import Cover, SystemTooLong, TurnTooLong
+
     length = question.length
     record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
     compaction = record.config.session.compaction
     limit = f" of {compaction.max_context_length:,}" if compaction.enabled else ""
-    return (
+    told = (
         f"({length.characters:,}{limit} characters with the messages; about {length.tokens:,} tokens "
         "with the tools)"
     )
+    due = question.due
+    match due:
+        case None:
+            return told
+        case Cover(until):
+            return (
+                f"{told}\n(the next turn would first summarise what was said up to entry {until})"
+            )
+        case SystemTooLong(characters):
+            return (
+                f"{told}\n(no summary can help: {characters:,} of them stand beside the messages)"
+            )
+        case TurnTooLong():
+            return f"{told}\n(there is nothing before the newest turn that could be summarised)"
+        case _:
+            assert_never(due)
 
 
 def _check_absent(option: str, value: str | None, rule: str) -> None:

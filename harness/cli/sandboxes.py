@@ -19,7 +19,7 @@ from harness.cli.face import (
 )
 
 app = typer.Typer(
-    help="Sandboxes: where and how an agent's commands run, and whether its mounts are writable.",
+    help="Sandboxes: how an agent's commands run. Whether its mounts are writable is theirs, too.",
     no_args_is_help=True,
 )
 

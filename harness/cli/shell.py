@@ -27,10 +27,11 @@ def shell(
     sandbox: Annotated[str, typer.Option(help="The sandbox: name or id.")] = "default",
     home: HomeOption = None,
 ) -> int:
-    """Run a command, or a shell, in the very sandbox that an agent gets.
+    """Run a command, or a shell, where an agent would.
 
-    The workspace is the working directory. What is changed in it becomes a revision of yours when the
-    command ends; until then nobody else can write to it. Output and exit code are the command's.
+    In the very sandbox that it gets. The workspace is the working directory. What is changed in it becomes
+    a revision of yours when the command ends; until then nobody else can write to it. Output and exit code
+    are the command's.
     """
     with opened(home) as harness, _own_terminal():
         return harness.shell(workspace, command or (), sandbox=sandbox)

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """What is pending, conflicted, a problem, due; and what changed last in each workspace.
+    """What is pending, conflicted, a problem, or due. And what changed last in each workspace.
 
     Looking changes nothing. `harness doctor` looks at the machine.
     """

@@ -22,8 +22,8 @@ def watch(
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Make a revision of whatever is saved by hand, a moment later, and keep shared workspaces the same as
-    in S3. Ctrl-C ends.
+    """Make a revision of whatever is saved by hand. A moment later; and keep shared workspaces the same
+    as in S3. Ctrl-C ends.
 
     Without it edits by hand become revisions when somebody looks next: a turn, a command, a writer.
     """

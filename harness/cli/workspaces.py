@@ -129,7 +129,7 @@ def attach(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a workspace of the account that is in S3 to this machine, or list those that are there.
+    """Bring a workspace from S3 to this machine. Without a name: list those that are there.
 
     Its name, configuration, files and history come, the agents that mount it, and what is private to them.
     Interrupted, it can be run again.

@@ -24,6 +24,7 @@ from harness.context.repair import sound
 from harness.context.said import Said, turns_of
 from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult
 from harness.request import Reply, Request
+from workspaces.records import JsonObject
 
 VERBATIM_TURNS = 2
 
@@ -64,6 +65,18 @@ class TurnTooLong:
 
 
 Due = Cover | SystemTooLong | TurnTooLong
+
+
+def due_json(found: Due) -> JsonObject:
+    match found:
+        case Cover(until):
+            return {"kind": "summary", "covers": until}
+        case SystemTooLong(characters):
+            return {"kind": "system_too_long", "characters": characters}
+        case TurnTooLong():
+            return {"kind": "turn_too_long"}
+        case _:
+            assert_never(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Literal
 
 from harness.context.delta import Delta, PartChange
 from harness.context.length import Length, length_of
 from harness.context.part import Part
 from harness.context.prune import Pruning, pruning_of
+from harness.context.remark import Remark, remark_of
 from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot
 from harness.request import Request
@@ -26,6 +28,12 @@ from workspaces.stamp import Stamp
 
 PLATFORM = "platform"
 """The source of what the platform says beside the snapshot."""
+
+
+Purpose = Literal[
+    "turn",
+    "flush",  # the same question, and behind it that what must last is to be written down
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,15 @@ class Receipt:
     """Those of the snapshot, then their changes in the order in which they were told."""
     digest: str
     """SHA-256 of the request."""
+    remarks: tuple[Remark, ...] = ()
+    """What its turn had to say about its context up to here."""
+    purpose: Purpose = "turn"
+
+    @property
+    def unavailable(self) -> frozenset[str]:
+        """The sources of memory that could not be read."""
+        newest = self.newest.items()
+        return frozenset(source for source, part in newest if part.unavailable is not None)
 
     @property
     def newest(self) -> dict[str, ShownPart]:
@@ -90,6 +107,8 @@ class Receipt:
             **({"length": self.length.as_json()} if self.length else {}),
             "parts": [part.as_json() for part in self.parts],
             "digest": self.digest,
+            **({"context": [one.as_json() for one in self.remarks]} if self.remarks else {}),
+            **({"purpose": self.purpose} if self.purpose != "turn" else {}),
         }
 
 
@@ -113,6 +132,8 @@ def receipt(
     said: Sequence[Said],
     pruning: Pruning | None,
     request: Request,
+    remarks: tuple[Remark, ...] = (),
+    purpose: Purpose = "turn",
 ) -> Receipt:
     return Receipt(
         number,
@@ -127,6 +148,8 @@ def receipt(
         held.length,
         (*shown_parts(held.snapshot, held.deltas), *_of_platform(request)),
         digest(request),
+        remarks,
+        purpose,
     )
 
 
@@ -172,6 +195,8 @@ def receipt_of(number: int, data: JsonObject) -> Receipt:
         length_of(data["length"]) if "length" in data else None,
         tuple(_part_of(part) for part in data["parts"]),
         data["digest"],
+        tuple(map(remark_of, data.get("context", ()))),
+        data.get("purpose", "turn"),
     )
 
 

@@ -51,8 +51,13 @@ PREVIEW = object_of(
         "length": object_of(
             {"characters": NUMBER, "tools": NUMBER, "tokens": NUMBER, "snapshot": NUMBER}
         ),
+        "compaction": object_of(
+            {"kind": TEXT, "covers": NUMBER, "characters": NUMBER},
+            optional=("covers", "characters"),
+        ),
         "request": {"type": "object"},
-    }
+    },
+    optional=("compaction",),
 )
 
 
@@ -67,8 +72,10 @@ PREVIEW = object_of(
 )
 def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fields: Fields) -> Json:
     """Part by part, with sizes and revisions, and the request itself. A key that was not used yet is
-    previewed as a first turn. Nothing is said by it and nothing stored. It shows whatever the agent
-    mounts, so a key of the account is needed."""
+    previewed as a first turn. With `compaction` the turn would not send it as it is: it is longer than
+    the agent's `maxContextLength`, and what was said up to the entry `covers` would be summarised first.
+    Nothing is said by it and nothing stored. It shows whatever the agent mounts, so a key of the account
+    is needed."""
     if not caller.principal.may_configure:
         raise Forbidden("preview prompts")
     stated = parse(Previewing, fields)

@@ -9,6 +9,7 @@ within a bound, and returns: it is not the signal that ends the process.
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import socket
 import threading
@@ -190,7 +191,7 @@ def _stopped(timer: asyncio.TimerHandle | None) -> None:
 
 
 def _unavailable(host: str, port: int, error: OSError) -> Unavailable:
-    remedy = (
-        "another `harness up` may be running; choose another port with --port, or another --host"
-    )
+    remedy = "name an address of this machine with --host"
+    if error.errno in {errno.EADDRINUSE, errno.EACCES}:
+        remedy = "choose another port with --port; another `harness up` may be running at this one"
     return Unavailable(f"{host}:{port}", error.strerror or str(error), remedy=remedy)

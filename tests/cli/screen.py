@@ -54,8 +54,10 @@ class Screen:
         os.write(self._ours, text.encode())
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Ctrl-C, and an empty line: a signal that comes in the instant before readline waits for a key is
+        seen at the end of a line."""
         self.process.send_signal(signal.SIGINT)
+        os.write(self._ours, b"\n")
 
     def close(self) -> int:
         """Its exit code, once it has ended."""

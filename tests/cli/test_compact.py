@@ -20,6 +20,18 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     return terminal
 
 
+def test_a_dry_run_says_what_would_be_summarised_and_asks_nobody(harness: Terminal) -> None:
+    told = harness("compact", "long", "--dry-run").done().out
+    assert told.startswith("would be compacted: long: entries up to ")
+    would = harness("compact", "long", "--dry-run", "--json").done().json
+    assert would["would"] == {"kind": "summary", "covers": int(told.split()[7].rstrip(";"))}
+    nothing = harness("compact", "short", "--dry-run").done()
+    assert nothing.out == ""
+    assert "nothing before the newest turn" in nothing.stderr
+    prompt = harness("prompt", "-c", "long").done().out
+    assert "<summary>" not in prompt
+
+
 def test_a_conversation_is_compacted_once_and_shown_with_its_summary(harness: Terminal) -> None:
     told = harness("compact", "long").done().out
     assert told.startswith("compacted: long: entries up to ")

@@ -157,10 +157,12 @@ def test_interrupted_it_ends_with_130_and_no_traceback(terminal: Terminal) -> No
     assert "Traceback" not in log
 
 
-def test_a_port_that_is_taken_is_said_so(terminal: Terminal) -> None:
+def test_where_it_cannot_listen_it_says_why(terminal: Terminal) -> None:
     with served(terminal) as up:
         taken = str(urlsplit(up.url).port)
-        terminal("up", "--port", taken).refused("unavailable", taken, "--port")
+        terminal("up", "--port", taken).refused("unavailable", taken, "another `harness up`")
+    nowhere = terminal("up", "--host", "nonsense.invalid").refused("unavailable", "--host")
+    assert "another" not in nowhere.stderr
 
 
 def test_the_name_it_is_bound_to_and_its_public_url_are_names_of_it(terminal: Terminal) -> None:
@@ -175,7 +177,8 @@ def test_the_name_it_is_bound_to_and_its_public_url_are_names_of_it(terminal: Te
             except HTTPError as refused:
                 with refused:
                     assert refused.code == status
-    terminal("up", HARNESS_PUBLIC_URL="memory.example.com").refused("public_url", "https://")
+    up = terminal("up", "--port", "0", HARNESS_PUBLIC_URL="memory.example.com")
+    up.refused("public_url", "https://")
 
 
 def test_what_the_readme_says_of_http_works(terminal: Terminal) -> None:

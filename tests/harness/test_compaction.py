@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from harness import Harness
-from harness.context.compact import CHUNK_CHARACTERS_MAX
+from harness.client_tool import ClientTool
+from harness.context.compact import CHUNK_CHARACTERS_MAX, Cover
 from harness.context.length import characters, measured
+from harness.context.receipt import digest
 from harness.conversation import Conversation
-from harness.event import Event, Said, SystemSaid
+from harness.event import Event, Said, SystemSaid, ToolAnswer
 from harness.message import Text, ToolCall, ToolResult
 from harness.models.scripted import Line, ScriptedModel
 from harness.outcome import Outcome
@@ -24,11 +26,14 @@ from harness.transcript import Entry, Window
 from workspaces.clock import ManualClock
 from workspaces.errors import Busy
 from workspaces.ids import new_id
+from workspaces.revision import Author
 
 WRITER = "You keep the record of a conversation"
 OFFLINE = ModelFailure("unreachable", "no network", "check it")
 TOO_LONG = ModelFailure("too_long", "too long", "shorter")
 EDIT = ToolCall("f1", "edit", {"path": "MEMORY.md", "old": "# Memory", "new": "# Memory\n\n- tea"})
+WEATHER = ClientTool(name="weather", description="The weather.", input_schema={"type": "object"})
+WEATHER_CALL = ToolCall("w1", "weather", {})
 
 
 class Talk:
@@ -56,6 +61,10 @@ class Talk:
         self.model.script(*lines or (f"answer to {said}",))
         self.outcomes.append(self.harness.run(said, conversation="c1"))
         return self.model.requests[before:]
+
+    def offer_weather(self) -> None:
+        """A tool of the client's, for which a turn waits."""
+        self.harness.agents.patch("assistant", {"config": {"tools": [WEATHER.as_json()]}})
 
     def next(self, said: str) -> Question:
         return self.harness.preview("assistant", conversation="c1", message=said)
@@ -111,6 +120,25 @@ def texts(request: Request) -> list[str]:
 
 def shown(request: Request) -> str:
     return "\n".join([*request.system, *texts(request)])
+
+
+def test_a_preview_says_what_the_turn_would_do_first(talk: Talk) -> None:
+    for said in ("one", "two", "three"):
+        talk.say(said)
+    assert talk.next("four").due is None
+    length = talk.length("four")
+    talk.configure(maxContextLength=length)
+    assert talk.next("four").due is None
+    talk.configure(maxContextLength=length - 1)
+    assert talk.next("four").due == Cover(4)
+    assert talk.next("four").as_json()["compaction"] == {"kind": "summary", "covers": 4}
+    talk.configure(enabled=False, maxContextLength=length - 1)
+    assert talk.next("four").due is None
+    talk.configure(maxContextLength=length - 1)
+    talk.say("four", "S", "ok")
+    assert [one.covers for one in talk.summaries] == [4]
+    talk.configure(maxContextLength=10)
+    assert talk.next("five").as_json()["compaction"]["kind"] == "system_too_long"
 
 
 def test_it_is_off_by_default(talk: Talk) -> None:
@@ -393,6 +421,30 @@ def test_before_it_is_summarised_the_model_writes_down_what_must_last(talk: Talk
     assert texts(later) == ["three", "answer to three", "four", "ok", "five"]
 
 
+def test_a_receipt_says_what_was_shown_to_whoever_writes_down_what_must_last(talk: Talk) -> None:
+    for said in ("one", "two", "three"):
+        talk.say(said)
+    memory = talk.harness.workspaces.get("notes")
+    memory.write("MEMORY.md", "# Memory\n\n- new\n", by=Author("me", "usr_1", "api"))
+    talk.limit("four")
+    talk.configure(flush=True, maxContextLength=talk.length("four") - 1)
+    flush, _, request = talk.say("four", [EDIT], "S", "ok")
+    showing = talk.harness.conversations.showing(talk.conversation)
+    *_, kept, newest = showing.receipts()
+    assert (kept.purpose, newest.purpose) == ("flush", "turn")
+    assert kept.turn_id == newest.turn_id == talk.outcomes[-1].turn_id
+    transcript = talk.harness.conversations.transcript(talk.conversation)
+    for receipt, asked in ((kept, flush), (newest, request)):
+        entries = tuple(transcript.entries(receipt.first, receipt.last))
+        said_then = Window(transcript.session(), entries).said
+        assert as_asked(receipt, showing.as_shown(receipt), said_then) == asked
+        assert receipt.digest == digest(asked)
+    (entered,) = talk.harness.explain(talk.conversation).turns()[-1].entered[:1]
+    assert entered.receipt == kept
+    steps = talk.harness.explain(talk.conversation).as_json()["turns"][-1]["steps"]
+    assert [step.get("purpose") for step in steps] == ["flush", None]
+
+
 def test_what_the_model_says_in_a_flush_is_told_to_nobody(talk: Talk) -> None:
     talk.say("one")
     talk.configure(flush=True, maxContextLength=talk.length("two") - 1)
@@ -525,6 +577,69 @@ def test_a_summary_that_has_just_failed_is_not_tried_again_for_a_refusal(talk: T
     assert is_writers(writers)
     assert not is_writers(request)
     assert talk.remarks == ["summary_failed", "pruned_hard"]
+
+
+# what is said about it
+
+
+@pytest.mark.parametrize(
+    ("summary", "said"), [("S", "compacted"), (OFFLINE, "summary_failed")], ids=["made", "failed"]
+)
+def test_a_turn_that_is_cancelled_says_what_became_of_its_context(
+    talk: Talk, summary: Line, said: str
+) -> None:
+    for question in ("one", "two", "three"):
+        talk.say(question)
+    talk.limit("four")
+
+    def cancelled(request: Request) -> list[ToolCall]:
+        assert talk.harness.rooms.ingress.inbox.cancel(talk.conversation)
+        return [WEATHER_CALL]
+
+    talk.offer_weather()
+    talk.say("four", summary, cancelled)
+    assert talk.outcomes[-1].status == "interrupted"
+    assert talk.remarks == [said]
+
+
+def test_a_turn_that_waited_says_what_became_of_its_context_before(talk: Talk) -> None:
+    for question in ("one", "two", "three"):
+        talk.say(question)
+    talk.limit("four")
+    talk.offer_weather()
+    talk.say("four", "S", [WEATHER_CALL])
+    assert (talk.outcomes[-1].status, talk.remarks) == ("waiting", ["compacted"])
+    other = ScriptedModel("It rains.")
+    with talk.open(other) as harness:
+        done = harness.answer(talk.conversation, ToolAnswer(call_id="w1", content="rain"))
+    assert (done.reply, [one.kind for one in done.remarks]) == ("It rains.", ["compacted"])
+
+
+def test_a_turn_that_waited_and_is_given_up_says_what_became_of_its_context(talk: Talk) -> None:
+    talk.configure(enabled=False)
+    talk.offer_weather()
+    talk.say("one", "x" * 9_000)
+    talk.say("two", TOO_LONG, [WEATHER_CALL])
+    assert talk.remarks == ["pruned_hard"]
+    event = talk.harness.rooms.ingress.inbox.paused(talk.conversation)
+    assert event is not None
+    talk.say("never mind")
+    status = talk.harness.rooms.ingress.status(talk.conversation.agent_id, event.event.id)
+    assert status.outcome is not None
+    assert status.outcome.status == "interrupted"
+    assert [one.kind for one in status.outcome.remarks] == ["pruned_hard"]
+
+
+def test_a_turn_that_was_pruned_hard_and_waited_stays_so_to_its_end(talk: Talk) -> None:
+    talk.configure(enabled=False)
+    talk.offer_weather()
+    talk.say("one " + "x" * 9_000)
+    talk.say("two", TOO_LONG, [WEATHER_CALL])
+    other = ScriptedModel("It rains.")
+    with talk.open(other) as harness:
+        done = harness.answer(talk.conversation, ToolAnswer(call_id="w1", content="rain"))
+    assert [one.kind for one in done.remarks] == ["pruned_hard"]
+    assert max(map(len, texts(other.requests[0]))) == 4_000
 
 
 def test_somebody_may_have_it_done_at_once(talk: Talk) -> None:

@@ -114,6 +114,7 @@ def test_a_compaction_killed_at_every_point_is_there_or_is_not(tmp_path: Path) -
         key = one["key"]
         outcome = json.loads((home / f"outcome-{key}").read_text())
         assert (outcome["outcome"], outcome["reply"]) == ("done", "an answer"), key
+        assert [one["kind"] for one in outcome["context"]] == ["compacted"], key
         assert_in_order(rooms, key)
         entries = entries_of(rooms, key)
         transcript = rooms.conversations.transcript(conversation_of(rooms, key))

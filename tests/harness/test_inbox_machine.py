@@ -144,12 +144,15 @@ class Machine(RuleBasedStateMachine):
             else:
                 self.was_accepted(process, event, found)
 
-    @rule(name=names)
-    def open(self, name: str) -> None:
+    @rule(name=names, is_refused=st.booleans())
+    def open(self, name: str, *, is_refused: bool = False) -> None:
         process, opening = self.processes[name], self.processes[name].opening
         if opening is None:
             return
         process.opening = None
+        if is_refused:
+            self.refuse(process, opening)
+            return
         inbox, event = process.inbox, int(opening.event.id[1:])
         running, also = inbox.opened(opening, TurnId(new_id("turn")), process.next_number)
         entry = self.first_entry(running)
@@ -168,22 +171,22 @@ class Machine(RuleBasedStateMachine):
         process.lease, process.running, process.entries = lease, running, [entry]
         assert self.accepted.setdefault(event, opening.number) == opening.number
 
-    @rule(name=names)
-    def refuse(self, name: str) -> None:
-        process = self.processes[name]
-        if process.opening is not None:
-            opening, process.opening = process.opening, None
-            with suppress(Conflict, Unavailable):
-                process.inbox.refuse(opening, NotFound("agent", AGENT))
+    def refuse(self, process: Process, opening: Opening) -> None:
+        """It could not be prepared."""
+        with suppress(Conflict, Unavailable):
+            process.inbox.refuse(opening, NotFound("agent", AGENT))
 
     @rule(name=names, other=names, event=events, after=st.integers(0, 8))
-    def receive_and_open_meanwhile(self, name: str, other: str, event: int, after: int) -> None:
+    def open_meanwhile(self, name: str, other: str, event: int, after: int) -> None:
         if name != other:
             self.receive(other, event)
             self.world.meanwhile(name, lambda: self.open(other), after)
 
-    @rule(name=names, event=events)
-    def receive_and_open(self, name: str, event: int) -> None:
+    @rule(name=names, other=names, waits=events, event=events)
+    def open_while_something_waits(self, name: str, other: str, waits: int, event: int) -> None:
+        """And nobody is at it."""
+        self.accept(other, waits)
+        self.release(other)
         self.receive(name, event)
         self.open(name)
 
@@ -293,10 +296,9 @@ class Machine(RuleBasedStateMachine):
         if process.running is not None and process.entries[-1].message.role == "assistant":
             number = process.entries[-1].number
             first, turn_id = process.running.first, process.running.turn_id
-            inbox.finish(
-                conversation, process.running, Ending("done", turn_id, first, number), lease
-            )
-            process.running, process.entries = None, []
+            ending, has_enough = Ending("done", turn_id, first, number), number % 3 == 0
+            inbox.finish(conversation, process.running, ending, lease, is_last=has_enough)
+            self.ended(process, lease)
         elif process.running is not None:
             answer = Message("assistant", (Text(f"answer to {process.running.event.id}"),))
             entry = self.entry(process, process.entries[-1].number + 1, answer)
@@ -317,6 +319,12 @@ class Machine(RuleBasedStateMachine):
                 process.entries = list(transcript.entries(found.first))
             else:
                 process.waiting = found
+
+    def ended(self, process: Process, lease: Lease) -> None:
+        if process.leases.has_let_go(lease):
+            process.leases.release(lease)
+            process.forget()
+        process.running, process.entries = None, []
 
     def first_entry(self, running: Running) -> Entry:
         said, event_id = user(running.event.message.text[:20]), running.event.id
@@ -365,10 +373,15 @@ class Machine(RuleBasedStateMachine):
         last = self.started("last")
         self.processes["last"] = last
         self.follow("last", 61.0)
-        assert last.lease is not None
-        while last.running or last.waiting or last.inbox.next(self.conversation, last.lease):
+        while self.has_more(last):
             self.step(last)
         self.assert_answered_once_in_order(last)
+
+    def has_more(self, last: Process) -> bool:
+        self.acquire("last")
+        assert last.lease is not None
+        is_at_it = last.running is not None or last.waiting is not None
+        return is_at_it or last.inbox.next(self.conversation, last.lease) is not None
 
     def assert_answered_once_in_order(self, last: Process) -> None:
         entries = list(last.conversations.transcript(self.conversation).entries())

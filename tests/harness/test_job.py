@@ -171,6 +171,22 @@ def test_a_runner_that_falls_silent_is_followed_and_ends_nothing_later(
     assert there.list() == []
 
 
+def test_who_claims_a_job_days_later_is_not_taken_for_the_one_who_was_at_it_before(
+    records: MemoryRecords, clock: ManualClock
+) -> None:
+    one, other, looking = (
+        Jobs(records, clock, process=f"boot:{name}/1/1") for name in ("one", "other", "looking")
+    )
+    one.enqueue(tick(clock))
+    first = claimed(one)
+    assert looking.claim(KINDS) is None
+    one.done(first)
+    clock.advance(2 * DONE_S)
+    one.enqueue(tick(clock))
+    claimed(other)
+    assert looking.claim(KINDS) is None
+
+
 def test_a_job_that_kills_its_runners_is_set_aside(
     records: MemoryRecords, clock: ManualClock
 ) -> None:

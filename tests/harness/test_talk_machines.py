@@ -123,7 +123,7 @@ def test_shared_records_ask_for_a_place_of_what_is_too_large_for_them(
     rooms: Rooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HARNESS_S3")
-    with pytest.raises(Refused, match="s3: None must be set: the records are shared") as caught:
+    with pytest.raises(Refused, match="s3: must be set: the records are shared") as caught:
         opened(tmp_path / "elsewhere", Rule())
     assert caught.value.remedy == SET_PLACE
 

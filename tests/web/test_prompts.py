@@ -36,6 +36,17 @@ def test_a_preview_shows_memory_and_the_message_and_stores_nothing(site: Site) -
     acme.refused(400, "POST", path, json={"massage": "x"})
 
 
+def test_a_preview_says_that_the_turn_would_summarise_first(site: Site) -> None:
+    acme = site.account("acme")
+    agent = acme.agent(session={"compaction": {"enabled": True, "maxContextLength": 3_000}})
+    path = f"/v1/agents/{agent}/prompt-preview"
+    taken(acme, agent, "e1", "hello")
+    shown = acme.post(path, {"conversationKey": "c1", "message": "x"}, 200)
+    assert "compaction" not in shown
+    shown = acme.post(path, {"conversationKey": "c1", "message": "x" * 3_000}, 200)
+    assert shown["compaction"] == {"kind": "summary", "covers": 2}
+
+
 WEATHER = {"name": "weather", "description": "Says it.", "inputSchema": {"type": "object"}}
 
 

@@ -47,7 +47,11 @@ class MemoryPrefix:
         for stat in self.store.scan(self._prefix + prefix):
             yield Stat(stat.name.removeprefix(self._prefix), stat.size, stat.token)
 
-    walk = scan
+    def walk(
+        self, prefix: str = "", *, known: object = (), asked: Callable[[], None] = lambda: None
+    ) -> Iterator[Stat]:
+        asked()
+        return self.scan(prefix)
 
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None

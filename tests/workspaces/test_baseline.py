@@ -46,6 +46,25 @@ def test_a_row_that_somebody_else_has_changed_stays_theirs(file: Path) -> None:
     assert one.tree() == {A: agreed(2), B: agreed(4)}
 
 
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("after", [None, 1, 2])
+@pytest.mark.parametrize("before", [None, 1, 2])
+@pytest.mark.parametrize("row", [None, 1, 2])
+def test_a_step_is_taken_where_the_row_is_what_was_seen(
+    file: Path, row: int | None, before: int | None, after: int | None, together: bool
+) -> None:
+    def of(number: int | None) -> Agreed | None:
+        return None if number is None else agreed(number)
+
+    baseline = Baseline(file)
+    baseline.take([Step(A, None, of(row))])
+    baseline.take(
+        [Step(A, of(before), of(after)), *([Step(B, None, agreed(9))] if together else [])]
+    )
+    assert baseline.find(A) == of(after if before == row else row)
+    assert baseline.tree() == Baseline(file).tree()
+
+
 def test_steps_are_taken_together_or_not_at_all(file: Path) -> None:
     baseline = Baseline(file)
     broken = Step(B, None, Agreed(Version("v"), ObjectId("o"), Token({})))  # type: ignore[arg-type]

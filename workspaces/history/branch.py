@@ -22,7 +22,8 @@ class Branch:
     def tip(self) -> RevisionId | None:
         """The newest revision; None before the first."""
         try:
-            return RevisionId(self._file.read_text().strip())
+            with open(self._file, "rb", buffering=0) as stream:  # noqa: PTH123 - the hot path
+                return RevisionId(stream.read().decode().strip())
         except FileNotFoundError:
             return None
         except OSError as error:

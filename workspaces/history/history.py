@@ -85,6 +85,8 @@ class History:
         self._objects = Objects(directory / "objects")
         self._branch = Branch(directory)
         self._commits = lru_cache(COMMITS_KEPT)(self._read_commit)
+        self._newest: Commit | None = None
+        """That was made here: it is asked for at once, and need not come from the disk."""
 
     @classmethod
     def create(cls, directory: Path, clock: Clock) -> History:
@@ -176,6 +178,8 @@ class History:
             return True
         if revision is None:
             return False
+        if ancestor in self.commit(revision).parents:  # as at the end of nearly every turn
+            return True
         return not self._git("rev-list", "-n1", ancestor, f"^{revision}", "--")
 
     def fork(self, one: RevisionId, other: RevisionId) -> RevisionId | None:
@@ -206,7 +210,8 @@ class History:
         return self._objects.read(object_id)
 
     def commit(self, revision: RevisionId) -> Commit:
-        return self._commits(revision)
+        newest = self._newest
+        return newest if newest and newest.id == revision else self._commits(revision)
 
     def record(
         self,
@@ -228,6 +233,7 @@ class History:
         made = self._add(batch, changes, author, parents)
         batch.sync()
         self._branch.move(made.id, expect=tip)
+        self._newest = made
         return made.id
 
     def follow(
@@ -255,6 +261,7 @@ class History:
             made = self._merge(batch, (self.commit(ours), onto), onto, differing, author)
         batch.sync()
         self._branch.move(made.id, expect=ours)
+        self._newest = made
         return made.id
 
     def bundles(
@@ -403,7 +410,7 @@ class History:
         at = max(parent.at for parent in both)
         tree = graft(changes, base.tree, self._objects, batch) if changes else base.tree
         data = commit_bytes(tree, ids, author, at, merge_message(ids, author, at))
-        return Commit(RevisionId(batch.commit(data)), tree, ids, at, author.name, {})
+        return parse_commit(RevisionId(batch.commit(data)), data)
 
     def _differing(
         self, older: ObjectId | None, newer: ObjectId | None, prefix: str
@@ -438,8 +445,7 @@ class History:
         tree = graft(changes, first.tree if first else None, self._objects, batch)
         ids = tuple(parent.id for parent in parents)
         data = commit_bytes(tree, ids, author, at, message(told, author, at))
-        revision = RevisionId(batch.commit(data))
-        return Commit(revision, tree, ids, at, author.name, {})
+        return parse_commit(RevisionId(batch.commit(data)), data)
 
     def _read_commit(self, revision: RevisionId) -> Commit:
         return parse_commit(revision, self._objects.read(revision))

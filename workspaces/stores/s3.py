@@ -27,10 +27,11 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -58,6 +59,7 @@ from workspaces.blobs import (
 from workspaces.errors import Conflict, NotFound, OverLimit, Refused, Unavailable
 from workspaces.expect import Wildcard
 from workspaces.paths import broken_rule
+from workspaces.stores.parts import Page, cuts_of, in_parts
 from workspaces.stores.s3_listing import EVENT, read_contents
 from workspaces.stores.s3_refusal import ERRORS, Refusal, refusal_of
 
@@ -194,33 +196,56 @@ class S3Blobs:
             if broken_rule(stat.name) is None:
                 yield stat
 
-    def walk(self, prefix: str = "") -> Iterator[Stat]:
+    def walk(
+        self,
+        prefix: str = "",
+        *,
+        known: Sequence[BlobName] = (),
+        asked: Callable[[], None] = lambda: None,
+    ) -> Iterator[Stat]:
         """Every object, under a good name or not. Whole before the first comes out: S3 lists in the
-        order of the port, but other servers list directory by directory (seaweedfs 4.48 does)."""
-        found: list[Stat] = []
-        more: dict[str, str] = {}
-        while True:
-            page = self._page(self._prefix + prefix, self._page_keys, more)
-            for listed in page.get("Contents", ()):
-                name = listed["Key"].removeprefix(self._prefix)
-                modified = listed.get("LastModified")
-                found.append(
-                    Stat(
-                        name,
-                        listed["Size"],
-                        _token(listed.get("ETag")),
-                        modified.timestamp() if modified else None,
-                    )
-                )
-            if self._names_max is not None and len(found) > self._names_max:
+        order of the port, but other servers list directory by directory (seaweedfs 4.48 does).
+
+        `known`: names that were there before, ascending: a long listing can be had in parts then. `asked` is
+        called with each request."""
+
+        cuts = cuts_of(known, self._page_keys) if self._names_max is None else ()
+        count = 0
+
+        def ask(after: str, more: str | None) -> Page:
+            nonlocal count
+            asked()
+            page = self._stats(prefix, after, more)
+            count += len(page.stats)
+            if self._names_max is not None and count > self._names_max:
                 limit = f"names below {prefix or '/'} in {self._bucket}"
-                raise OverLimit(limit, maximum=self._names_max, actual=len(found), unit="names")
-            if not page.get("IsTruncated"):
-                break
-            before, more = more, {"ContinuationToken": page.get("NextContinuationToken", "")}
-            if more in (before, {"ContinuationToken": ""}):
-                raise Unavailable(str(self._bucket), "the listing does not end")
-        yield from sorted(found, key=lambda stat: stat.name)
+                raise OverLimit(limit, maximum=self._names_max, actual=count, unit="names")
+            return page
+
+        found = in_parts(ask, cuts)
+        if cuts and not {stat.name for stat in found}.issuperset(known):
+            found = in_parts(ask, ())  # what has gone is believed only to a listing in one piece
+        yield from sorted(found, key=attrgetter("name"))
+
+    def _stats(self, prefix: str, after: str, more: str | None) -> Page:
+        begin = {"StartAfter": self._prefix + after} if after and more is None else {}
+        if more is not None:
+            begin = {"ContinuationToken": more}
+        page = self._page(self._prefix + prefix, self._page_keys, begin)
+        stats = [self._stat(listed) for listed in page.get("Contents", ())]
+        following = page.get("NextContinuationToken", "") if page["IsTruncated"] else None
+        if following in {"", more} and following is not None:
+            raise Unavailable(str(self._bucket), "the listing does not end")
+        return Page(stats, following)
+
+    def _stat(self, listed: dict[str, Any]) -> Stat:
+        modified = listed.get("LastModified")
+        return Stat(
+            listed["Key"].removeprefix(self._prefix),
+            listed["Size"],
+            _token(listed.get("ETag")),
+            modified.timestamp() if modified else None,
+        )
 
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None

@@ -113,15 +113,14 @@ class SqliteRecords:
         self._is_closed = False
         self._sweep_at = 0.0
         try:
-            with self._translated():
-                self._prepare()
+            self._prepare()
         except BaseException:
             self.close()
             raise
 
     def get(self, key: Key) -> Item | None:
         try:
-            with self._translated(), self._lent() as connection:
+            with self._connected() as connection:
                 return self._item(key, connection.execute(_READ, key).fetchone())
         except UnicodeEncodeError:  # half of a surrogate pair: `write` lets no such key in
             return None
@@ -129,7 +128,7 @@ class SqliteRecords:
     def write(self, *changes: Change) -> tuple[Counter, ...]:
         check_batch(changes)
         texts = encoded_batch(changes)
-        with self._translated(), self._transaction() as connection:
+        with self._connected() as connection, transaction(connection):
             counters: list[Counter] = []
             now = self._now()
             for change, text in zip(changes, texts, strict=True):
@@ -165,7 +164,7 @@ class SqliteRecords:
         )
         bounds = (partition, start) if end is None else (partition, start, end)
         arguments = (*bounds, self._now(), max(0, min(limit, SCAN_ITEMS_MAX)))
-        with self._translated(), self._lent() as connection:
+        with self._connected() as connection:
             return [
                 Item(Key(partition, sort), json.loads(value), counter, expires_at)
                 for sort, counter, value, expires_at in connection.execute(query, arguments)
@@ -181,7 +180,7 @@ class SqliteRecords:
         keeps beside it the same mode. What cannot be made is said by the first connection."""
         with suppress(OSError):
             os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        with self._lent() as connection:
+        with self._connected() as connection:
             found = connection.execute("pragma user_version").fetchone()[0]
         if found > FORMAT:
             raise Refused(
@@ -191,7 +190,7 @@ class SqliteRecords:
                 remedy="use the version of workspace-harness that wrote it, or a newer one",
             )
         if found < FORMAT:
-            with self._transaction() as connection:
+            with self._connected() as connection, transaction(connection):
                 connection.execute(_TABLE)
                 connection.execute(_EXPIRY)
                 connection.execute(f"pragma user_version = {FORMAT}")
@@ -215,23 +214,30 @@ class SqliteRecords:
         return self._clock.now().timestamp()
 
     @contextmanager
-    def _lent(self) -> Generator[sqlite3.Connection]:
-        """A connection that no other thread has meanwhile.
+    def _connected(self) -> Generator[sqlite3.Connection]:
+        """A connection that no other thread has meanwhile, and what fails on it as the port says it. One
+        context for both: each call enters it, and most calls take a few microseconds.
 
         No lock: taking from and adding to a list are atomic, and a lock could be held by another thread
         of the parent at the moment of a fork, forever.
         """
         kept = self._kept.setdefault(os.getpid(), [])
+        connection = None
         try:
-            connection = kept.pop()
-        except IndexError:
-            connection = self._opened()
-        try:
+            try:
+                connection = kept.pop()
+            except IndexError:
+                connection = self._opened()
             yield connection
+        except sqlite3.Error as error:
+            raise self._unavailable(*_explained(error)) from error
+        except json.JSONDecodeError as error:
+            raise self._unavailable(*_DAMAGED) from error
         finally:
-            kept.append(connection)
-            if self._is_closed or len(kept) > CONNECTIONS_KEPT_MAX:
-                self._close_kept(0 if self._is_closed else CONNECTIONS_KEPT_MAX)
+            if connection is not None:
+                kept.append(connection)
+                if self._is_closed or len(kept) > CONNECTIONS_KEPT_MAX:
+                    self._close_kept(0 if self._is_closed else CONNECTIONS_KEPT_MAX)
 
     def _close_kept(self, keep: int = 0) -> None:
         kept = self._kept.get(os.getpid(), [])
@@ -260,22 +266,8 @@ class SqliteRecords:
         for pragma in _PRAGMAS:
             connection.execute(f"pragma {pragma}")
 
-    @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
-        with self._lent() as connection, transaction(connection):
-            yield connection
-
-    @contextmanager
-    def _translated(self) -> Generator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            reason, remedy = _explained(error)
-            raise Unavailable(f"record store {self._file}", reason, remedy=remedy) from error
-        except json.JSONDecodeError as error:
-            raise Unavailable(
-                f"record store {self._file}", _DAMAGED[0], remedy=_DAMAGED[1]
-            ) from error
+    def _unavailable(self, reason: str, remedy: str) -> Unavailable:
+        return Unavailable(f"record store {self._file}", reason, remedy=remedy)
 
 
 def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Counter | None:

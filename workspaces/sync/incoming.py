@@ -43,18 +43,20 @@ class Incoming:
         base: Mapping[WorkspacePath, Agreed],
         report: Report,
         done: Callable[[int], None],
-        theirs: Theirs | None = None,
+        theirs: Callable[[], Theirs | None] | None = None,
     ) -> list[WorkspacePath]:
-        """A batch at a time, deletions first: what comes may need their place. With their history all
-        comes at once: only then is it told as they told it."""
+        """A batch at a time, deletions first: what comes may need their place. With their history, which is
+        waited for when the files are here, all comes at once: only then is it told as they told it."""
         again: list[WorkspacePath] = []
         in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
         groups = _batches(in_order) if theirs is None else iter([in_order])
         with closing(self._crowd.ahead(self._fetched, groups)) as batches:
             for batch, blobs in batches:
                 fetched = {one.path: blob for one, blob in zip(batch, blobs, strict=True)}
-                again += self.put(batch, fetched, base, report, theirs)
-                done(len(batch))
+                followed = theirs() if theirs is not None else None
+                for part in _batches(batch) if followed is None else [batch]:
+                    again += self.put(part, fetched, base, report, followed)
+                    done(len(part))
         return again
 
     def put(

@@ -23,6 +23,8 @@ ROWS_AT_ONCE = 100
 
 Going = Push | PushDeletion
 
+Read = Callable[[WorkspacePath], bytes]
+
 Sent = tuple[WorkspacePath, Step | Failure | None]
 """None: somebody was faster, on either side."""
 
@@ -43,8 +45,11 @@ class Outgoing:
         here: Mapping[WorkspacePath, FileState],
         report: Report,
         done: Callable[[int], None] | None = None,
+        *,
+        read: Read | None = None,
     ) -> list[WorkspacePath]:
-        """`done` None: a push of a few files, whose caller waits for them and not for the rows."""
+        """`done` None: a push of a few files, whose caller waits for them and not for the rows. `read`:
+        where the bytes come from, if not from the files."""
         if not actions:
             return []
         found: dict[WorkspacePath, ObjectId | None] = {
@@ -57,7 +62,7 @@ class Outgoing:
         last = [action for action in ready if action.path == "MEMORY.md"]
         first = [action for action in ready if action.path != "MEMORY.md"]
         for group in (first, last):
-            again += self._send_together(group, base, report, done)
+            again += self._send_together(group, base, here, read or self._read, report, done)
         return again
 
     def put(
@@ -65,7 +70,10 @@ class Outgoing:
     ) -> Step:
         """One file, or its deletion (None). Conflict, Unavailable. The step is to be taken once the file
         here is the same."""
-        return self._put(path, data, base, expect, self._meta())
+        if data is None:
+            return self._deleted(path, base, expect)
+        state = FileState(version_of(data), blob_id(data), len(data))
+        return self._put(path, data, state, base, expect, self._meta())
 
     def _meta(self) -> Meta:
         """What a person who looks into the bucket is told of where a file came from."""
@@ -78,6 +86,8 @@ class Outgoing:
         self,
         actions: Sequence[Going],
         base: Mapping[WorkspacePath, Agreed],
+        here: Mapping[WorkspacePath, FileState],
+        read: Read,
         report: Report,
         done: Callable[[int], None] | None,
     ) -> list[WorkspacePath]:
@@ -88,7 +98,11 @@ class Outgoing:
         again: list[WorkspacePath] = []
         steps: list[Step] = []
         failure: Failure | None = None
-        outcomes = self._crowd.all(lambda one: self._sent(one, base.get(one.path), meta), actions)
+
+        def send(one: Going) -> Sent:
+            return self._sent(one, base.get(one.path), here, meta, read)
+
+        outcomes = self._crowd.all(send, actions)
         for path, outcome in outcomes:
             if isinstance(outcome, Step):
                 steps.append(outcome)
@@ -109,31 +123,43 @@ class Outgoing:
             raise failure
         return again
 
-    def _sent(self, action: Going, base: Agreed | None, meta: Meta) -> Sent:
+    def _sent(
+        self,
+        action: Going,
+        base: Agreed | None,
+        here: Mapping[WorkspacePath, FileState],
+        meta: Meta,
+        read: Read,
+    ) -> Sent:
         path = action.path
         try:
             if isinstance(action, PushDeletion):
-                return path, self._put(path, None, base, action.expect, meta)
-            data = self._workspace.read(path).data
+                return path, self._deleted(path, base, action.expect)
+            data = read(path)
             if version_of(data) != action.version:
                 return path, None
-            return path, self._put(path, data, base, action.expect, meta)
+            return path, self._put(path, data, here[path], base, action.expect, meta)
         except (Conflict, NotFound):
             return path, None
         except Failure as failure:
             return path, failure
 
+    def _read(self, path: WorkspacePath) -> bytes:
+        return self._workspace.read(path).data
+
     def _put(
         self,
         path: WorkspacePath,
-        data: bytes | None,
+        data: bytes,
+        state: FileState,
         base: Agreed | None,
         expect: Expect,
         meta: Meta,
     ) -> Step:
-        if data is None:
-            self._there.delete(path, expect=expect)
-            return Step(path, base, None)
-        version = version_of(data)
-        token = self._there.write(path, data, expect=expect, meta={**meta, "version": version})
-        return Step(path, base, Agreed(version, blob_id(data), token))
+        meta = {**meta, "version": state.version}
+        token = self._there.write(path, data, expect=expect, meta=meta)
+        return Step(path, base, Agreed(state.version, state.object_id, token))
+
+    def _deleted(self, path: WorkspacePath, base: Agreed | None, expect: Expect) -> Step:
+        self._there.delete(path, expect=expect)
+        return Step(path, base, None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 from workspaces.baseline import Baseline
 from workspaces.errors import Failure
+from workspaces.head import Head
 from workspaces.history.objects import ObjectId
 from workspaces.history.quarantine import Quarantine
 from workspaces.paths import WorkspacePath
@@ -18,17 +21,27 @@ from workspaces.workspace import Workspace
 Fetched = tuple[RevisionId, Quarantine]
 """What others have come to, and the bundles that lead there."""
 
+Coming = Callable[[], Fetched | None]
+"""Waits for it. None where it cannot be used, which is told."""
+
 
 class Past:
     """What is wrong with the history in S3 stops no file: it is told."""
 
     def __init__(
-        self, workspace: Workspace, baseline: Baseline, replication: Replication | None
+        self,
+        workspace: Workspace,
+        baseline: Baseline,
+        replication: Replication | None,
+        *,
+        at_once: bool,
     ) -> None:
-        """`replication` None: the history stays here."""
+        """`replication` None: the history stays here. `at_once`: theirs is fetched and looked at while the
+        caller looks at the files."""
         self._workspace = workspace
         self._baseline = baseline
         self._replication = replication
+        self._at_once = at_once
 
     @property
     def requests(self) -> int:
@@ -54,19 +67,27 @@ class Past:
             return True
 
     @contextmanager
-    def theirs(self, report: Report, *, look: bool = True) -> Generator[Fetched | None]:
+    def theirs(self, report: Report, *, look: bool = True) -> Generator[Coming | None]:
+        """None: there is nothing new. The head is looked at before this returns, and so before the files
+        are listed."""
         report.unfollowed = None
-        fetched: Fetched | None = None
+        head: Head | None = None
         if self._replication is not None:
             try:
-                fetched = self._replication.fetch(look=look)
+                head = self._replication.news(look=look)
             except Failure as failure:
                 report.unfollowed = failure
-        try:
-            yield fetched
-        finally:
-            if fetched is not None:
-                fetched[1].close()
+        if self._replication is None or head is None or head.tip is None:
+            yield None
+            return
+        with ThreadPoolExecutor(1) as pool:
+            begin = pool.submit if self._at_once else _done
+            fetching = begin(self._replication.fetch, head)
+            try:
+                yield partial(_fetched, head.tip, fetching, report)
+            finally:
+                if fetching.exception() is None:
+                    fetching.result().close()
 
     def push(self, report: Report) -> bool:
         """After the files. False when others have been faster: theirs is to be followed first."""
@@ -116,3 +137,21 @@ class Past:
     def _agreed(self, path: WorkspacePath) -> ObjectId | None:
         found = self._baseline.find(path)
         return found.object_id if found else None
+
+
+def _done(fetch: Callable[[Head], Quarantine], head: Head) -> Future[Quarantine]:
+    """In the caller's thread."""
+    done: Future[Quarantine] = Future()
+    try:
+        done.set_result(fetch(head))
+    except Failure as failure:
+        done.set_exception(failure)
+    return done
+
+
+def _fetched(tip: RevisionId, fetching: Future[Quarantine], report: Report) -> Fetched | None:
+    try:
+        return tip, fetching.result()
+    except Failure as failure:
+        report.unfollowed = failure
+        return None

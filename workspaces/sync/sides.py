@@ -57,7 +57,7 @@ class Sides:
             self._saved = self._workspace.stat_cache = self._baseline.known()
 
     def survey(self) -> Survey:
-        tree, stats = self._both()
+        tree, stats = self._both(sorted(self._baseline.tree()))
         base = self._baseline.tree()
         there, refused = self._listed(stats, tree, base)
         held = _held(tree) | {problem.path for problem in refused}
@@ -76,19 +76,19 @@ class Sides:
         gone = [path for path in base if path not in tree.files and path not in held]
         return [*changed, *gone]
 
-    def state(self, path: WorkspacePath) -> FileState | None:
-        """Of one file here. None too for what cannot be kept: whoever asks looks at the whole tree then."""
+    def read(self, path: WorkspacePath) -> tuple[FileState, bytes] | None:
+        """One file here. None too for what cannot be kept: whoever asks looks at the whole tree then."""
         try:
             data = self._workspace.read(path).data
         except (NotFound, Refused, OverLimit):
             return None
-        return FileState(version_of(data), blob_id(data), len(data))
+        return FileState(version_of(data), blob_id(data), len(data)), data
 
-    def _both(self) -> tuple[Tree, Sequence[Stat]]:
+    def _both(self, known: Sequence[str]) -> tuple[Tree, Sequence[Stat]]:
         if not self._at_once:
-            return self._scan(), self._there.list()
+            return self._scan(), self._there.list(known)
         with ThreadPoolExecutor(1) as pool:
-            listing = pool.submit(self._there.list)
+            listing = pool.submit(self._there.list, known)
             return self._scan(), listing.result()
 
     def _scan(self) -> Tree:

@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 from workspaces.blobs import Blob, BlobStore, Expect, Meta, Stat, Token
 from workspaces.paths import WorkspacePath
 
-PAGE_KEYS = 1000
-"""What one request of a listing brings."""
+Listing = Callable[[Sequence[str], Callable[[], None]], Iterator[Stat]]
+"""Every object, under a good name or not. Given the names that were there, ascending, and what is called
+with each request."""
 
 
 class CountedStore:
-    def __init__(self, store: BlobStore, listing: Callable[[], Iterator[Stat]]) -> None:
+    def __init__(self, store: BlobStore, listing: Listing) -> None:
         self._store = store
         self._listing = listing
         self.requests = 0
         self._lock = threading.Lock()
 
-    def _count(self, requests: int = 1) -> None:
+    def _count(self) -> None:
         with self._lock:
-            self.requests += requests
+            self.requests += 1
 
     def read(self, path: WorkspacePath) -> Blob:
         self._count()
@@ -35,7 +36,5 @@ class CountedStore:
         self._count()
         self._store.delete(path, expect=expect)
 
-    def list(self) -> Sequence[Stat]:
-        stats = list(self._listing())
-        self._count(1 + max(0, len(stats) - 1) // PAGE_KEYS)
-        return stats
+    def list(self, known: Sequence[str]) -> Sequence[Stat]:
+        return list(self._listing(known, self._count))

@@ -35,7 +35,7 @@ enough; but see `deletion`), and deletion on a suspicion: see `Alarm`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import assert_never
 
@@ -60,15 +60,20 @@ from workspaces.swap import SECOND_LOOK_S
 from workspaces.sync.crowd import THREADS, Crowd
 from workspaces.sync.incoming import Coming, Incoming
 from workspaces.sync.outgoing import Going, Outgoing
-from workspaces.sync.past import Fetched, Past
+from workspaces.sync.past import Coming as History
+from workspaces.sync.past import Past
 from workspaces.sync.report import Progress, Report, Tell
 from workspaces.sync.sides import Sides, Survey
-from workspaces.sync.store import CountedStore
+from workspaces.sync.store import CountedStore, Listing
+from workspaces.tree import FileState
 from workspaces.workspace import Theirs, Workspace
 
 LISTED_EVERY_S = 60.0
 """Files without a history that tells of them (a machine died; a person wrote into the bucket) are found by
 a listing, this often."""
+
+HELD_FILES_MAX = 32
+"""So few files are read once and held until they are sent; more are read again, each in its turn."""
 
 ROUNDS_MAX = 10
 """How often a path that others keep changing is planned again before it is left to the next sync."""
@@ -85,7 +90,7 @@ class Sync:
         *,
         place: Callable[[], str],
         check: Callable[[], None] = lambda: None,
-        listing: Callable[[], Iterator[Stat]] | None = None,
+        listing: Listing | None = None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
         pause: Callable[[float], None] = time.sleep,
         replication: Replication | None = None,
@@ -97,7 +102,7 @@ class Sync:
         one's. `check` refuses a store that cannot be relied on. `listing`: every object, under a good
         name or not. `alone` keeps others from syncing this tree at the same time."""
         self._workspace = workspace
-        self._there = CountedStore(there, listing or there.scan)
+        self._there = CountedStore(there, listing or _scanned(there))
         self._baseline = baseline
         self._place = place
         self._check = check
@@ -107,7 +112,7 @@ class Sync:
         self._sides = Sides(workspace, self._there, baseline, place=place, at_once=threads > 1)
         self._incoming = Incoming(workspace, self._there, baseline, crowd)
         self._outgoing = Outgoing(workspace, self._there, baseline, crowd)
-        self._past = Past(workspace, baseline, replication)
+        self._past = Past(workspace, baseline, replication, at_once=threads > 1)
         self._clock = clock
         self._is_ready = False
         self._listed_at: float | None = None
@@ -168,9 +173,9 @@ class Sync:
             except NotFound:
                 blob = None
             base = self._baseline.find(path)
-            state = self._sides.state(path)
+            found = self._sides.read(path)
             token = blob.token if blob else None
-            action = action_for(path, base, state.version if state else None, token)
+            action = action_for(path, base, found[0].version if found else None, token)
             if isinstance(action, Pull | PullDeletion | Meet):
                 known = {} if base is None else {path: base}
                 self._incoming.put([action], {path: blob}, known, Report())
@@ -232,7 +237,7 @@ class Sync:
             self._past.tidy(report, check=check)
 
     def _settle_files(
-        self, theirs: Fetched | None, report: Report, tell: Tell, *, accept_deletions: bool
+        self, theirs: History | None, report: Report, tell: Tell, *, accept_deletions: bool
     ) -> None:
         """Look and carry out, until there is nothing left to do."""
         for _ in range(ROUNDS_MAX):
@@ -259,19 +264,25 @@ class Sync:
             return False
         waiting = sorted(set(paths))
         for _ in range(ROUNDS_MAX):
-            found = {path: self._sides.state(path) for path in waiting}
             base = {path: self._baseline.find(path) for path in waiting}
-            if any(base[path] and state is None for path, state in found.items()):
-                return False
+            here: dict[WorkspacePath, FileState] = {}
+            held: dict[WorkspacePath, bytes] = {}
+            for path in waiting:
+                found = self._sides.read(path)
+                if found is not None:
+                    here[path], data = found
+                    if len(waiting) <= HELD_FILES_MAX:
+                        held[path] = data
+                elif base[path]:
+                    return False
             actions = [
                 Push(path, state.version, agreed.token if agreed else ABSENT)
-                for path, state in found.items()
-                if state is not None
-                and ((agreed := base[path]) is None or agreed.version != state.version)
+                for path, state in here.items()
+                if (agreed := base[path]) is None or agreed.version != state.version
             ]
-            here = {path: state for path, state in found.items() if state is not None}
             known = {path: agreed for path, agreed in base.items() if agreed is not None}
-            waiting = self._outgoing.send(actions, known, here, report)
+            read = held.__getitem__ if held else None
+            waiting = self._outgoing.send(actions, known, here, report, read=read)
             if not waiting:
                 break
             for path in waiting:
@@ -306,7 +317,7 @@ class Sync:
             )
 
     def _carry_out(
-        self, survey: Survey, fetched: Fetched | None, report: Report, tell: Tell
+        self, survey: Survey, history: History | None, report: Report, tell: Tell
     ) -> list[WorkspacePath]:
         """What comes in, then what goes out. Returns what must be planned again."""
         coming: list[Coming] = []
@@ -324,8 +335,14 @@ class Sync:
                     assert_never(action)
         progress = Progress(tell, len(coming) + len(going))
         self._baseline.take(forgotten)
-        theirs = Theirs(*fetched, survey.held) if fetched is not None else None
-        again = self._incoming.take(coming, survey.base, report, progress.done, theirs)
+
+        def theirs() -> Theirs | None:
+            fetched = history() if history is not None else None
+            return Theirs(*fetched, survey.held) if fetched is not None else None
+
+        again = self._incoming.take(
+            coming, survey.base, report, progress.done, theirs if history is not None else None
+        )
         again += self._outgoing.send(going, survey.base, survey.here, report, progress.done)
         return again
 
@@ -335,6 +352,15 @@ class Sync:
             return []
         self._pause(SECOND_LOOK_S)
         return self._workspace.look_again()
+
+
+def _scanned(there: BlobStore) -> Listing:
+    def listing(known: Sequence[str], asked: Callable[[], None]) -> Iterator[Stat]:
+        del known
+        asked()
+        return there.scan()
+
+    return listing
 
 
 def _told(unfollowed: Failure | None) -> list[Problem]:
