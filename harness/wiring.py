@@ -26,6 +26,7 @@ from harness.members import members
 from harness.memories import Memories
 from harness.models.anthropic import AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
+from harness.models.anthropic_notation import AnthropicNotation
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
 from harness.models.metered import MeteredModel
@@ -133,6 +134,7 @@ class House:
         self.ledger = Ledger(records, clock, _prices(settings))
         self.allowance = Allowance(records, clock, self.accounts, self.ledger)
         self._clients = _clients(settings)
+        self.notation = AnthropicNotation()
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job, settings.home.machine), clock)
         self.place = place
