@@ -14,6 +14,7 @@ from harness.agent import AgentRecord, Agents
 from harness.allowance import Allowance
 from harness.audience import Audience
 from harness.conversation import Conversations
+from harness.copies import Copies
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
 from harness.duty import Flushing, duties
@@ -375,7 +376,7 @@ def residents(house: House) -> dict[str, Resident]:
     """What lives as long as `harness up` does, by name."""
     trees, clock = house.settings.home.trees, house.clock
     syncing = Syncing(
-        lambda: [rooms.workspaces for rooms in _owners(house)], follow=lambda: _follow_all(house)
+        lambda: [_copies(rooms) for rooms in _owners(house)], follow=lambda: _follow_all(house)
     )
 
     def tell(news: News) -> None:
@@ -401,7 +402,11 @@ def _follow_all(house: House) -> None:
 def _workspaces(house: House) -> Iterator[Workspace]:
     """Of all accounts."""
     for rooms in _owners(house):
-        yield from all_of(rooms.workspaces)
+        yield from all_of(_copies(rooms))
+
+
+def _copies(rooms: Rooms) -> Copies:
+    return Copies(rooms.workspaces, rooms.agents)
 
 
 def _large(settings: Settings, place: Place | None) -> BlobStore:
