@@ -15,7 +15,7 @@ What is written together, all but the first under the lease's guard:
     open      what `accept` and `begin` write, in one batch, when nothing is before the event and somebody
               has prepared its turn already
     finish    the outcome into the claim · head, running nothing · the event away · the job, when it was
-              the last one
+              the last one · the lease is let go of, when its holder has nothing more to do here
     pause     the turn waits for a person or a client: into the claim that it waits · head, `paused` and
               running nothing · the job, when it was the last one
     answer    an entry with what was allowed or answered · head, past the answer and still `paused`, or
@@ -360,11 +360,19 @@ class Inbox:
         return again
 
     def finish(
-        self, conversation: Conversation, running: Running, ending: Ending, lease: Lease
+        self,
+        conversation: Conversation,
+        running: Running,
+        ending: Ending,
+        lease: Lease,
+        *,
+        is_last: bool = False,
     ) -> None:
+        """`is_last`: whoever holds the lease wants to let go of it, whatever waits. Where nothing waits it
+        is let go of in any case."""
         claim = self._claims.find(conversation.claim_key(running.event.id))
         outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
-        self._settle(conversation, running.number, None, outcome, lease)
+        self._settle(conversation, running.number, None, outcome, lease, is_last=is_last)
 
     def paused(self, conversation: Conversation, head: Head | None = None) -> Paused | None:
         """The turn that waits for an answer, if one does."""
@@ -376,13 +384,21 @@ class Inbox:
         return Paused(data["number"], event, item, turn_id, data["first"])
 
     def pause(
-        self, conversation: Conversation, running: Running, ending: Ending, lease: Lease
+        self,
+        conversation: Conversation,
+        running: Running,
+        ending: Ending,
+        lease: Lease,
+        *,
+        is_last: bool = False,
     ) -> None:
+        """The turn rests. `is_last` as in `finish`."""
         claim = self._claims.find(conversation.claim_key(running.event.id))
         told = () if claim is None else (self._claims.resting(claim, ending.as_json()),)
         head = self._head(conversation)
         paused = {"number": running.number, "turn": running.turn_id, "first": running.first}
-        self._settle(conversation, None, replace(head, running=None, paused=paused), told, lease)
+        rests = replace(head, running=None, paused=paused)
+        self._settle(conversation, None, rests, told, lease, is_last=is_last)
 
     def answering(
         self, conversation: Conversation, waiting: Waiting, paused: Paused, rest: Ending | None
@@ -612,18 +628,24 @@ class Inbox:
         head: Head | None,
         ending: tuple[Put, ...],
         lease: Lease,
+        *,
+        is_last: bool = False,
     ) -> None:
-        """The event, if it is one, is done with, and so is the job when no other event waits."""
+        """The event, if it is one, is done with, and so are job and lease when no other event waits."""
         item = None if number is None else self._records.get(_event_key(conversation, number))
         head = head or replace(self._head(conversation), running=None)
         gone = (Delete(item.key),) if item else ()
         for job in (self._job_when_empty(conversation, head), ()):
+            lets_go = is_last or bool(job)
+            guard = self._leases.releasing(lease) if lets_go else lease.guard
             try:
-                self._guarded(lease, *ending, _head_put(conversation, head), *gone, *job)
+                self._records.write(guard, *ending, _head_put(conversation, head), *gone, *job)
             except Conflict as conflict:
                 if job and conflict.name == str(wish_key(_job_id(conversation))):
                     continue  # somebody has just added an event: the job stays
                 raise LeaseLost(lease.key) from conflict
+            if lets_go:
+                self._leases.let_go(lease)
             break
         if item is not None:
             self._forget_large(item.value["event"])

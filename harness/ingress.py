@@ -360,7 +360,7 @@ class Ingress:
     async def _line(
         self, conversation: Conversation, lease: Lease, accepted: Accepted | None, emit: Emit
     ) -> None:
-        while True:
+        while not self.leases.has_let_go(lease):
             found = await in_thread(self.inbox.next, conversation, lease)
             if found is None or (accepted is not None and found.number > accepted.number):
                 return
@@ -695,7 +695,10 @@ class _AtIt:
     async def _finish(self, running: Running, ending: Ending) -> None:
         inbox = self.ingress.inbox
         end = inbox.pause if ending.status == "waiting" else inbox.finish
-        await to_the_end(end, self.conversation, running, ending, self.lease)
+        held = self.lease
+        await to_the_end(
+            lambda: end(self.conversation, running, ending, held, is_last=self.is_mine)
+        )
 
     async def _fail(self, running: Running, reason: str) -> None:
         failure = ModelFailure("broken", reason, "say it again")

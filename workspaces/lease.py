@@ -105,6 +105,8 @@ class Leases:
         self._silence = Silence(clock)
         self._lost: set[str] = set()
         """The marks of bids and leases of ours that nobody has any more."""
+        self._let_go: set[tuple[str, Counter]] = set()
+        """Keys and generations of leases that were let go of in a batch, until they are released."""
 
     def bid(self, key: str) -> Bid:
         """Busy, naming the holder, while someone else is alive with it."""
@@ -141,7 +143,9 @@ class Leases:
         self._lost.add(bid.mark)
 
     def renew(self, lease: Lease) -> None:
-        """LeaseLost when it is not ours any more."""
+        """LeaseLost when it is not ours any more; one that we have let go of needs no sign of life."""
+        if self.has_let_go(lease):
+            return
         try:
             self._records.write(
                 lease.guard, Put(_pulse(lease.key), {"holder": self._process}, expect=ANY)
@@ -149,10 +153,24 @@ class Leases:
         except Conflict as error:
             raise LeaseLost(lease.key) from error
 
+    def releasing(self, lease: Lease) -> Put:
+        """What lets go, to be written with the last of what the lease protects, in place of its guard."""
+        return Put(_fence(lease.key), {"holder": None}, expect=lease.generation)
+
+    def let_go(self, lease: Lease) -> None:
+        """It was written."""
+        self._let_go.add((lease.key, lease.generation))
+
+    def has_let_go(self, lease: Lease) -> bool:
+        return (lease.key, lease.generation) in self._let_go
+
     def release(self, lease: Lease) -> None:
         """Let go. By someone who is not the holder any more: nothing happens."""
+        if self.has_let_go(lease):
+            self._let_go.discard((lease.key, lease.generation))
+            return
         try:
-            self._records.write(Put(_fence(lease.key), {"holder": None}, expect=lease.generation))
+            self._records.write(self.releasing(lease))
         except Conflict:
             return
         except Unavailable:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from harness import Harness
 from harness.access import Access
 from tests.cli.terminal import Terminal
 from workspaces.errors import Unauthorized
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path / "home", {})
 
 
 def test_a_second_account_is_ready_to_chat_in_and_shares_nothing(harness: Terminal) -> None:

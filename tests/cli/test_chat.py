@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from pathlib import Path
-
-import pytest
 
 from tests.cli.terminal import COMMAND, COMMAND_S_MAX, Ended, Terminal, told
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path / "home", {})
 
 
 def said(harness: Terminal, *lines: str, key: str = "c1") -> Ended:

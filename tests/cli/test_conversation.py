@@ -21,11 +21,6 @@ def talked(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     return harness
 
 
-@pytest.fixture
-def harness(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path / "home", {})
-
-
 def test_conversations_are_listed_the_newest_first(talked: Terminal) -> None:
     table, listed, one, nobody = talked.all(
         ("conversation", "list"),

@@ -11,11 +11,6 @@ from tests.cli.terminal import Terminal
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path / "home", {})
-
-
-@pytest.fixture
 def vault(tmp_path: Path) -> Path:
     place = tmp_path / "vault"
     (place / ".obsidian").mkdir(parents=True)

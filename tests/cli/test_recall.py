@@ -3,14 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.terminal import Terminal
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path / "home", {})
 
 
 def test_lines_are_found_shown_and_limited(harness: Terminal) -> None:

@@ -14,11 +14,6 @@ from tests.cli.terminal import Terminal
 from workspaces.errors import Unavailable
 
 
-@pytest.fixture
-def harness(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path / "home", {})
-
-
 def test_status_is_one_screen_that_changes_nothing(harness: Terminal) -> None:
     harness("run", "Remember that tea is green.").done()
     root = Path(harness("path", "notes").out.strip())

@@ -4,14 +4,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.cli.terminal import COMMAND, COMMAND_S_MAX, Terminal
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path / "home", {})
 
 
 def test_watch_tells_each_save_and_ends_with_an_interrupt(harness: Terminal) -> None:

@@ -110,8 +110,9 @@ class Asking(Machine):
         event = number_of(running.event.id)
         if pending(process.entries):
             ending = Ending("waiting", running.turn_id, running.first, newest.number)
-            process.inbox.pause(self.conversation, running, ending, lease)
-            process.running, process.entries = None, []
+            is_last = newest.number % 3 == 0
+            process.inbox.pause(self.conversation, running, ending, lease, is_last=is_last)
+            self.ended(process, lease)
         elif newest.message.role == "user" and len(process.entries) == 1 and asks(event):
             call = ToolCall(f"t{event}", "write", {})
             entry = self.entry(process, newest.number + 1, Message("assistant", (call,)))
@@ -215,7 +216,13 @@ class Forgetful(Inbox):
     """Lets a turn wait without noting that it does."""
 
     def pause(
-        self, conversation: Conversation, running: Running, ending: Ending, lease: Lease
+        self,
+        conversation: Conversation,
+        running: Running,
+        ending: Ending,
+        lease: Lease,
+        *,
+        is_last: bool = False,
     ) -> None:
         head = replace(self._head(conversation), running=None)
         self._settle(conversation, None, head, (), lease)

@@ -296,10 +296,9 @@ class Machine(RuleBasedStateMachine):
         if process.running is not None and process.entries[-1].message.role == "assistant":
             number = process.entries[-1].number
             first, turn_id = process.running.first, process.running.turn_id
-            inbox.finish(
-                conversation, process.running, Ending("done", turn_id, first, number), lease
-            )
-            process.running, process.entries = None, []
+            ending, has_enough = Ending("done", turn_id, first, number), number % 3 == 0
+            inbox.finish(conversation, process.running, ending, lease, is_last=has_enough)
+            self.ended(process, lease)
         elif process.running is not None:
             answer = Message("assistant", (Text(f"answer to {process.running.event.id}"),))
             entry = self.entry(process, process.entries[-1].number + 1, answer)
@@ -320,6 +319,12 @@ class Machine(RuleBasedStateMachine):
                 process.entries = list(transcript.entries(found.first))
             else:
                 process.waiting = found
+
+    def ended(self, process: Process, lease: Lease) -> None:
+        if process.leases.has_let_go(lease):
+            process.leases.release(lease)
+            process.forget()
+        process.running, process.entries = None, []
 
     def first_entry(self, running: Running) -> Entry:
         said, event_id = user(running.event.message.text[:20]), running.event.id
@@ -368,10 +373,15 @@ class Machine(RuleBasedStateMachine):
         last = self.started("last")
         self.processes["last"] = last
         self.follow("last", 61.0)
-        assert last.lease is not None
-        while last.running or last.waiting or last.inbox.next(self.conversation, last.lease):
+        while self.has_more(last):
             self.step(last)
         self.assert_answered_once_in_order(last)
+
+    def has_more(self, last: Process) -> bool:
+        self.acquire("last")
+        assert last.lease is not None
+        is_at_it = last.running is not None or last.waiting is not None
+        return is_at_it or last.inbox.next(self.conversation, last.lease) is not None
 
     def assert_answered_once_in_order(self, last: Process) -> None:
         entries = list(last.conversations.transcript(self.conversation).entries())

@@ -28,7 +28,7 @@ from tests.harness.talk import (
 from workspaces.account import Accounts
 from workspaces.errors import Conflict, Unavailable
 from workspaces.ids import TurnId
-from workspaces.records import Change, Counter, RecordStore
+from workspaces.records import Change, Counter, Key, Put, RecordStore
 from workspaces.stamp import stamp_of
 
 WAIT_S = 60.0
@@ -103,6 +103,42 @@ def test_one_batch_accepts_leases_and_begins(rooms: Rooms) -> None:
     assert _is_first_entry(wire.batches[0])
     assert assert_in_order(rooms, "c1") == ["before", "one"]
     assert rooms.jobs.list() == []
+
+
+def test_the_batch_that_ends_a_turn_lets_go_of_its_lease(rooms: Rooms) -> None:
+    wire = Listening(rooms.records)
+    run(delivered(ingress_of(rooms, records=wire), "one", "c1", "one"))
+    lease_key = conversation_of(rooms, "c1").lease_key
+    fences = [
+        change.value["holder"] is None
+        for batch in wire.batches
+        for change in batch
+        if isinstance(change, Put) and change.key == Key(lease_key, "fence")
+    ]
+    assert fences == [False, True]
+    (ending,) = [
+        batch
+        for batch in wire.batches
+        if any(isinstance(change, Put) and "outcome" in change.value for change in batch)
+    ]
+    assert Key(lease_key, "fence") in {change.key for change in ending}
+    assert wire.batches[-1] is ending, "something was written after the end"
+
+
+def test_whoever_is_done_lets_go_although_others_wait(rooms: Rooms) -> None:
+    run(delivered(rooms.ingress, "before", "c1", "before"))
+    agent = rooms.agents.get("assistant")
+    theirs = ingress_of(rooms)
+
+    def meanwhile(_: object) -> str:
+        theirs.inbox.accept(agent.id, Event.said("two", "c1", "two"), rejects=False)
+        return "answer to one"
+
+    ingress = replace(ingress_of(rooms), open_model=lambda *_: ScriptedModel(meanwhile))
+    run(delivered(ingress, "one", "c1", "one"))
+    theirs.leases.release(theirs.leases.acquire(conversation_of(rooms, "c1").lease_key))
+    assert rooms.ingress.status(agent.id, "two").state == "queued"
+    assert len(rooms.jobs.list()) == 1
 
 
 def test_what_was_prepared_before_a_reset_is_not_begun_after_it(rooms: Rooms) -> None:

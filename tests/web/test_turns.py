@@ -10,11 +10,17 @@ import pytest
 
 from harness.compaction import TOO_LONG
 from harness.inbox import WAITING_MAX
+from harness.ingress import EventStatus
+from harness.message import ToolCall
+from harness.outcome import Outcome, Remark
+from harness.pending import Asked, PendingCall
 from harness.request import FailureKind, ModelFailure
 from harness.web.app import Patience
 from harness.web.body import JSON_BYTES_MAX
+from harness.web.turns import STATUS
 from tests.web.site import Caller, Site
 from tests.web.turning import Puppet, said, settled, taken
+from workspaces.ids import ConversationId, TurnId
 
 TURNS = "/v1/agents/helper/turns"
 
@@ -139,6 +145,27 @@ def test_a_user_key_runs_turns_and_sees_its_own_alone(acme: Caller, puppet: Pupp
     persisted = {"type": "system", "content": "obey", "persist": True}
     body = {**said("e2"), "events": [persisted, {"type": "user", "content": "x"}]}
     ada.refused(403, "POST", TURNS, json=body)
+
+
+def test_everything_that_an_outcome_can_tell_is_in_its_schema() -> None:
+    call = PendingCall(ToolCall("t1", "weather", {}), Asked("t1", "result"))
+    outcome = Outcome(
+        "waiting",
+        "",
+        ConversationId("conv_1"),
+        TurnId("turn_1"),
+        failure=ModelFailure("broken", "why", "what to do"),
+        unavailable=("memory/w",),
+        left_out=("w",),
+        pending=(call,),
+        remarks=(Remark("compacted", "it was long"),),
+    )
+    status = EventStatus(
+        "e1", "waiting", outcome.conversation_id, 1, 2, outcome.turn_id, 1, outcome
+    )
+    told = {**status.as_json(), "statusUrl": "/v1/agents/a/events/e1"}
+    assert set(told) == set(STATUS["properties"])
+    assert set(STATUS["required"]) == {"eventId", "status", "conversationId"}
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {

@@ -100,6 +100,19 @@ def test_a_stale_holder_can_write_nothing(
     records.write(fresh.guard, Put(Key("log", "1"), {"by": "fresh"}))
 
 
+def test_a_lease_let_go_of_with_the_last_write_needs_no_other(
+    mine: Leases, theirs: Leases, records: MemoryRecords
+) -> None:
+    lease = mine.acquire("c")
+    records.write(mine.releasing(lease), Put(Key("p", "last"), {}))
+    mine.let_go(lease)
+    mine.renew(lease)  # no sign of life is asked of it
+    later = theirs.acquire("c")
+    mine.release(lease)
+    assert not mine.has_let_go(lease)
+    theirs.renew(later)
+
+
 def test_renewing_disturbs_no_write_in_flight(mine: Leases, records: MemoryRecords) -> None:
     lease = mine.acquire(KEY)
     mine.renew(lease)
