@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from harness.agent import AgentRecord, Agents
+from harness.agreement import Agreements
 from harness.allowance import Allowance
 from harness.audience import Audience
 from harness.conversation import Conversations
@@ -289,9 +290,8 @@ class House:
             return None
         return Following(
             self.place.roster(account_id),
-            self.place.location,
+            Agreements(account_id, self.place.location, self.records),
             self.settings.home,
-            self.records,
             self.clock,
             own,
             sweep=workspaces.sweep,
