@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 
-from harness.crossing import in_thread
+from harness.crossing import in_thread, in_thread_of_its_own
 from harness.price import NANODOLLARS
 from harness.usage import Ledger
 from workspaces.account import AccountLimits, Accounts
@@ -221,7 +221,7 @@ class Allowance:
         while True:
             await asyncio.sleep(RENEW_S)
             with suppress(Failure):  # a store that does not answer may answer the next time
-                await in_thread(self._renew, slot)
+                await in_thread_of_its_own(self._renew, slot)
 
     def _renew(self, slot: _Slot) -> None:
         with slot.guard:

@@ -21,9 +21,9 @@ from harness.event import (
     Approval,
     Event,
     OnBusy,
-    Said,
     SystemSaid,
     ToolAnswer,
+    UserSaid,
     items_of,
 )
 from harness.inbox import Accepted
@@ -90,7 +90,7 @@ class Turning(Shape):
 def _turning() -> Schema:
     """The lists are parsed by the core, which says better than a union what is wrong in them."""
     schema = schema_of(Turning)
-    items: Schema = {"anyOf": [_item(one) for one in (Said, SystemSaid, Approval, ToolAnswer)]}
+    items: Schema = {"anyOf": [_item(one) for one in (UserSaid, SystemSaid, Approval, ToolAnswer)]}
     events = {**list_of(items), "minItems": 1, "maxItems": ITEMS_MAX}
     tools = {**list_of(schema_of(ClientTool)), "maxItems": CLIENT_TOOLS_MAX}
     schema["properties"] |= {"events": events, "tools": tools}

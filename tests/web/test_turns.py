@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 
 from harness.compaction import TOO_LONG
-from harness.inbox import WAITING_MAX
 from harness.ingress import EventStatus
+from harness.line import WAITING_MAX
 from harness.message import ToolCall
 from harness.outcome import Outcome, Remark
 from harness.pending import Asked, PendingCall
