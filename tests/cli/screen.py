@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import re
 import select
 import signal
-import struct
 import subprocess
-import termios
 from codecs import getincrementaldecoder
 
 from tests.cli.terminal import COMMAND, COMMAND_S_MAX, Terminal, told
@@ -19,13 +16,9 @@ PLAIN = {"TERM": "dumb", "NO_COLOR": "1"}
 
 
 class Screen:
-    def __init__(
-        self, harness: Terminal, *arguments: str, columns: int = 0, **variables: str
-    ) -> None:
-        """Without colours, unless `variables` say another terminal. `columns` 0: nobody knows how wide."""
+    def __init__(self, harness: Terminal, *arguments: str, **variables: str) -> None:
+        """Without colours, unless `variables` say another terminal."""
         self._ours, theirs = pty.openpty()
-        if columns:
-            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.process = subprocess.Popen(
             [*COMMAND, *arguments],
             stdin=theirs,

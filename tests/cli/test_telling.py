@@ -68,7 +68,7 @@ def test_a_call_takes_one_line_however_narrow_the_terminal(
     harness: Terminal, server: MessagesServer
 ) -> None:
     server.answers(says(tool_use("toolu_1", "write", LONG)), says(text("Done.")))
-    screen = Screen(harness, "run", "Write it.", columns=40, TERM="xterm", NO_COLOR="1")
+    screen = Screen(harness, "run", "Write it.", COLUMNS="40", TERM="xterm", NO_COLOR="1")
     assert screen.close() == 0
     call, reply, _ = screen.lines
     call = call.rpartition("\x1b[K")[2]
