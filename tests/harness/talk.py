@@ -49,8 +49,12 @@ def _is_told(part: Text) -> bool:
     return part.text.startswith("<memory-change ")
 
 
+NOTES = "abc"
+"""What one turn writes."""
+
+
 class Rule:
-    """Answers what was said, after two tool calls that write notes named after it, if it `writes`."""
+    """Answers what was said, after tool calls that write notes named after it, if it `writes`."""
 
     name = "rule"
 
@@ -71,7 +75,7 @@ class Rule:
         if self._writes and not has_result:
             calls = [
                 ToolCall(f"toolu_{note}", "write", {"path": f"notes/{note}.md", "content": note})
-                for note in (f"{said}a", f"{said}b")
+                for note in (f"{said}{which}" for which in NOTES)
             ]
             return Reply(Message("assistant", (Text("Let me note that."), *calls)), Usage(1, 1))
         return Reply(Message("assistant", (Text(f"answer to {said}"),)), Usage(1, 1))
