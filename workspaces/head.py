@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 from workspaces.errors import OverLimit, Refused
@@ -64,6 +65,7 @@ class Head:
     reviewed: RevisionId | None = None
 
 
+@lru_cache(maxsize=4)  # what is written is remembered as well
 def head_bytes(head: Head) -> bytes:
     packs = [{"name": one.name, "bytes": one.bytes, "tip": one.tip} for one in head.packs]
     told = {

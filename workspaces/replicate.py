@@ -93,6 +93,8 @@ class Replication:
         self._lock = threading.Lock()
         self._counting = threading.Lock()
         self._has_looked = False
+        self._seen: tuple[str, _Seen] | None = None
+        """What was remembered when it was last read, and the text that says so."""
         self._good: dict[str, Token] = {}
         """Found good since it was last remembered."""
         self._ahead: tuple[RevisionId | None, tuple[Pack, ...]] | None = None
@@ -351,8 +353,11 @@ class Replication:
         text = self._baseline.fact(_SEEN)
         if not text:
             return None
-        told = json.loads(text)
-        return _Seen(parse_head(told["head"].encode()), Token(told["token"]), told["good"])
+        if self._seen is None or self._seen[0] != text:
+            told = json.loads(text)
+            head = parse_head(told["head"].encode())
+            self._seen = text, _Seen(head, Token(told["token"]), told["good"])
+        return self._seen[1]
 
     def _remember(self, head: Head, token: Token) -> None:
         """A power cut may take it back: then it is asked for once more."""

@@ -366,6 +366,11 @@ class Workspaces:
             if not self._home.history(name).exists():
                 History.create(self._home.history(name), self._clock)
 
+    def has_copy(self, record: WorkspaceRecord) -> bool:
+        """Whether anything of it lies on this machine. To open one that is shared makes a place for it, which
+        the next sync fills."""
+        return self._was_here(self._namespace(record.id))
+
     def _was_here(self, name: Namespace) -> bool:
         """Whether its history is here, or was lost, since it was synced from here."""
         return self._home.history(name).exists() or self._home.sync(name).exists()
