@@ -64,6 +64,7 @@ from harness.price import Price
 from harness.progress import Emit, Queued, silent
 from harness.pulse import kept_alive
 from harness.request import ModelFailure
+from harness.showing import Keeping
 from harness.stop import Stop, Stopped
 from harness.tools.desk import Desk
 from harness.tools.port import AnyTool, Toolset
@@ -450,16 +451,20 @@ class _AtIt:
         when somebody was faster."""
         inbox, event = self.ingress.inbox, opening.event
         try:
-            begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
+            await self._admitted(stack)
+            begun, entry, keeping = await in_thread_of_its_own(
+                self._asking, event, opening.bid.mark
+            )
         except Exception as problem:
             why = problem if isinstance(problem, Failure) else Failure(_told(problem))
             with suppress(Failure):  # whoever waits for it hears why in any case
                 await to_the_end(inbox.refuse, opening, why)
             raise
         turn = begun.turn
-        entry = self._first_entry(turn, event)
         is_own = self.ingress.callers_model is not None
         running, also = inbox.opened(opening, turn.id, turn.first, is_own=is_own)
+        if keeping is not None:
+            also = (*also, *keeping.changes)
         try:
             lease = await or_undone(
                 lambda: turn.transcript.open(entry, opening.bid, *also),
@@ -472,7 +477,11 @@ class _AtIt:
         stage.begin(turn.first - 1)
         stage.stored(turn.first)
         at_it = replace(self, lease=lease, stage=stage, emit=both(self.emit, stage.emit))
-        begun = begun.with_turn(turn.with_entry(entry)).held(lease, at_it.transcript())
+        turn = turn.with_entry(entry)
+        if keeping is not None:
+            turn.showing.kept(keeping)
+            turn = replace(turn, asked=keeping.question)
+        begun = begun.with_turn(turn).held(lease, at_it.transcript())
         return _Opened(at_it, opening.accepted(lease), running, begun)
 
     def end(self, running: Running) -> None:
@@ -495,7 +504,8 @@ class _AtIt:
         if paused is not None:
             await to_the_end(self.abandon, paused, "superseded")
             return None
-        begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
+        await self._admitted(stack)
+        begun = await in_thread_of_its_own(self._prepared, event, TurnId(new_id("turn")), None)
         turn = begun.turn
         entry = self._first_entry(turn, event)
         is_own = self.is_mine and self.ingress.callers_model is not None
@@ -520,17 +530,28 @@ class _AtIt:
         if pending([*entries, entry]):
             rest = await in_thread(self._ending, "waiting", paused.turn_id, paused.first, number)
         else:
-            begun = await self._admitted(stack, paused.event, paused.turn_id, paused.first)
+            await self._admitted(stack)
+            begun = await in_thread_of_its_own(
+                self._prepared, paused.event, paused.turn_id, paused.first
+            )
         running, also = await in_thread(inbox.answering, self.conversation, waiting, paused, rest)
         return _Entering(entry, also, running, begun)
 
-    async def _admitted(
-        self, stack: AsyncExitStack, event: Event, turn_id: TurnId, first: int | None
-    ) -> _Begun:
+    async def _admitted(self, stack: AsyncExitStack) -> None:
         """A turn that is gone on with after a crash was admitted when it began."""
         account_id = self.conversation.account_id
         await stack.enter_async_context(self.ingress.allowance.admitted(account_id))
-        return await in_thread_of_its_own(self._prepared, event, turn_id, first)
+
+    def _asking(self, event: Event, writer: str) -> tuple[_Begun, Entry, Keeping | None]:
+        """A turn with its first entry, and its first question, if nothing is to be done before that is
+        asked: so both can be written in one batch."""
+        begun = self._prepared(event, TurnId(new_id("turn")), None)
+        entry = self._first_entry(begun.turn, event)
+        turn = begun.turn.with_entry(entry)
+        question = turn.question(begun.toolset)
+        if begun.compaction.is_due(turn.window, question):
+            return begun, entry, None
+        return begun, entry, turn.keeping(question, writer)
 
     async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
         transcript = self.transcript()

@@ -122,14 +122,18 @@ class Toolset:
         """`client` are those that the client runs; of two of a name the last one counts. `first` is done
         before any of the others is run."""
         self._first = first
+        self._specs: tuple[ToolSpec, ...] | None = None
         self._tools = {tool.name: tool for tool in tools if tool.is_offered(desk)}
         known = {tool.name for tool in tools}
         self._client = {tool.name: tool for tool in client if tool.name not in known}
         self.desk = desk
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        own = tuple(tool.spec(self.desk) for tool in self._tools.values())
-        return (*own, *(tool.spec() for tool in self._client.values()))
+        """The same at every step: what is mounted stays so for the turn."""
+        if self._specs is None:
+            own = tuple(tool.spec(self.desk) for tool in self._tools.values())
+            self._specs = (*own, *(tool.spec() for tool in self._client.values()))
+        return self._specs
 
     def asks(self, calls: Sequence[ToolCall]) -> tuple[Asked, ...]:
         """Those that must be allowed, or made by the client, before any of them is run."""
