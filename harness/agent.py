@@ -258,6 +258,14 @@ class Agents:
         resolved = (self._resolved(agent, config) for config in agent.config.workspaces)
         return [mount for mount in resolved if mount is not None] + self._private(agent)
 
+    def only_read_in_place(self) -> frozenset[WorkspaceId]:
+        """The workspaces that agents mount and no agent needs a copy of."""
+        there, copied = set[WorkspaceId](), set[WorkspaceId]()
+        for agent in self.list():
+            for mount in agent.config.workspaces:
+                (there if _is_without_sandbox(mount) else copied).add(mount.workspace_id)
+        return frozenset(there - copied)
+
     def default_namespace(self, agent: AgentRecord) -> Namespace | None:
         """Of the first mount; None for an agent that mounts nothing."""
         bindings = self.bindings(agent)
@@ -365,8 +373,12 @@ def dangling(agent: AgentRecord, bindings: Sequence[Mount]) -> list[str]:
 
 
 def _is_read_in_place(mount: MountConfig, record: WorkspaceRecord) -> bool:
-    """Only where the mount itself says that it has no sandbox: an agent without one reads copies."""
-    return record.is_shared and mount.sandbox is None and "sandbox" in mount.model_fields_set
+    return record.is_shared and _is_without_sandbox(mount)
+
+
+def _is_without_sandbox(mount: MountConfig) -> bool:
+    """Only where the mount itself says so: an agent without a sandbox reads copies."""
+    return mount.sandbox is None and "sandbox" in mount.model_fields_set
 
 
 def _allows_writing(sandbox: SandboxRecord | None) -> bool:

@@ -51,7 +51,7 @@ class TextPart(_Item):
     text: str
 
 
-class Said(_Item):
+class UserSaid(_Item):
     """By the user."""
 
     type: Literal["user"] = "user"
@@ -91,11 +91,11 @@ class ToolAnswer(_Item):
     is_error: bool = False
 
 
-Item = Said | SystemSaid | Approval | ToolAnswer
+Item = UserSaid | SystemSaid | Approval | ToolAnswer
 Answer = Approval | ToolAnswer
 
 _SHAPES: dict[str, type[Item]] = {
-    "user": Said,
+    "user": UserSaid,
     "system": SystemSaid,
     "approval": Approval,
     "tool_result": ToolAnswer,
@@ -123,7 +123,7 @@ class Event:
         cls, event_id: str, conversation_key: str, text: str, *, on_busy: OnBusy | None = None
     ) -> Event:
         """Somebody says something: the plain case."""
-        return cls(event_id, conversation_key, (Said(content=text),), on_busy=on_busy)
+        return cls(event_id, conversation_key, (UserSaid(content=text),), on_busy=on_busy)
 
     def __post_init__(self) -> None:
         _check_name("eventId", self.id)
@@ -151,7 +151,7 @@ class Event:
     @property
     def message(self) -> Message:
         """What the user says."""
-        said = (one.parts for one in self.items if isinstance(one, Said))
+        said = (one.parts for one in self.items if isinstance(one, UserSaid))
         return Message("user", tuple(part for parts in said for part in parts))
 
     @property
@@ -196,7 +196,7 @@ class Event:
         """Everything in it that strangers wrote and that has no limit of its own."""
         for one in self.items:
             match one:
-                case Said():
+                case UserSaid():
                     yield from (part.text for part in one.parts)
                 case SystemSaid() | ToolAnswer():
                     yield one.content
@@ -209,7 +209,7 @@ class Event:
         if not 1 <= len(self.items) <= ITEMS_MAX:
             raise Refused("events", len(self.items), f"must be 1 to {ITEMS_MAX} events")
         if not self.answers:
-            if not any(isinstance(one, Said) for one in self.items):
+            if not any(isinstance(one, UserSaid) for one in self.items):
                 raise Refused("events", "system", "say nothing: a user must say something, too")
             return
         if len(self.answers) < len(self.items) or self.system or self.tools:
@@ -270,18 +270,18 @@ def _item_of(data: object, within: str) -> Item:
     shape = _SHAPES.get(kind) if isinstance(kind, str) else None
     if shape is None:
         raise unknown_name(f"{within}.type", str(kind), list(_SHAPES))
-    if shape is not Said or isinstance(stated.get("content"), str):
+    if shape is not UserSaid or isinstance(stated.get("content"), str):
         return parse(shape, stated, within=within)
     parts = stated.get("content")
     if not isinstance(parts, list):
         raise Refused(f"{within}.content", parts, "must be a text or a list of parts")
     for at, part in enumerate(cast("Sequence[object]", parts)):
         _check_part(part, f"{within}.content.{at}")
-    return parse(Said, stated, within=within)
+    return parse(UserSaid, stated, within=within)
 
 
 def _check_part(part: object, within: str) -> None:
-    """Said better than a union can."""
+    """UserSaid better than a union can."""
     kind = cast("Mapping[str, object]", part).get("type") if isinstance(part, Mapping) else None
     if kind != "text":
         rule = "is no text: only parts of the type `text` are taken"

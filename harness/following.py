@@ -19,13 +19,12 @@ workspace's own burial.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Protocol, assert_never
 
+from harness.agreement import Agreed, Agreements, Named, Trouble
 from workspaces.accord import Action, Agree, Bury, Forget, Take, Tell, TellDeletion, Told, accord
-from workspaces.blobs import Token
 from workspaces.clock import Clock
 from workspaces.errors import (
     AlreadyExists,
@@ -38,7 +37,6 @@ from workspaces.errors import (
 )
 from workspaces.home import Home
 from workspaces.ids import WorkspaceId
-from workspaces.records import Delete, Item, Key, Put, RecordStore, with_prefix
 from workspaces.roster import (
     KINDS,
     Doubt,
@@ -48,8 +46,6 @@ from workspaces.roster import (
     Roster,
     Seen,
     Tombstone,
-    as_document,
-    of_document,
 )
 from workspaces.stamp import stamp_of
 from workspaces.trash import Buried
@@ -60,21 +56,10 @@ ROUNDS_MAX = 5
 """What is taken may make more of it wanted (an agent, then what is private to it), and others change
 entries meanwhile: what five rounds leave is left to the next pass."""
 
-PLACE_HEX_DIGITS = 16
-"""Of the hash of a location, which may be longer than a key."""
-
 LATELY_S = 5.0
 """A turn that begins so soon after a pass of this process does without another one."""
 
-AGAIN_AFTER_S = 60.0
-"""Each attempt to reach a place that does not answer takes seconds, and somebody waits for them."""
-
-TROUBLES_KEPT_MAX = 100
-"""Of one pass, for `harness status`."""
-
 _LOG = logging.getLogger("harness.following")
-
-Named = tuple[Kind, str]
 
 
 class Members(Protocol):
@@ -95,18 +80,6 @@ class Members(Protocol):
     def bury(self, there: Entry) -> Buried | None:
         """It was deleted, or where `there` is living, something else begins under its id. Busy."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """What could not be brought together."""
-
-    name: str
-    reason: str
-    remedy: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "reason": self.reason, "remedy": self.remedy}
 
 
 @dataclass(slots=True)
@@ -136,36 +109,25 @@ class Offer:
     """Why it cannot be believed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """What was last agreed on."""
-
-    entry: Entry
-    token: Token
-
-
 class Following:
     """Of one account. Threads may share it."""
 
     def __init__(
         self,
         roster: Roster,
-        location: str,
+        agreements: Agreements,
         home: Home,
-        records: RecordStore,
         clock: Clock,
         members: Mapping[Kind, Members],
         *,
         sweep: Callable[[Seen], None],
         here_decides: bool,
     ) -> None:
-        """`location`: which place the rows are about. `sweep` removes what is left there of a deleted
-        workspace. `here_decides`: other machines have these very records; the roster is for joiners."""
+        """`sweep` removes what is left there of a deleted workspace. `here_decides`: other machines have
+        these very records; the roster is for joiners."""
         self._roster = roster
-        place = sha256(location.encode()).hexdigest()[:PLACE_HEX_DIGITS]
-        self._partition = f"roster:{roster.account_id}:{place}"
+        self._agreements = agreements
         self._home = home
-        self._records = records
         self._clock = clock
         self._members = members
         self._sweep = sweep
@@ -178,8 +140,7 @@ class Following:
         lock = WriterLock(self._home.records_lock(self._roster.account_id))
         with lock.hold("another sync of the records"):
             followed = self._follow()
-        if self._records.get(self._waits_key) is not None:
-            self._records.write(Delete(self._waits_key))
+        self._agreements.wait_no_longer()
         self._last_at = self._clock.monotonic()
         return followed
 
@@ -201,14 +162,13 @@ class Following:
 
     def tell_in_passing(self) -> None:
         """At the end of something else: what nobody was told yet, unless that failed a moment ago."""
-        if self._records.get(self._waits_key) is None and self.pending():
-            soon = self._clock.now().timestamp() + AGAIN_AFTER_S
-            self._records.write(Put(self._waits_key, {}, expires_at=soon))
+        if not self._agreements.is_waiting and self.pending():
+            self._agreements.wait(self._clock.now())
             self.follow_if_possible()
 
     def pending(self) -> list[str]:
         """What other machines have not been told yet. Asks nobody."""
-        rows = self._rows()
+        rows = self._agreements.all()
         found: list[str] = []
         for kind in KINDS:
             here = self._members[kind].here()
@@ -222,10 +182,18 @@ class Following:
                     found.append(_called(kind, entry_id, row.entry.record))
         return found
 
+    def is_over(self, workspace_id: WorkspaceId) -> bool:
+        """Whether the next pass would bury what is here of a workspace. Asks for its entry alone."""
+        named: Named = ("workspace", workspace_id)
+        seen, told = self._roster.read(*named), self._members["workspace"].here().get(workspace_id)
+        if seen is None or told is None:
+            return False
+        action = self._action(*named, self._rows().get(named), told, seen)
+        return isinstance(action, Bury)
+
     def troubles(self) -> list[Trouble]:
         """Of the last pass."""
-        item = self._records.get(self._troubles_key)
-        return [Trouble(**one) for one in item.value["troubles"]] if item else []
+        return self._agreements.troubles()
 
     def offered(self) -> list[Offer]:
         """The shared workspaces of the account, whether they are here or not."""
@@ -265,8 +233,7 @@ class Following:
 
     def forget(self) -> None:
         """The account is going away."""
-        for item in with_prefix(self._records, self._partition, ""):
-            self._records.write(Delete(item.key))
+        self._agreements.erase()
 
     def _follow(self) -> Followed:
         followed = Followed()
@@ -279,14 +246,14 @@ class Following:
             if not any(again):
                 break
         self._clear_up(followed)
-        self._keep_troubles(followed.troubles)
+        self._agreements.keep_troubles(followed.troubles)
         return followed
 
     # Looking, and deciding.
 
     def _plan(self, followed: Followed) -> list[tuple[Kind, str, Action, Told | None]]:
         """With what is here of each, as it was when that was decided."""
-        rows = self._rows()
+        rows = self._agreements.all()
         here: dict[Kind, Mapping[str, Told | None]] = {k: self._members[k].here() for k in KINDS}
         there = self._there(rows, here, followed)
         self._sweep_all(there)
@@ -308,7 +275,7 @@ class Following:
         return sorted(plan, key=_order)
 
     def _action(
-        self, kind: Kind, entry_id: str, row: _Row | None, told: Told | None, seen: Seen | None
+        self, kind: Kind, entry_id: str, row: Agreed | None, told: Told | None, seen: Seen | None
     ) -> Action | None:
         is_wanted = (
             seen is not None
@@ -327,7 +294,7 @@ class Following:
 
     def _there(
         self,
-        rows: Mapping[Named, _Row],
+        rows: Mapping[Named, Agreed],
         here: Mapping[Kind, Mapping[str, Told | None]],
         followed: Followed,
     ) -> dict[Named, Seen | Doubt]:
@@ -383,18 +350,18 @@ class Following:
         match action:
             case Tell(entry, expect):
                 token = self._roster.write(kind, entry, expect=expect)
-                self._agree(kind, Seen(entry, token))
+                self._agreements.agree(kind, Seen(entry, token))
                 followed.told.append(_called(kind, entry_id, entry.record))
                 return False
             case TellDeletion(was):
                 name = _called(kind, entry_id, was.record if isinstance(was, Living) else None)
                 now = stamp_of(self._clock.now())
-                self._agree(kind, self._roster.entomb(kind, entry_id, name, now))
+                self._agreements.agree(kind, self._roster.entomb(kind, entry_id, name, now))
                 followed.told.append(name)
                 return False
             case Take(record, there, clashes):
                 members.take(record, told)
-                self._agree(kind, there)
+                self._agreements.agree(kind, there)
                 name = _called(kind, entry_id, record)
                 followed.taken.append(name)
                 followed.clashes += [f"{name}: {clash}" for clash in clashes]
@@ -405,14 +372,14 @@ class Following:
                 if isinstance(there.entry, Tombstone):
                     if kind == "workspace":  # this machine may have written there meanwhile
                         self._sweep(there)
-                    self._agree(kind, there)
+                    self._agreements.agree(kind, there)
                     followed.deleted.append(_called(kind, entry_id, told))
                 return True
             case Agree(there):
-                self._agree(kind, there)
+                self._agreements.agree(kind, there)
                 return False
             case Forget():
-                self._records.write(Delete(self._row_key(kind, entry_id)))
+                self._agreements.forget(kind, entry_id)
                 return False
             case _:
                 assert_never(action)
@@ -421,42 +388,10 @@ class Following:
         """What burials that were interrupted have left here."""
         workspaces = self._members["workspace"]
         here = workspaces.here()
-        for (kind, entry_id), row in self._rows().items():
+        for (kind, entry_id), row in self._agreements.all().items():
             if kind == "workspace" and isinstance(row.entry, Tombstone) and entry_id not in here:
                 buried = workspaces.bury(row.entry)
                 followed.buried += [buried] if buried else []
-
-    # What is remembered.
-
-    def _rows(self) -> dict[Named, _Row]:
-        found: dict[Named, _Row] = {}
-        for item in with_prefix(self._records, self._partition, "entry:"):
-            _, kind, entry_id = item.key.sort.split(":", 2)
-            named = _row(kind, entry_id, item)
-            if named is not None:
-                found[named[0]] = named[1]
-        return found
-
-    def _agree(self, kind: Kind, there: Seen) -> None:
-        value = {"token": there.token, "entry": as_document(there.entry)}
-        self._records.write(Put(self._row_key(kind, there.entry.id), value))
-
-    def _keep_troubles(self, troubles: Iterable[Trouble]) -> None:
-        kept = [trouble.as_json() for trouble in troubles][:TROUBLES_KEPT_MAX]
-        item = self._records.get(self._troubles_key)
-        if kept != (item.value["troubles"] if item else []):
-            self._records.write(Put(self._troubles_key, {"troubles": kept}))
-
-    def _row_key(self, kind: Kind, entry_id: str) -> Key:
-        return Key(self._partition, f"entry:{kind}:{entry_id}")
-
-    @property
-    def _waits_key(self) -> Key:
-        return Key(self._partition, "waits")
-
-    @property
-    def _troubles_key(self) -> Key:
-        return Key(self._partition, "troubles")
 
 
 _LOOK = "look at it in the bucket: what machines cannot believe they leave alone"
@@ -481,15 +416,3 @@ def _is_shared_workspace(named: Named) -> bool:
 def _called(kind: Kind, entry_id: str, told: Told | None) -> str:
     name = None if told is None else told.get("name")
     return f"{kind} {name}" if isinstance(name, str) else f"{kind} {entry_id}"
-
-
-def _row(kind: str, entry_id: str, item: Item) -> tuple[Named, _Row] | None:
-    """None for what another version of the program has written: it is agreed on anew."""
-    for known in KINDS:
-        if known == kind:
-            try:
-                entry = of_document(known, entry_id, item.value["entry"])
-            except Refused:
-                return None
-            return (known, entry_id), _Row(entry, item.value["token"])
-    return None

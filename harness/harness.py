@@ -30,9 +30,9 @@ from harness.export import exported, imported
 from harness.following import Following
 from harness.ingress import Ingress
 from harness.job import Jobs
-from harness.models.own import OwnLoop
 from harness.models.port import Model
 from harness.outcome import Outcome
+from harness.own import OwnLoop
 from harness.pending import PendingCall
 from harness.preview import preview
 from harness.progress import Emit, silent
@@ -172,7 +172,8 @@ class Harness:
             ingress = replace(self._with(tools), callers_model=own)
             return self._loop.start(ingress.deliver(record, Event(new_id("evt"), key, items)))
 
-        return OwnLoop(record.config.model or self.settings.model, begin)
+        name = record.config.model or self.settings.model
+        return OwnLoop(name, self.house.notation, begin)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """The calls that wait in it, for somebody who allows them or for the client who makes them."""

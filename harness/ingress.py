@@ -50,10 +50,11 @@ from harness.client_tool import check_names
 from harness.compaction import Compacted, Compaction, remarks_of
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
-from harness.crossing import in_thread, or_undone, to_the_end
+from harness.crossing import in_thread, in_thread_of_its_own, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
-from harness.inbox import Accepted, Inbox, Opening, Paused, Running, Waiting
+from harness.inbox import Accepted, Inbox, Opening
+from harness.line import Paused, Running, Waiting
 from harness.memories import Memories
 from harness.message import Message, ToolResult
 from harness.models.port import Model
@@ -449,7 +450,9 @@ class _AtIt:
         inbox, event = self.ingress.inbox, opening.event
         try:
             await self._admitted(stack)
-            begun, entry, keeping = await in_thread(self._asking, event, opening.bid.mark)
+            begun, entry, keeping = await in_thread_of_its_own(
+                self._asking, event, opening.bid.mark
+            )
         except Exception as problem:
             why = problem if isinstance(problem, Failure) else Failure(_told(problem))
             with suppress(Failure):  # whoever waits for it hears why in any case
@@ -500,7 +503,7 @@ class _AtIt:
             await to_the_end(self.abandon, paused, "superseded")
             return None
         await self._admitted(stack)
-        begun = await in_thread(self._prepared, event, TurnId(new_id("turn")), None)
+        begun = await in_thread_of_its_own(self._prepared, event, TurnId(new_id("turn")), None)
         turn = begun.turn
         entry = self._first_entry(turn, event)
         is_own = self.is_mine and self.ingress.callers_model is not None
@@ -526,7 +529,9 @@ class _AtIt:
             rest = await in_thread(self._ending, "waiting", paused.turn_id, paused.first, number)
         else:
             await self._admitted(stack)
-            begun = await in_thread(self._prepared, paused.event, paused.turn_id, paused.first)
+            begun = await in_thread_of_its_own(
+                self._prepared, paused.event, paused.turn_id, paused.first
+            )
         running, also = await in_thread(inbox.answering, self.conversation, waiting, paused, rest)
         return _Entering(entry, also, running, begun)
 
@@ -560,7 +565,7 @@ class _AtIt:
                 await self._interrupt(running)
             raise
         if waiting.event.is_answer:
-            await in_thread(self.ingress.inbox.forget, waiting)
+            await in_thread(self.ingress.inbox.forget, self.conversation, waiting)
         if running is not None and begun is not None:
             await self.run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
@@ -576,7 +581,7 @@ class _AtIt:
             transcript.append(entry, self.lease, *also)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
-        self.ingress.inbox.forget(paused)
+        self.ingress.inbox.forget(self.conversation, paused)
 
     def transcript(self) -> Transcript:
         """One that tells on the stage how far it has come."""
@@ -598,7 +603,9 @@ class _AtIt:
         inbox = self.ingress.inbox
         running = await in_thread(inbox.resume, self.conversation, running, self.lease)
         try:
-            begun = await in_thread(self._prepared, running.event, running.turn_id, running.first)
+            begun = await in_thread_of_its_own(
+                self._prepared, running.event, running.turn_id, running.first
+            )
             begun = begun.with_turn(replace(begun.turn, may_have_run=True))
         except Exception as problem:  # noqa: BLE001 - or the event would stand in the way for ever
             await self._fail(running, _told(problem))
@@ -607,7 +614,7 @@ class _AtIt:
 
     async def compact(self) -> Compacted:
         """Outside of any turn, under an id of its own."""
-        begun = await in_thread(self._prepared, None, TurnId(new_id("turn")), None)
+        begun = await in_thread_of_its_own(self._prepared, None, TurnId(new_id("turn")), None)
         question = await in_thread(begun.turn.question, begun.toolset)
         found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
         await begun.pushed(begun.turn.compacted(found).asides)
@@ -804,7 +811,7 @@ class _Begun:
     async def pushed(self, entries: Iterable[Entry]) -> Durable:
         """What was changed with these entries goes out; where it is safe now."""
         changed = [change.workspace for entry in entries for change in entry.changes]
-        return await in_thread(push, self.toolset.desk.mounts, changed)
+        return await in_thread_of_its_own(push, self.toolset.desk.mounts, changed)
 
     def with_turn(self, turn: Turn) -> _Begun:
         return replace(self, turn=turn)

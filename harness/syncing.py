@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from harness.copies import Copies
 from harness.crossing import in_thread
 from workspaces.errors import Failure
 from workspaces.ids import WorkspaceId
 from workspaces.paths import WorkspacePath
 from workspaces.watch import News, Settled
-from workspaces.workspaces import Workspaces
 
 EVERY_S = 60.0
 SETTLE_S = 0.3
@@ -30,14 +30,14 @@ class Syncing:
 
     def __init__(
         self,
-        workspaces: Callable[[], list[Workspaces]],
+        copies: Callable[[], list[Copies]],
         *,
         follow: Callable[[], object] = lambda: None,
         every_s: float = EVERY_S,
     ) -> None:
-        """`workspaces`: of every account that is served here. `follow` brings their records first."""
+        """`copies`: of every account that is served here. `follow` brings their records first."""
         self._follow = follow
-        self._workspaces = workspaces
+        self._copies = copies
         self._every_s = every_s
         self._dirty: dict[WorkspaceId, set[WorkspacePath]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,13 +83,15 @@ class Syncing:
 
     def _sync_all(self) -> None:
         self._follow()
-        for workspaces in self._workspaces():
-            for record in workspaces.list(private=True):
+        for copies in self._copies():
+            for record in copies.records():
                 if record.is_shared:
-                    self._told(record.name, lambda w=workspaces, r=record: w.sync(r.id).run())
+                    self._told(
+                        record.name, lambda c=copies, r=record: c.workspaces.sync(r.id).run()
+                    )
 
     def _push(self, workspace_id: WorkspaceId, paths: set[WorkspacePath]) -> None:
-        for workspaces in self._workspaces():
+        for workspaces in (copies.workspaces for copies in self._copies()):
             if any(record.id == workspace_id for record in workspaces.list(private=True)):
                 self._told(workspace_id, lambda w=workspaces: w.sync(workspace_id).push(paths))
 

@@ -28,7 +28,7 @@ from harness.compaction import (
 )
 from harness.context.remark import Remark
 from harness.context.repair import INTERRUPTED, sound_json
-from harness.crossing import in_thread, to_the_end
+from harness.crossing import completed, in_thread, in_thread_of_its_own, to_the_end
 from harness.message import Message, ToolCall, ToolResult, message_of
 from harness.models.port import Model
 from harness.outcome import Ending, Status
@@ -220,7 +220,7 @@ async def run_turn(
     unless a tool was run before."""
     turn, status, failure = await _stepped(turn, model, toolset, compaction, emit)
     if turn.briefing.owes:
-        await to_the_end(turn.briefing.settle)
+        await completed(in_thread_of_its_own(turn.briefing.settle))
     return turn, turn.ended(status, failure)
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import assert_never
 
+from harness.copies import Copies
 from harness.crossing import in_thread
 from harness.log import event
 from workspaces.clock import Clock
 from workspaces.errors import NotFound
 from workspaces.watch import News, Settled, Troubled, Watch
 from workspaces.workspace import Workspace
-from workspaces.workspaces import Workspaces
 
 _log = logging.getLogger("harness.watching")
 
@@ -53,10 +53,10 @@ def log_news(news: News) -> None:
             assert_never(news)
 
 
-def all_of(workspaces: Workspaces) -> Iterator[Workspace]:
-    """Private ones too, as they are now."""
-    for record in workspaces.list(private=True):
+def all_of(copies: Copies) -> Iterator[Workspace]:
+    """As they are now."""
+    for record in copies.records():
         try:
-            yield workspaces.open(record)
+            yield copies.workspaces.open(record)
         except NotFound:  # deleted since it was listed
             continue

@@ -11,9 +11,11 @@ from functools import lru_cache, partial
 from typing import Any
 
 from harness.agent import AgentRecord, Agents
+from harness.agreement import Agreements
 from harness.allowance import Allowance
 from harness.audience import Audience
 from harness.conversation import Conversations
+from harness.copies import Copies
 from harness.crossing import LoopThread
 from harness.deletion import Deletion
 from harness.duty import Flushing, duties
@@ -26,6 +28,7 @@ from harness.members import members
 from harness.memories import Memories
 from harness.models.anthropic import AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
+from harness.models.anthropic_notation import AnthropicNotation
 from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
 from harness.models.metered import MeteredModel
@@ -62,7 +65,7 @@ from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Failure, Refused
-from workspaces.ids import AccountId, ConversationId
+from workspaces.ids import AccountId, ConversationId, WorkspaceId
 from workspaces.key import Keys
 from workspaces.lease import Leases
 from workspaces.locations import are_shared, place_at, records_at
@@ -133,6 +136,7 @@ class House:
         self.ledger = Ledger(records, clock, _prices(settings))
         self.allowance = Allowance(records, clock, self.accounts, self.ledger)
         self._clients = _clients(settings)
+        self.notation = AnthropicNotation()
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(self.jobs, duties(self._rooms_of_job, settings.home.machine), clock)
         self.place = place
@@ -204,6 +208,7 @@ class House:
             place=self.place,
             are_records_shared=are_shared(settings.records),
             revised=Flushing(principal, self.jobs, settings.home.machine, clock),
+            is_over=partial(self._is_over, account_id),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
@@ -286,9 +291,8 @@ class House:
             return None
         return Following(
             self.place.roster(account_id),
-            self.place.location,
+            Agreements(account_id, self.place.location, self.records),
             self.settings.home,
-            self.records,
             self.clock,
             own,
             sweep=workspaces.sweep,
@@ -301,6 +305,10 @@ class House:
             rooms = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
             if rooms.following is not None:
                 rooms.following.follow_lately()
+
+    def _is_over(self, account_id: AccountId, workspace_id: WorkspaceId) -> bool:
+        following = self.rooms(self.accounts.owner(self.accounts.get(account_id))).following
+        return following is not None and following.is_over(workspace_id)
 
     def _results(self, conversation_id: ConversationId) -> Results:
         transcript = Transcript(conversation_id, self.records, self._large)
@@ -373,7 +381,7 @@ def residents(house: House) -> dict[str, Resident]:
     """What lives as long as `harness up` does, by name."""
     trees, clock = house.settings.home.trees, house.clock
     syncing = Syncing(
-        lambda: [rooms.workspaces for rooms in _owners(house)], follow=lambda: _follow_all(house)
+        lambda: [_copies(rooms) for rooms in _owners(house)], follow=lambda: _follow_all(house)
     )
 
     def tell(news: News) -> None:
@@ -399,7 +407,11 @@ def _follow_all(house: House) -> None:
 def _workspaces(house: House) -> Iterator[Workspace]:
     """Of all accounts."""
     for rooms in _owners(house):
-        yield from all_of(rooms.workspaces)
+        yield from all_of(_copies(rooms))
+
+
+def _copies(rooms: Rooms) -> Copies:
+    return Copies(rooms.workspaces, rooms.agents)
 
 
 def _large(settings: Settings, place: Place | None) -> BlobStore:

@@ -27,6 +27,7 @@ def watch(
 
     Without it edits by hand become revisions when somebody looks next: a turn, a command, a writer.
     """
+    from harness.copies import Copies
     from harness.syncing import Syncing
     from harness.watching import Watching, all_of
     from workspaces.watch import News, Settled
@@ -48,15 +49,16 @@ def watch(
         told = ", ".join(workspaces) if workspaces else "all workspaces"
         notes().print(f"watching {told}; Ctrl-C ends", markup=False)
         trees, clock = harness.settings.home.trees, harness.rooms.clock
+        copies = Copies(harness.workspaces, harness.agents)
         following = harness.following
         follow = following.follow_if_possible if following else lambda: None
-        syncing = Syncing(lambda: [harness.workspaces], follow=follow)
+        syncing = Syncing(lambda: [copies], follow=follow)
 
         def heard(news: News) -> None:
             tell(news)
             syncing.hear(news)
 
-        watching = Watching(trees, lambda: only or all_of(harness.workspaces), clock, heard)
+        watching = Watching(trees, lambda: only or all_of(copies), clock, heard)
         asyncio.run(_both(watching.run(), syncing.run()))
 
 

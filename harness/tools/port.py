@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from harness.agent import Mount
 from harness.client_tool import ClientTool
 from harness.context.repair import sound
-from harness.crossing import in_thread, to_the_end
+from harness.crossing import completed, in_thread_of_its_own
 from harness.message import INVALID_JSON, ToolCall, ToolResult
 from harness.pending import Asked
 from harness.progress import Emit, ToolEnded, ToolStarted
@@ -103,7 +103,7 @@ class Tool(Generic[I]):
         given = parse(self.input, call.input)
         if inspect.iscoroutinefunction(self.run):
             return await self.run(given, desk, call.id)
-        return await in_thread(
+        return await in_thread_of_its_own(  # it may wait for whoever writes to the workspace
             cast("Callable[[I, Desk, str], str]", self.run), given, desk, call.id
         )
 
@@ -191,7 +191,7 @@ class Toolset:
 
     async def _begin(self) -> None:
         if self._first is not None:
-            await to_the_end(self._first)
+            await completed(in_thread_of_its_own(self._first))
             self._first = None
 
     async def _run_aside(self, call: ToolCall, emit: Emit) -> tuple[ToolResult, News]:

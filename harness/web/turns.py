@@ -21,9 +21,9 @@ from harness.event import (
     Approval,
     Event,
     OnBusy,
-    Said,
     SystemSaid,
     ToolAnswer,
+    UserSaid,
     items_of,
 )
 from harness.inbox import Accepted
@@ -90,7 +90,7 @@ class Turning(Shape):
 def _turning() -> Schema:
     """The lists are parsed by the core, which says better than a union what is wrong in them."""
     schema = schema_of(Turning)
-    items: Schema = {"anyOf": [_item(one) for one in (Said, SystemSaid, Approval, ToolAnswer)]}
+    items: Schema = {"anyOf": [_item(one) for one in (UserSaid, SystemSaid, Approval, ToolAnswer)]}
     events = {**list_of(items), "minItems": 1, "maxItems": ITEMS_MAX}
     tools = {**list_of(schema_of(ClientTool)), "maxItems": CLIENT_TOOLS_MAX}
     schema["properties"] |= {"events": events, "tools": tools}
@@ -258,9 +258,10 @@ async def _accepted(request: Request, caller: Rooms, agent: AgentRecord, event: 
 
 def _check(house: House, caller: Rooms, agent: AgentRecord, event: Event) -> None:
     """What would be given back is refused at once, where that is known already."""
-    house.allowance.check(caller.principal.account_id)
     found = caller.conversations.find(agent.id, event.conversation_key)
-    if not event.is_answer or found is None or caller.ingress.inbox.line(found).turn_id is not None:
+    runs = found is not None and caller.ingress.inbox.line(found).turn_id is not None
+    house.allowance.check(caller.principal.account_id, waits=runs)
+    if not event.is_answer or found is None or runs:
         return
     waiting = {call.id for call in caller.ingress.pending(found)}
     for answer in event.answers:

@@ -9,7 +9,7 @@ import pytest
 
 from harness import Harness
 from harness.client_tool import ClientTool
-from harness.event import Approval, Event, Said, SystemSaid, ToolAnswer
+from harness.event import Approval, Event, SystemSaid, ToolAnswer, UserSaid
 from harness.message import Text, ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
 from harness.outcome import Outcome
@@ -263,7 +263,7 @@ def test_a_long_result_of_the_client_is_shown_shortened_and_read_whole(scripted:
     look = ToolCall("t2", "read_result", {"id": "c1"})
     harness, model = scripted([GRAZ], [look], "Seen.")
     agent = harness.agents.get("assistant")
-    event = Event("e1", "c1", (Said(content="go"),), tools=(WEATHER,))
+    event = Event("e1", "c1", (UserSaid(content="go"),), tools=(WEATHER,))
     harness._loop.run(harness.rooms.ingress.deliver(agent, event))
     harness.answer(harness.conversation("c1"), ToolAnswer(call_id="c1", content=whole))
     (shown,) = results_of(model.requests[1])
@@ -276,7 +276,7 @@ def test_tools_of_a_turn_are_offered_in_it_alone_and_shadow_none_of_ours(
     scripted: Scripted,
 ) -> None:
     harness, model = scripted("one", "two")
-    said = (Said(content="go"),)
+    said = (UserSaid(content="go"),)
     deliver(harness, Event("e1", "c1", said, tools=(WEATHER,)))
     deliver(harness, Event("e2", "c1", said))
     offered = [[tool.name for tool in request.tools] for request in model.requests]
@@ -295,7 +295,7 @@ def test_tools_of_a_turn_are_offered_in_it_alone_and_shadow_none_of_ours(
 
 def test_instructions_of_a_turn_come_last_and_are_stored_nowhere(scripted: Scripted) -> None:
     harness, model = scripted("one", "two")
-    event = Event("e1", "c1", (Said(content="a"), SystemSaid(content="In rhyme.")), "Be brief.")
+    event = Event("e1", "c1", (UserSaid(content="a"), SystemSaid(content="In rhyme.")), "Be brief.")
     deliver(harness, event)
     harness.run("b", conversation="c1")
     assert model.requests[0].system[-1] == "Be brief.\n\nIn rhyme."
@@ -313,7 +313,7 @@ def test_what_the_platform_says_for_good_is_shown_from_then_on_and_never_as_the_
 ) -> None:
     harness, model = scripted("one", "two")
     kept = SystemSaid(content="The user is a guest.", persist=True)
-    deliver(harness, Event("e1", "c1", (Said(content="a"), kept)))
+    deliver(harness, Event("e1", "c1", (UserSaid(content="a"), kept)))
     harness.run("b", conversation="c1")
     for request in model.requests:
         assert request.system[-1] == "The user is a guest."
@@ -327,12 +327,12 @@ def test_what_the_platform_says_for_good_is_shown_from_then_on_and_never_as_the_
 def test_a_users_key_says_nothing_for_good(scripted: Scripted) -> None:
     harness, model = scripted("one")
     kept = SystemSaid(content="Obey me.", persist=True)
-    deliver(harness, Event("e1", "c1", (Said(content="a"), kept)))
+    deliver(harness, Event("e1", "c1", (UserSaid(content="a"), kept)))
     lines = list(harness.export_conversation(harness.conversation("c1")))
     eve = harness.rooms.users.create({"name": "eve"})
     theirs = Harness(harness.house, harness.rooms.principal.as_user(eve, may_configure=False))
     with pytest.raises(Forbidden):
-        deliver(theirs, Event("e1", new_id("c"), (Said(content="a"), kept)))
+        deliver(theirs, Event("e1", new_id("c"), (UserSaid(content="a"), kept)))
     with pytest.raises(Forbidden):
         theirs.import_conversation(lines, key="mine")
     assert theirs.conversations.list() == []

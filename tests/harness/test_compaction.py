@@ -14,7 +14,7 @@ from harness.context.compact import CHUNK_CHARACTERS_MAX, Cover
 from harness.context.length import characters, measured
 from harness.context.receipt import digest
 from harness.conversation import Conversation
-from harness.event import Event, Said, SystemSaid, ToolAnswer
+from harness.event import Event, SystemSaid, ToolAnswer, UserSaid
 from harness.message import Text, ToolCall, ToolResult
 from harness.models.scripted import Line, ScriptedModel
 from harness.outcome import Outcome
@@ -331,7 +331,9 @@ def test_what_the_platform_said_for_good_is_carried_over(talk: Talk) -> None:
     agent = talk.harness.agents.get("assistant")
     talk.model.script("ok")
     event = Event(
-        new_id("evt"), "c1", (SystemSaid(content="Speak Latin.", persist=True), Said(content="one"))
+        new_id("evt"),
+        "c1",
+        (SystemSaid(content="Speak Latin.", persist=True), UserSaid(content="one")),
     )
     talk.harness._loop.run(talk.harness.rooms.ingress.deliver(agent, event))
     for said in ("two", "three", "four"):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from harness import Harness
 from harness.agent import AgentRecord, dangling
+from harness.copies import Copies
 from harness.crossing import LoopThread
 from harness.message import ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
 from harness.progress import silent
+from harness.syncing import Syncing
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
+from harness.watching import Watching, all_of
 from harness.wiring import TOOLS
 from tests.harness.homes import Open, opened, prefix
 from tests.servers import BUCKET, S3Server
@@ -283,6 +287,53 @@ def test_an_agent_without_a_sandbox_reads_a_copy(elsewhere: Harness, library: Wo
     (bound,) = elsewhere.agents.bindings(agent)
     assert not bound.is_distant and not bound.is_writable
     assert not bare(elsewhere, library)
+
+
+def test_what_is_only_read_there_is_not_copied_by_what_keeps_copies_the_same(
+    opened: Open, elsewhere: Harness, library: Workspace
+) -> None:
+    """A whole pass lies between two changes of another workspace that arrive."""
+    writer = opened("writer")
+    team = writer.workspaces.create("team")
+    house, rooms = elsewhere.house, elsewhere.rooms
+    syncing = Syncing(lambda: [Copies(rooms.workspaces, rooms.agents)], every_s=0.02)
+    watching = Watching(
+        elsewhere.settings.home.trees,
+        lambda: all_of(Copies(rooms.workspaces, rooms.agents)),
+        house.clock,
+        lambda news: None,
+    )
+    tree = elsewhere.settings.home.tree(team.namespace)
+
+    def write(text: str) -> None:
+        team.write("MEMORY.md", text, by=PERSON)
+        writer.workspaces.sync("team").run()
+
+    async def arrives(text: str) -> None:
+        await asyncio.to_thread(write, text)
+        place = tree / "MEMORY.md"
+        async with asyncio.timeout(60):
+            while not (place.exists() and place.read_text() == text):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def story() -> None:
+        running = [asyncio.create_task(one.run()) for one in (syncing, watching)]
+        await arrives("- one\n")
+        await arrives("- two\n")
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    asyncio.run(story())
+    assert bare(elsewhere, library)
+    copying = elsewhere.agents.create("copying", workspaces=["library"], private="off")
+    wanted = [record.name for record in Copies(rooms.workspaces, rooms.agents).records()]
+    assert "library" in wanted, "an agent needs a copy now"
+    elsewhere.agents.patch(copying.id, {"config": {"workspaces": []}})
+    elsewhere.workspaces.get("library")
+    assert not bare(elsewhere, library)
+    wanted = [record.name for record in Copies(rooms.workspaces, rooms.agents).records()]
+    assert "library" in wanted, "what lies here is kept up"
 
 
 def test_notes_are_read_once_as_long_as_they_are_the_same(library: Workspace) -> None:

@@ -16,10 +16,10 @@ from harness.event import (
     Approval,
     Event,
     Item,
-    Said,
     SystemSaid,
     TextPart,
     ToolAnswer,
+    UserSaid,
     event_of,
     items_of,
 )
@@ -33,9 +33,9 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 spoken = texts.filter(lambda text: bool(text.strip()))
 names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20)
 said = st.one_of(
-    spoken.map(lambda text: Said(content=text)),
+    spoken.map(lambda text: UserSaid(content=text)),
     st.lists(spoken, min_size=1, max_size=3).map(
-        lambda all_: Said(content=[TextPart(text=one) for one in all_])
+        lambda all_: UserSaid(content=[TextPart(text=one) for one in all_])
     ),
 )
 system = st.builds(SystemSaid, content=texts, persist=st.booleans())
@@ -134,7 +134,7 @@ def test_what_is_no_item_is_refused_by_its_field(stated: object, field: str) -> 
     assert caught.value.field == field
 
 
-HI = Said(content="hi")
+HI = UserSaid(content="hi")
 YES = Approval(call_id="t1", is_allowed=True)
 
 
@@ -147,8 +147,8 @@ YES = Approval(call_id="t1", is_allowed=True)
         (HI, YES),
         (YES, SystemSaid(content="and this")),
         (YES, ToolAnswer(call_id="t1", content="twice")),
-        (Said(content=" "),),
-        (Said(content="\ud800"),),
+        (UserSaid(content=" "),),
+        (UserSaid(content="\ud800"),),
     ],
 )
 def test_items_that_do_not_go_together_are_refused(items: tuple[Item, ...]) -> None:
@@ -158,11 +158,11 @@ def test_items_that_do_not_go_together_are_refused(items: tuple[Item, ...]) -> N
 
 def test_an_event_as_large_as_may_be_is_taken_and_one_larger_is_not() -> None:
     half = "x" * (CONTENT_CHARACTERS_MAX // 2)
-    assert Event("e1", "c1", (Said(content=half), SystemSaid(content=half))).size_bytes == 2 * len(
-        half
-    )
+    assert Event(
+        "e1", "c1", (UserSaid(content=half), SystemSaid(content=half))
+    ).size_bytes == 2 * len(half)
     with pytest.raises(Refused):
-        Event("e1", "c1", (Said(content=half), SystemSaid(content=half)), "one more")
+        Event("e1", "c1", (UserSaid(content=half), SystemSaid(content=half)), "one more")
 
 
 def test_a_tool_of_the_client_has_a_name_of_its_own_and_the_schema_of_an_object() -> None:

@@ -17,8 +17,8 @@ import pytest
 from harness import Harness, tool
 from harness.event import Approval
 from harness.message import ToolResult
-from harness.models.own import OwnLoop
 from harness.models.scripted import ScriptedModel
+from harness.own import OwnLoop
 from harness.sandboxes.none import NoSandbox
 from tests.harness.messages_server import KEY, MessagesServer, says, text, thinking, tool_use
 from tests.strace import ROOT

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.copies import Copies
 from harness.syncing import Syncing
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from workspaces.paths import WorkspacePath
@@ -40,7 +41,7 @@ def test_it_syncs_at_once_and_again_after_a_while(machine: Callable[[str], Repli
     a.sync.run()
 
     async def story() -> None:
-        running = asyncio.create_task(Syncing(lambda: [b.workspaces], every_s=0.05).run())
+        running = asyncio.create_task(Syncing(lambda: [Copies(b.workspaces)], every_s=0.05).run())
         await until(lambda: b.texts() == {"MEMORY.md": "one\n"})
         a.put("MEMORY.md", "two\n")
         await asyncio.to_thread(a.sync.run)
@@ -57,7 +58,7 @@ def test_what_is_marked_goes_out_without_a_listing(
 ) -> None:
     a = machine("a")
     a.put("MEMORY.md", "one\n")
-    syncing = Syncing(lambda: [a.workspaces])
+    syncing = Syncing(lambda: [Copies(a.workspaces)])
 
     async def story() -> None:
         running = asyncio.create_task(syncing.run())
@@ -84,7 +85,7 @@ def test_a_store_that_fails_ends_nothing(
     prefix.store._blobs.clear()
 
     async def story() -> None:
-        running = asyncio.create_task(Syncing(lambda: [a.workspaces], every_s=0.02).run())
+        running = asyncio.create_task(Syncing(lambda: [Copies(a.workspaces)], every_s=0.02).run())
         await until(lambda: "was not synced" in caplog.text)
         prefix.store._blobs.update(kept)
         a.put("4.md", "x\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import Harness
+from harness.copies import Copies
 from harness.watching import Watching, all_of
 from workspaces.watch import News, Settled
 
@@ -16,7 +17,7 @@ NEWS_S_MAX = 60.0
 
 def watching_of(harness: Harness, tell: Callable[[News], None]) -> Watching:
     trees, clock = harness.settings.home.trees, harness.rooms.clock
-    return Watching(trees, lambda: all_of(harness.workspaces), clock, tell)
+    return Watching(trees, lambda: all_of(Copies(harness.workspaces)), clock, tell)
 
 
 def test_what_is_saved_while_it_runs_is_settled_until_it_is_cancelled(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 To the turn it is a model like any other, that happens to think on the caller's thread: it is asked, and the
 caller's `record` is its answer. So everything holds that holds for turns (claim and lease, every message
 stored before anything acts on it, approvals, limits, what is shown and its receipts), and nothing is there
-twice. What is spoken here is the notation of the provider's SDK.
+twice. What is spoken here is the notation of the provider whose client the caller has.
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ from typing import Any, Protocol, cast
 
 from harness.crossing import UnderWay
 from harness.event import Answer, Item, items_of
-from harness.message import Message
-from harness.models.anthropic import parameters
-from harness.models.anthropic_answer import part_of, usage_of_answer
 from harness.models.port import Model
 from harness.outcome import Outcome
 from harness.progress import Emit
 from harness.request import Reply, Request
 from workspaces.errors import Refused
 from workspaces.records import JsonObject
+
+
+class Notation(Protocol):
+    """How a provider writes questions and answers."""
+
+    def question(self, model: str, request: Request) -> JsonObject: ...
+
+    def reply(self, data: JsonObject) -> Reply: ...
 
 
 class Begin(Protocol):
@@ -47,8 +52,9 @@ class OwnLoop:
     the answer, whose calls are run by that. To leave it early interrupts the turn.
     """
 
-    def __init__(self, name: str, begin: Begin) -> None:
+    def __init__(self, name: str, notation: Notation, begin: Begin) -> None:
         self.name = name
+        self._notation = notation
         self.outcome: Outcome | None = None
         """Of the newest turn that ended."""
         self._begin = begin
@@ -126,10 +132,7 @@ class OwnLoop:
 
     def _reply(self, data: JsonObject) -> None:
         answer = self._asked().answer
-        parts = tuple(part_of(block) for block in data["content"])
-        reason = data.get("stop_reason")
-        is_complete = reason in {None, "tool_use", "end_turn", "stop_sequence"}
-        reply = Reply(Message("assistant", parts), usage_of_answer(data.get("usage")), is_complete)
+        reply = self._notation.reply(data)
         self._question = None
         answer.get_loop().call_soon_threadsafe(_settle, answer, reply)
         self._hear()
@@ -142,7 +145,7 @@ class OwnLoop:
             self.outcome = turn.result()
 
     def _parameters(self) -> JsonObject:
-        return parameters(self.name, self._asked().request, 1)
+        return self._notation.question(self.name, self._asked().request)
 
     def _asked(self) -> _Question:
         if self._question is None:
