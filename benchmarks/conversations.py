@@ -24,8 +24,9 @@ from benchmarks.ratio import compare, report
 from harness.conversation import Conversation, Conversations
 from harness.event import Event
 from harness.export import exported
-from harness.inbox import Inbox, Opening, Waiting
+from harness.inbox import Inbox, Opening
 from harness.job import Jobs
+from harness.line import Waiting
 from harness.message import Message, Text, user
 from harness.outcome import Ending
 from harness.session import new_session

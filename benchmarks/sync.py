@@ -30,6 +30,7 @@ from tests.workspaces.replicas import Replica
 from workspaces.locations import place_at
 from workspaces.paths import WorkspacePath
 from workspaces.stores.memory import MemoryRecords
+from workspaces.sync.report import Report
 
 LINE = b"A line of a memory, as long as lines are.\n"
 FILE = LINE * 100
@@ -145,14 +146,37 @@ class _Bench:
                 report(f"… : {name}", took["ours"], took[name], at_most=None)
 
     def one_remote_change(self) -> None:
-        machine = self.workspace_of(SIZES[1])
-        key = f"{machine.prefix}/{machine.workspace.namespace}/notes/00/00001.md"
+        """By somebody who writes into the bucket, and by another machine, whose history tells of it. A full
+        sync each, and a pull, which looks at the head first."""
+        machine, size = self.workspace_of(SIZES[1]), SIZES[1]
+        path = "notes/01/00001.md"
+        key = f"{machine.prefix}/{machine.workspace.namespace}/{path}"
         self._boto.put_object(Bucket=BUCKET, Key=key, Body=FILE + b"theirs\n")
-        done = machine.sync.run()
-        assert done.pulled == ["notes/00/00001.md"]
-        print(
-            f"remote change of one file of {SIZES[1]:,}: {done.requests} requests for 2 pages and 1 GET"
+        claim = f"remote change of one file of {size:,}"
+        self._count(
+            f"{claim}, in the bucket (its history goes out: a pack, the head)", machine, path
         )
+        other = self._machine_beside(machine)
+        other.sync.run()
+        for work in (machine.sync.run, machine.sync.pull):
+            other.put(path, f"theirs {next(self._numbers)}\n")
+            other.sync.run()
+            told = f"{claim}, by another machine (its history comes: a pack)"
+            self._count(told, machine, path, work)
+
+    def _count(
+        self,
+        claim: str,
+        machine: Replica,
+        path: str,
+        work: Callable[[], Report] | None = None,
+    ) -> None:
+        sync = machine.sync
+        files, history = sync._there.requests, sync._past.requests
+        done = (work or sync.run)()
+        assert done.pulled == [path]
+        files, history = sync._there.requests - files, sync._past.requests - history
+        print(f"{claim}: {files} requests for 2 pages and 1 GET, {history} of the history")
 
     def first_upload_and_download(self) -> None:
         size = SIZES[1]

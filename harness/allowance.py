@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 
-from harness.crossing import in_thread
+from harness.crossing import in_thread, in_thread_of_its_own
 from harness.price import NANODOLLARS
 from harness.usage import Ledger
 from workspaces.account import AccountLimits, Accounts
@@ -90,11 +90,12 @@ class Allowance:
             keeper.cancel()
             await in_thread(self._let_go, slot)
 
-    def check(self, account_id: AccountId) -> None:
-        """Exhausted if a turn would not be admitted now; takes nothing."""
+    def check(self, account_id: AccountId, *, waits: bool = False) -> None:
+        """Exhausted if a turn would not be admitted now; takes nothing. `waits`: another one runs before it
+        anyway, so how many run now says nothing."""
         limits = self._limits(account_id)
         self._check_money(account_id, limits)
-        if limits.running_turns is not None:
+        if limits.running_turns is not None and not waits:
             self._free_slots(account_id, limits.running_turns)
         if limits.turns_per_minute is not None:
             self._after_next_turn(account_id, limits.turns_per_minute)
@@ -220,7 +221,7 @@ class Allowance:
         while True:
             await asyncio.sleep(RENEW_S)
             with suppress(Failure):  # a store that does not answer may answer the next time
-                await in_thread(self._renew, slot)
+                await in_thread_of_its_own(self._renew, slot)
 
     def _renew(self, slot: _Slot) -> None:
         with slot.guard:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from functools import lru_cache
 from hashlib import sha256
 
 from harness.agent import AgentConfig, Mount
@@ -38,6 +39,10 @@ from workspaces.seam import Seam, seams_since
 from workspaces.workspace import Workspace
 
 ViewOf = Callable[[Mount], View]
+
+PROMPTS_KEPT = 64
+"""Of the turns of a process: they are put together from the same again and again, and are as long as what
+they are made of."""
 
 SETTLE_WAIT_S = 1.0
 """A write holds a workspace for milliseconds. A command may hold it for minutes, and has settled what
@@ -113,7 +118,7 @@ class Briefing:
         """Those that a snapshot taken now would hold; `summary`: of what was said before the window."""
         moved = [self._look(mount) for mount in self._mounts]
         if any(moved) or (day, summary) != self._seen_at:
-            self._parts = prompt_parts(self._sources(day, summary), render)
+            self._parts = _parts_of(self._sources(day, summary))
             self._seen_at = (day, summary)
         return self._parts
 
@@ -245,6 +250,11 @@ class Briefing:
             for mount in self._mounts
             if (revision := shown.get(memory_of(mount.name))) is not None
         )
+
+
+@lru_cache(maxsize=PROMPTS_KEPT)
+def _parts_of(sources: Sources) -> tuple[Part, ...]:
+    return prompt_parts(sources, render)
 
 
 def _access(mount: Mount) -> list[object]:

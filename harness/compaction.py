@@ -91,7 +91,7 @@ class Compaction:
     async def when_due(self, window: Window, question: Question, emit: Emit) -> Compacted | None:
         """Before a request; None when there is nothing to do or to say. Once in a turn: what is still too
         long after that is the newest turns, which are to stay."""
-        if self._has_stored("summary", window):
+        if not self.is_due(window, question):
             return None
         characters_max = self.config.max_context_length
         match question.due:
@@ -103,6 +103,10 @@ class Compaction:
                 return Compacted(window, (_turn_too_long(characters_max),))
             case Cover() as found:
                 return await self._covered(found, window, question, question, emit)
+
+    def is_due(self, window: Window, question: Question) -> bool:
+        """Whether there is something to do or to say before this is asked."""
+        return question.due is not None and not self._has_stored("summary", window)
 
     async def at_once(
         self, window: Window, question: Question, emit: Emit, *, shorter: Question | None = None

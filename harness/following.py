@@ -182,6 +182,15 @@ class Following:
                     found.append(_called(kind, entry_id, row.entry.record))
         return found
 
+    def is_over(self, workspace_id: WorkspaceId) -> bool:
+        """Whether the next pass would bury what is here of a workspace. Asks for its entry alone."""
+        named: Named = ("workspace", workspace_id)
+        seen, told = self._roster.read(*named), self._members["workspace"].here().get(workspace_id)
+        if seen is None or told is None:
+            return False
+        action = self._action(*named, self._rows().get(named), told, seen)
+        return isinstance(action, Bury)
+
     def troubles(self) -> list[Trouble]:
         """Of the last pass."""
         return self._agreements.troubles()

@@ -50,10 +50,11 @@ from harness.client_tool import check_names
 from harness.compaction import Compacted, Compaction, remarks_of
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation, Conversations
-from harness.crossing import in_thread, or_undone, to_the_end
+from harness.crossing import in_thread, in_thread_of_its_own, or_undone, to_the_end
 from harness.event import Event
 from harness.freshness import pull, push
-from harness.inbox import Accepted, Inbox, Opening, Paused, Running, Waiting
+from harness.inbox import Accepted, Inbox, Opening
+from harness.line import Paused, Running, Waiting
 from harness.memories import Memories
 from harness.message import Message, ToolResult
 from harness.models.port import Model
@@ -63,6 +64,7 @@ from harness.price import Price
 from harness.progress import Emit, Queued, silent
 from harness.pulse import kept_alive
 from harness.request import ModelFailure
+from harness.showing import Keeping
 from harness.stop import Stop, Stopped
 from harness.tools.desk import Desk
 from harness.tools.port import AnyTool, Toolset
@@ -447,16 +449,20 @@ class _AtIt:
         when somebody was faster."""
         inbox, event = self.ingress.inbox, opening.event
         try:
-            begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
+            await self._admitted(stack)
+            begun, entry, keeping = await in_thread_of_its_own(
+                self._asking, event, opening.bid.mark
+            )
         except Exception as problem:
             why = problem if isinstance(problem, Failure) else Failure(_told(problem))
             with suppress(Failure):  # whoever waits for it hears why in any case
                 await to_the_end(inbox.refuse, opening, why)
             raise
         turn = begun.turn
-        entry = self._first_entry(turn, event)
         is_own = self.ingress.callers_model is not None
         running, also = inbox.opened(opening, turn.id, turn.first, is_own=is_own)
+        if keeping is not None:
+            also = (*also, *keeping.changes)
         try:
             lease = await or_undone(
                 lambda: turn.transcript.open(entry, opening.bid, *also),
@@ -469,7 +475,11 @@ class _AtIt:
         stage.begin(turn.first - 1)
         stage.stored(turn.first)
         at_it = replace(self, lease=lease, stage=stage, emit=both(self.emit, stage.emit))
-        begun = begun.with_turn(turn.with_entry(entry)).held(lease, at_it.transcript())
+        turn = turn.with_entry(entry)
+        if keeping is not None:
+            turn.showing.kept(keeping)
+            turn = replace(turn, asked=keeping.question)
+        begun = begun.with_turn(turn).held(lease, at_it.transcript())
         return _Opened(at_it, opening.accepted(lease), running, begun)
 
     def end(self, running: Running) -> None:
@@ -492,7 +502,8 @@ class _AtIt:
         if paused is not None:
             await to_the_end(self.abandon, paused, "superseded")
             return None
-        begun = await self._admitted(stack, event, TurnId(new_id("turn")), None)
+        await self._admitted(stack)
+        begun = await in_thread_of_its_own(self._prepared, event, TurnId(new_id("turn")), None)
         turn = begun.turn
         entry = self._first_entry(turn, event)
         is_own = self.is_mine and self.ingress.callers_model is not None
@@ -517,17 +528,28 @@ class _AtIt:
         if pending([*entries, entry]):
             rest = await in_thread(self._ending, "waiting", paused.turn_id, paused.first, number)
         else:
-            begun = await self._admitted(stack, paused.event, paused.turn_id, paused.first)
+            await self._admitted(stack)
+            begun = await in_thread_of_its_own(
+                self._prepared, paused.event, paused.turn_id, paused.first
+            )
         running, also = await in_thread(inbox.answering, self.conversation, waiting, paused, rest)
         return _Entering(entry, also, running, begun)
 
-    async def _admitted(
-        self, stack: AsyncExitStack, event: Event, turn_id: TurnId, first: int | None
-    ) -> _Begun:
+    async def _admitted(self, stack: AsyncExitStack) -> None:
         """A turn that is gone on with after a crash was admitted when it began."""
         account_id = self.conversation.account_id
         await stack.enter_async_context(self.ingress.allowance.admitted(account_id))
-        return await in_thread(self._prepared, event, turn_id, first)
+
+    def _asking(self, event: Event, writer: str) -> tuple[_Begun, Entry, Keeping | None]:
+        """A turn with its first entry, and its first question, if nothing is to be done before that is
+        asked: so both can be written in one batch."""
+        begun = self._prepared(event, TurnId(new_id("turn")), None)
+        entry = self._first_entry(begun.turn, event)
+        turn = begun.turn.with_entry(entry)
+        question = turn.question(begun.toolset)
+        if begun.compaction.is_due(turn.window, question):
+            return begun, entry, None
+        return begun, entry, turn.keeping(question, writer)
 
     async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
         transcript = self.transcript()
@@ -543,7 +565,7 @@ class _AtIt:
                 await self._interrupt(running)
             raise
         if waiting.event.is_answer:
-            await in_thread(self.ingress.inbox.forget, waiting)
+            await in_thread(self.ingress.inbox.forget, self.conversation, waiting)
         if running is not None and begun is not None:
             await self.run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
@@ -559,7 +581,7 @@ class _AtIt:
             transcript.append(entry, self.lease, *also)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
-        self.ingress.inbox.forget(paused)
+        self.ingress.inbox.forget(self.conversation, paused)
 
     def transcript(self) -> Transcript:
         """One that tells on the stage how far it has come."""
@@ -581,7 +603,9 @@ class _AtIt:
         inbox = self.ingress.inbox
         running = await in_thread(inbox.resume, self.conversation, running, self.lease)
         try:
-            begun = await in_thread(self._prepared, running.event, running.turn_id, running.first)
+            begun = await in_thread_of_its_own(
+                self._prepared, running.event, running.turn_id, running.first
+            )
             begun = begun.with_turn(replace(begun.turn, may_have_run=True))
         except Exception as problem:  # noqa: BLE001 - or the event would stand in the way for ever
             await self._fail(running, _told(problem))
@@ -590,7 +614,7 @@ class _AtIt:
 
     async def compact(self) -> Compacted:
         """Outside of any turn, under an id of its own."""
-        begun = await in_thread(self._prepared, None, TurnId(new_id("turn")), None)
+        begun = await in_thread_of_its_own(self._prepared, None, TurnId(new_id("turn")), None)
         question = await in_thread(begun.turn.question, begun.toolset)
         found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
         await begun.pushed(begun.turn.compacted(found).asides)
@@ -787,7 +811,7 @@ class _Begun:
     async def pushed(self, entries: Iterable[Entry]) -> Durable:
         """What was changed with these entries goes out; where it is safe now."""
         changed = [change.workspace for entry in entries for change in entry.changes]
-        return await in_thread(push, self.toolset.desk.mounts, changed)
+        return await in_thread_of_its_own(push, self.toolset.desk.mounts, changed)
 
     def with_turn(self, turn: Turn) -> _Begun:
         return replace(self, turn=turn)

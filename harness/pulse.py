@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from harness.crossing import in_thread
+from harness.crossing import in_thread_of_its_own
 from workspaces.errors import Failure, LeaseLost
 from workspaces.lease import Terms
 
@@ -55,7 +55,7 @@ class _Beat:
                     if asked >= deadline:  # asleep for too long: others may be at it already
                         raise LeaseLost("")
                     async with asyncio.timeout_at(deadline):
-                        await in_thread(self.renew)
+                        await in_thread_of_its_own(self.renew)
                     renewed, pause = asked, self.terms.renew_s
                 except (LeaseLost, TimeoutError):
                     self.is_lost = True

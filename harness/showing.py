@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from harness.context.delta import Delta, delta_of
 from harness.context.receipt import Purpose, Receipt, receipt, receipt_of
@@ -41,6 +42,15 @@ NUMBER_DIGITS = 12
 DELETED_AT_ONCE = 100
 
 _LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """A question about to be kept."""
+
+    question: Question
+    receipt: Receipt
+    changes: tuple[Put, ...]
 
 
 class Showing:
@@ -81,6 +91,26 @@ class Showing:
     ) -> Receipt:
         """What is about to be asked, and what there was to say about it. LeaseLost when the conversation is
         another's now."""
+        writer = str(lease.generation)
+        keeping = self.keeping(question, turn_id, model, writer, remarks=remarks, purpose=purpose)
+        try:
+            self._records.write(lease.guard, *keeping.changes)
+        except Conflict as conflict:
+            raise LeaseLost(lease.key) from conflict
+        self.kept(keeping)
+        return keeping.receipt
+
+    def keeping(
+        self,
+        question: Question,
+        turn_id: TurnId,
+        model: str,
+        writer: str,
+        *,
+        remarks: tuple[Remark, ...] = (),
+        purpose: Purpose = "turn",
+    ) -> Keeping:
+        """What must be written before it is asked; `writer` is who holds the lease, or bids for it."""
         self.held()
         at = stamp_of(question.held.asked_at)
         made = receipt(
@@ -95,16 +125,14 @@ class Showing:
             remarks,
             purpose,
         )
-        writer = str(lease.generation)
         news = [] if question.news is None else [self._news(question, writer)]
         put = self._put(f"receipt:{_digits(made.number)}", made.as_json(), writer)
-        try:
-            self._records.write(lease.guard, *news, put)
-        except Conflict as conflict:
-            raise LeaseLost(lease.key) from conflict
-        self._held, self._receipts = question.held, made.number
-        self._unavailable |= question.unavailable
-        return made
+        return Keeping(question, made, (*news, put))
+
+    def kept(self, keeping: Keeping) -> None:
+        """It has been written."""
+        self._held, self._receipts = keeping.question.held, keeping.receipt.number
+        self._unavailable |= keeping.question.unavailable
 
     def receipts(self) -> list[Receipt]:
         found = with_prefix(self._records, self._partition, "receipt:")

@@ -37,6 +37,7 @@ def _environment() -> Any:
     return Environment(
         loader=FileSystemLoader(root()),
         undefined=StrictUndefined,
+        auto_reload=False,  # or each text would be asked for its time of change, each time
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - plain text for models; pages have an environment of their own

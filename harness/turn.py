@@ -25,7 +25,7 @@ from harness.compaction import (
 )
 from harness.context.remark import Remark
 from harness.context.repair import INTERRUPTED, sound_json
-from harness.crossing import in_thread, to_the_end
+from harness.crossing import completed, in_thread, in_thread_of_its_own
 from harness.message import Message, ToolCall, ToolResult, message_of
 from harness.models.port import Model
 from harness.outcome import Ending, Status
@@ -35,7 +35,7 @@ from harness.progress import Emit, Withdrawn
 from harness.question import Question, put
 from harness.request import ModelFailure, Reply
 from harness.session import Session
-from harness.showing import Showing
+from harness.showing import Keeping, Showing
 from harness.tools.desk import NO_NEWS, News
 from harness.tools.port import Toolset
 from harness.transcript import Entry, Transcript, Window
@@ -72,6 +72,8 @@ class Turn:
     remarks: tuple[Remark, ...] = ()
     is_hard: bool = False
     """Whether it shows as little as may be: the provider has refused more."""
+    asked: Question | None = None
+    """What the model is asked next, where that was put and kept with the newest entry."""
 
     @property
     def steps(self) -> int:
@@ -171,6 +173,10 @@ class Turn:
         model, lease = self.briefing.model, self.lease
         self.showing.keep(question, self.id, model, lease, remarks=self.remarks)
 
+    def keeping(self, question: Question, writer: str) -> Keeping:
+        """What must be written for that."""
+        return self.showing.keeping(question, self.id, self.briefing.model, writer)
+
     def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
         unavailable = self.showing.unavailable
         ending = Ending(status, self.id, self.first, self._last, failure, unavailable)
@@ -193,7 +199,7 @@ async def run_turn(
     unless a tool was run before."""
     turn, status, failure = await _stepped(turn, model, toolset, compaction, emit)
     if turn.briefing.owes:
-        await to_the_end(turn.briefing.settle)
+        await completed(in_thread_of_its_own(turn.briefing.settle))
     return turn, turn.ended(status, failure)
 
 
@@ -234,15 +240,15 @@ async def _asked(
     the provider is made shorter, once."""
 
     async def ask(question: Question) -> Reply | ModelFailure:
-        await in_thread(turn.keep, question)
         request, tokens_max = question.request, turn.limits.output_tokens
         return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
 
-    question = await in_thread(turn.question, toolset)
-    found = await compaction.when_due(turn.window, question, emit)
-    if found is not None:
-        turn = turn.compacted(found)
-        question = await in_thread(turn.question, toolset)
+    question = turn.asked or await in_thread(_put, turn, toolset, compaction)
+    if isinstance(question, _NotYet):
+        found = await compaction.when_due(turn.window, question.question, emit)
+        turn = turn if found is None else turn.compacted(found)
+        question = await in_thread(_kept, turn, toolset)
+    turn = replace(turn, asked=None)
     reply = await ask(question)
     if not _is_too_long(reply):
         return turn, reply
@@ -250,10 +256,31 @@ async def _asked(
         emit(Withdrawn())  # of that answer something was told
     if not turn.is_hard:
         turn = await _shortened(turn, question, toolset, compaction, emit)
-        reply = await ask(await in_thread(turn.question, toolset))
+        reply = await ask(await in_thread(_kept, turn, toolset))
     if isinstance(reply, ModelFailure) and _is_too_long(reply):
         reply = still_too_long(reply, compaction.config)
     return turn, reply
+
+
+@dataclass(frozen=True, slots=True)
+class _NotYet:
+    """A question that is too long to be asked as it is, or of which there is something to be said."""
+
+    question: Question
+
+
+def _put(turn: Turn, toolset: Toolset, compaction: Compaction) -> Question | _NotYet:
+    question = turn.question(toolset)
+    if compaction.is_due(turn.window, question):
+        return _NotYet(question)
+    turn.keep(question)
+    return question
+
+
+def _kept(turn: Turn, toolset: Toolset) -> Question:
+    question = turn.question(toolset)
+    turn.keep(question)
+    return question
 
 
 async def _shortened(

@@ -65,7 +65,7 @@ from workspaces.catalog import Catalog, partition_of
 from workspaces.claim import Claims
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Failure, Refused
-from workspaces.ids import AccountId, ConversationId
+from workspaces.ids import AccountId, ConversationId, WorkspaceId
 from workspaces.key import Keys
 from workspaces.lease import Leases
 from workspaces.locations import are_shared, place_at, records_at
@@ -208,6 +208,7 @@ class House:
             place=self.place,
             are_records_shared=are_shared(settings.records),
             revised=Flushing(principal, self.jobs, settings.home.machine, clock),
+            is_over=partial(self._is_over, account_id),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
@@ -304,6 +305,10 @@ class House:
             rooms = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
             if rooms.following is not None:
                 rooms.following.follow_lately()
+
+    def _is_over(self, account_id: AccountId, workspace_id: WorkspaceId) -> bool:
+        following = self.rooms(self.accounts.owner(self.accounts.get(account_id))).following
+        return following is not None and following.is_over(workspace_id)
 
     def _results(self, conversation_id: ConversationId) -> Results:
         transcript = Transcript(conversation_id, self.records, self._large)

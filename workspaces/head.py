@@ -1,6 +1,6 @@
 """The head: what the history of a workspace has come to in S3, and the packs that hold it.
 
-    .history/<namespace>/head.json       {format, epoch, tip, reviewed, packs: [{name, bytes, tip}]}
+    .history/<namespace>/head.json       {format, tip, reviewed, packs: [{name, bytes, tip}]}
     .history/<namespace>/<name>.bundle   one pack; its name is the SHA-256 of its bytes
 
 The head is the one thing in S3 that decides what the history is. It is moved with a condition, only to a
@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 from workspaces.errors import OverLimit, Refused
@@ -59,18 +60,16 @@ class Pack:
 @dataclass(frozen=True, slots=True)
 class Head:
     tip: RevisionId | None
-    """None at the beginning of an epoch."""
+    """None where there is no head yet."""
     packs: tuple[Pack, ...] = ()
-    epoch: int = 0
-    """Grows when something is erased: what was before it is not to come back."""
     reviewed: RevisionId | None = None
 
 
+@lru_cache(maxsize=4)  # what is written is remembered as well
 def head_bytes(head: Head) -> bytes:
     packs = [{"name": one.name, "bytes": one.bytes, "tip": one.tip} for one in head.packs]
     told = {
         "format": FORMAT,
-        "epoch": head.epoch,
         "tip": head.tip,
         "reviewed": head.reviewed,
         "packs": packs,
@@ -102,12 +101,11 @@ def parse_head(data: bytes) -> Head:
     packs = cast("list[Any]", fields.get("packs"))
     if type(packs) is not list or len(packs) > PACKS_READ_MAX:
         raise Refused(f"{NAME}: packs", packs, f"is no list of at most {PACKS_READ_MAX}")
-    epoch = _number(fields.get("epoch", 0), "epoch")
     tip = _revision(fields.get("tip"), "tip")
     found = tuple(_pack(one) for one in packs)
     if (tip is None) != (not found) or (found and found[-1].tip != tip):
         raise Refused(f"{NAME}: tip", tip, "is not the newest revision of the last pack")
-    return Head(tip, found, epoch, _revision(fields.get("reviewed"), "reviewed"))
+    return Head(tip, found, _revision(fields.get("reviewed"), "reviewed"))
 
 
 def fold_from(packs: Sequence[Pack]) -> int | None:

@@ -1,15 +1,20 @@
 """Replication: the history of a workspace, in S3 and on every machine that has it.
 
-**Out.** A revision is made here first, then its files go to S3, then what S3 lacks of the history goes as
-one pack, and last the head is moved to name it, on the condition that it is still the head that was seen.
-A death between any two of these leaves less there than here and nothing wrong: a pack that no head names
-is worth nothing, and the next push begins with what the head says. So the head never names a revision
-whose files were not there.
+**Out.** A revision is made here first, then its files go to S3 and what S3 lacks of the history goes as one
+pack, and last, when all of these are there, the head is moved to name it, on the condition that it is still
+the head that was seen. A death between any two of these leaves less there than here and nothing wrong: a
+pack that no head names is worth nothing, so it may go before the files or with them (`pack`), and the next
+push begins with what the head says. So the head never names a revision whose files were not there.
 
 **In.** The head is read first and the files are listed after it: then the files are at least what the
 head's newest revision says. While they are, and fetched, what is missing of its packs is fetched as well,
 compared with its name and looked at in a quarantine. Then whoever brings the files (`Workspace.bring`) is
 handed both, and makes them one.
+
+**Lives.** A workspace may be deleted and begun anew in the same place before this machine has heard of it. A
+head that has a revision of ours belongs to our life: the names of revisions are hashes. Before one that has
+none is followed, and where there is none, the entry of the workspace is asked for, in which a deletion was
+written before anything of another life (`workspaces.roster`).
 
 **Lost packs.** A pack that is missing, or not what its name says, is found by `check`: whoever has its
 revisions packs them anew. Who lacks them is told so, keeps its own history, and syncs files as before.
@@ -74,19 +79,26 @@ class Replication:
         baseline: Baseline,
         *,
         now: Callable[[], float],
+        check_life: Callable[[], None] = lambda: None,
         threads: int = THREADS,
     ) -> None:
-        """`now`: seconds since the epoch, to tell old packs from new ones."""
+        """`now`: seconds since the epoch, to tell old packs from new ones. `check_life`: Deleted when what is
+        here belongs to a life of the workspace that is over, as is said in the place by now."""
         self._history = history
         self._there = there
         self._baseline = baseline
         self._now = now
+        self._check_life = check_life
         self._threads = threads
         self._lock = threading.Lock()
         self._counting = threading.Lock()
         self._has_looked = False
+        self._seen: tuple[str, _Seen] | None = None
+        """What was remembered when it was last read, and the text that says so."""
         self._good: dict[str, Token] = {}
         """Found good since it was last remembered."""
+        self._ahead: tuple[RevisionId | None, tuple[Pack, ...]] | None = None
+        """What was packed for a head with this newest revision, and no head names yet."""
         self.requests = 0
 
     def has_moved(self) -> bool:
@@ -104,12 +116,15 @@ class Replication:
             return None if head is None or self._has(head.tip) else head
 
     def fetch(self, head: Head) -> Quarantine:
-        """What a head names and is not here, looked at; to be closed by the caller. Refused, OverLimit,
-        Unavailable: what is there cannot be used."""
+        """What a head names and is not here, looked at; to be closed by the caller. Deleted; Refused,
+        OverLimit, Unavailable: what is there cannot be used."""
         with self._lock:
+            wanted = self._wanted(head.packs)
+            if len(wanted) == len(head.packs):  # as far as they tell, it has nothing of ours
+                self._ask_for_the_entry()
             quarantine = self._history.quarantine()
             try:
-                for pack, data in self._fetched(self._wanted(head.packs)):
+                for pack, data in self._fetched(wanted):
                     if quarantine.take(data) != pack.tip:
                         raise Refused(NAME, pack.name, "names a pack with another newest revision")
                 quarantine.check()
@@ -125,6 +140,7 @@ class Replication:
             head = self._look()
             if head is None or head.tip is None:
                 raise Unavailable("history", "is lost here, and is not in S3", remedy=PUT_BACK)
+            self._ask_for_the_entry()
             with self._history.made_again() as history, history.quarantine() as quarantine:
                 for _, data in self._fetched(head.packs):
                     quarantine.take(data)
@@ -137,9 +153,18 @@ class Replication:
         seen = self._remembered()
         return seen.head.tip if seen else None
 
+    def pack(self, tip: RevisionId) -> None:
+        """Put there what is lacking of `tip`, whose files are on their way; `push` is to name it."""
+        with self._lock:
+            seen = self._known()
+            base = seen.head.tip if seen else None
+            if tip == base or not self._has_or_none(base) or not self._history.descends(tip, base):
+                return
+            self._ahead = base, tuple(self._packed(tip, [base] if base else []))
+
     def push(self, tip: RevisionId) -> bool:
         """Make `tip`, whose files are there, the head. False when others have moved it: what they made is
-        to be brought here first."""
+        to be brought here first. Deleted."""
         with self._lock:
             seen = self._known()
             head = seen.head if seen else Head(None)
@@ -150,7 +175,10 @@ class Replication:
                     return self._history.descends(head.tip, tip)
             if head.tip == tip:
                 return True
-            packs = (*head.packs, *self._packed(tip, [head.tip] if head.tip else []))
+            ahead = self._taken_ahead(head.tip, tip)
+            known = ahead[-1].tip if ahead else head.tip
+            rest = self._packed(tip, [known] if known else []) if known != tip else ()
+            packs = (*head.packs, *ahead, *rest)
             return self._moved(replace(head, tip=tip, packs=packs), seen)
 
     def fold(self) -> None:
@@ -193,10 +221,9 @@ class Replication:
             return [pack.name for pack in damaged]
 
     def _look(self) -> Head | None:
-        """The head as it is now; None when there is none."""
+        """The head as it is now; None when there is none. Deleted."""
         seen = self._remembered()
         self.requests += 1
-        self._has_looked = True
         try:
             if seen is None or not self._has(seen.head.tip):
                 blob = self._there.read(NAME)
@@ -204,7 +231,10 @@ class Replication:
                 blob = self._there.read_if_changed(NAME, seen.token)
         except NotFound:
             self._baseline.note(_SEEN, "")
+            self._ask_for_the_entry()
+            self._has_looked = True
             return None
+        self._has_looked = True
         if blob is None:
             return seen.head if seen else None
         found = _parsed(blob.data)
@@ -230,6 +260,10 @@ class Replication:
             return True
         tip = self._history.tip()
         return self._history.has(revision) and self._history.descends(tip, revision)
+
+    def _ask_for_the_entry(self) -> None:
+        self.requests += 1
+        self._check_life()
 
     def _wanted(self, packs: Sequence[Pack]) -> Sequence[Pack]:
         """Who has the newest revision of a pack has all before it."""
@@ -269,6 +303,13 @@ class Replication:
             self.requests += 1
             self._good[pack.name] = self._there.write(pack.blob, data, expect=ANY)
             yield pack
+
+    def _taken_ahead(self, base: RevisionId | None, tip: RevisionId) -> tuple[Pack, ...]:
+        """Packs that are there and lead from `base` towards `tip`."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead[0] != base or not ahead[1]:
+            return ()
+        return ahead[1] if self._history.descends(tip, ahead[1][-1].tip) else ()
 
     def _moved(self, head: Head, seen: _Seen | None) -> bool:
         self.requests += 1
@@ -312,8 +353,11 @@ class Replication:
         text = self._baseline.fact(_SEEN)
         if not text:
             return None
-        told = json.loads(text)
-        return _Seen(parse_head(told["head"].encode()), Token(told["token"]), told["good"])
+        if self._seen is None or self._seen[0] != text:
+            told = json.loads(text)
+            head = parse_head(told["head"].encode())
+            self._seen = text, _Seen(head, Token(told["token"]), told["good"])
+        return self._seen[1]
 
     def _remember(self, head: Head, token: Token) -> None:
         """A power cut may take it back: then it is asked for once more."""

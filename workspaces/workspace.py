@@ -424,7 +424,10 @@ class Workspace:
                 }
                 self._tell(told, by)
             held.fulfilled()
-            self._record_dirty(Intent(self._person, paths))  # what was saved in the middle of it
+            # What was saved in the middle of it. A file that was not there before has nothing to lose, and
+            # is settled like any other when somebody looks at it.
+            over = tuple(swap.path for swap in swaps if swap.seen is not None)
+            self._record_dirty(Intent(self._person, over))
         return brought
 
     def look_again(self) -> list[WorkspacePath]:

@@ -81,10 +81,12 @@ class Workspaces:
         place: Place | None = None,
         are_records_shared: bool = False,
         revised: Callable[[WorkspaceId], None] = lambda _: None,
+        is_over: Callable[[WorkspaceId], bool] | None = None,
     ) -> None:
         """`embedder`: for recall by meaning too. `place`: where new workspaces are shared with other
         machines; None: all are local. `revised` hears of every revision that is made here in a workspace
-        that is shared."""
+        that is shared. `is_over`: whether what is here of a workspace belongs to a life that is over, by what
+        the place says now; None: when there is a tombstone."""
         self._principal = principal
         self._home = home
         self._clock = clock
@@ -94,6 +96,7 @@ class Workspaces:
         self._place = place
         self._are_records_shared = are_records_shared
         self._revised = revised
+        self._is_over = is_over or self._is_entombed
         self._catalog = Catalog(
             WORKSPACES,
             partition,
@@ -433,10 +436,12 @@ class Workspaces:
             it is asked for after what is there was."""
             found = list(place.walk(name, known, asked))
             if not found or len(found) < len(known):
-                there = place.roster(self._principal.account_id).read("workspace", workspace_id)
-                if there is not None and isinstance(there.entry, Tombstone):
-                    raise Deleted("workspace", workspace.record.name)
+                check_life()
             return iter(found)
+
+        def check_life() -> None:
+            if self._is_over(workspace_id):
+                raise Deleted("workspace", workspace.record.name)
 
         return Sync(
             workspace,
@@ -451,8 +456,13 @@ class Workspaces:
                 place.history(name),
                 baseline,
                 now=lambda: self._clock.now().timestamp(),
+                check_life=check_life,
             ),
         )
+
+    def _is_entombed(self, workspace_id: WorkspaceId) -> bool:
+        there = self._roster().read("workspace", workspace_id)
+        return there is not None and isinstance(there.entry, Tombstone)
 
     def _check_storage(self, record: WorkspaceRecord, before: WorkspaceRecord | None) -> None:
         """Kept where it was asked to be kept, or refused: never silently somewhere else."""

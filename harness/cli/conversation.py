@@ -152,6 +152,24 @@ def fork(
 
 
 @app.command()
+def cancel(
+    conversation: Reference,
+    agent: AgentOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End the turn that runs or waits. Whichever process runs it; what waits in line behind it stays."""
+    with opened(home, as_json=as_json) as harness:
+        found = harness.conversation(conversation, agent=agent)
+        is_cancelled = harness.cancel(found)
+    if as_json:
+        print_json({"cancelled": is_cancelled})
+    else:
+        what = "its turn ends" if is_cancelled else "no turn runs or waits"
+        typer.echo(f"{found.key}: {what}")
+
+
+@app.command()
 def reset(
     conversation: Reference,
     agent: AgentOption = None,

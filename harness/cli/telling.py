@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 
 class Telling:
-    """A turn, told while it comes. What is no text of it stands on lines of its own."""
+    """A turn, told while it comes. What is no text of it stands on lines of its own. At a terminal a last
+    line says what is at work right now, and is gone as soon as there is something to tell."""
 
     def __init__(self) -> None:
         self._is_within_line = False
+        self._at_work: dict[str, ToolCall] = {}
+        self._is_passing = False
 
     def show(self, progress: Progress) -> None:
         from harness.progress import (
@@ -36,10 +39,16 @@ class Telling:
                 self._write(text)
             case Counted():
                 pass
-            case ToolStarted():
+            case ToolStarted(call):
                 self.end_line()
+                self._at_work[call.id] = call
+                self._say_what_is_at_work()
             case ToolEnded(call, result):
-                _print_folded(call, is_error=result.is_error)
+                self._wipe()
+                mark, colour = ("✗", "red") if result.is_error else ("✓", "green")
+                _print_folded(call, mark, colour)
+                self._at_work.pop(call.id, None)
+                self._say_what_is_at_work()
             case Withdrawn():
                 self._say("[yellow](the answer broke off; it begins anew)[/]")
             case Waiting(reason, seconds):
@@ -55,10 +64,24 @@ class Telling:
         say_what_went_wrong(outcome)
 
     def end_line(self) -> None:
+        self._wipe()
         if self._is_within_line:
             self._write("\n")
 
+    def _say_what_is_at_work(self) -> None:
+        if self._at_work and _can_be_wiped():
+            self._wipe()
+            _print_folded(next(iter(self._at_work.values())), "…", "dim", end="")
+            self._is_passing = True
+
+    def _wipe(self) -> None:
+        if self._is_passing:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._is_passing = False
+
     def _write(self, text: str) -> None:
+        self._wipe()
         sys.stdout.write(text)
         sys.stdout.flush()
         self._is_within_line = not text.endswith("\n") if text else self._is_within_line
@@ -106,15 +129,20 @@ def _say_what_waits(outcome: Outcome) -> None:
         notes().print(f"  → {command} [CALL] [--deny], or say something else", markup=False)
 
 
-def _print_folded(call: ToolCall, *, is_error: bool) -> None:
+def _can_be_wiped() -> bool:
+    console = notes()
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def _print_folded(call: ToolCall, mark: str, colour: str, *, end: str = "\n") -> None:
     """A call in one line, at a terminal never in more."""
     from rich.text import Text
 
-    mark, colour = ("✗", "red") if is_error else ("✓", "green")
     line = Text.assemble((mark, colour), (f" {call.name} {_named(call)}".rstrip(), "dim"))
     console = notes()
     wide = not console.is_terminal
-    console.print(line, soft_wrap=wide, no_wrap=True, overflow="ignore" if wide else "ellipsis")
+    overflow = "ignore" if wide else "ellipsis"
+    console.print(line, soft_wrap=wide, no_wrap=True, overflow=overflow, end=end)
 
 
 def _named(call: ToolCall) -> str:

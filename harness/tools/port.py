@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from harness.agent import Mount
 from harness.client_tool import ClientTool
 from harness.context.repair import sound
-from harness.crossing import in_thread, to_the_end
+from harness.crossing import completed, in_thread_of_its_own
 from harness.message import INVALID_JSON, ToolCall, ToolResult
 from harness.pending import Asked
 from harness.progress import Emit, ToolEnded, ToolStarted
@@ -103,7 +103,7 @@ class Tool(Generic[I]):
         given = parse(self.input, call.input)
         if inspect.iscoroutinefunction(self.run):
             return await self.run(given, desk, call.id)
-        return await in_thread(
+        return await in_thread_of_its_own(  # it may wait for whoever writes to the workspace
             cast("Callable[[I, Desk, str], str]", self.run), given, desk, call.id
         )
 
@@ -122,14 +122,18 @@ class Toolset:
         """`client` are those that the client runs; of two of a name the last one counts. `first` is done
         before any of the others is run."""
         self._first = first
+        self._specs: tuple[ToolSpec, ...] | None = None
         self._tools = {tool.name: tool for tool in tools if tool.is_offered(desk)}
         known = {tool.name for tool in tools}
         self._client = {tool.name: tool for tool in client if tool.name not in known}
         self.desk = desk
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        own = tuple(tool.spec(self.desk) for tool in self._tools.values())
-        return (*own, *(tool.spec() for tool in self._client.values()))
+        """The same at every step: what is mounted stays so for the turn."""
+        if self._specs is None:
+            own = tuple(tool.spec(self.desk) for tool in self._tools.values())
+            self._specs = (*own, *(tool.spec() for tool in self._client.values()))
+        return self._specs
 
     def asks(self, calls: Sequence[ToolCall]) -> tuple[Asked, ...]:
         """Those that must be allowed, or made by the client, before any of them is run."""
@@ -182,7 +186,7 @@ class Toolset:
 
     async def _begin(self) -> None:
         if self._first is not None:
-            await to_the_end(self._first)
+            await completed(in_thread_of_its_own(self._first))
             self._first = None
 
     async def _run_aside(self, call: ToolCall, emit: Emit) -> tuple[ToolResult, News]:

@@ -258,9 +258,10 @@ async def _accepted(request: Request, caller: Rooms, agent: AgentRecord, event: 
 
 def _check(house: House, caller: Rooms, agent: AgentRecord, event: Event) -> None:
     """What would be given back is refused at once, where that is known already."""
-    house.allowance.check(caller.principal.account_id)
     found = caller.conversations.find(agent.id, event.conversation_key)
-    if not event.is_answer or found is None or caller.ingress.inbox.line(found).turn_id is not None:
+    runs = found is not None and caller.ingress.inbox.line(found).turn_id is not None
+    house.allowance.check(caller.principal.account_id, waits=runs)
+    if not event.is_answer or found is None or runs:
         return
     waiting = {call.id for call in caller.ingress.pending(found)}
     for answer in event.answers:

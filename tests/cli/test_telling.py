@@ -44,6 +44,16 @@ def test_calls_stand_on_lines_of_their_own_between_the_texts(
     assert screen.lines == ["Let me look.", "✓ read MEMORY.md", "It is", "empty.", ""]
 
 
+def test_what_is_at_work_is_said_and_wiped_where_it_can_be(
+    harness: Terminal, server: MessagesServer
+) -> None:
+    looks_and_says(server)
+    screen = Screen(harness, "run", "What do you know?", TERM="xterm", NO_COLOR="1")
+    assert screen.close() == 0
+    assert screen.lines[1] == "… read MEMORY.md\r\x1b[K✓ read MEMORY.md"
+    assert screen.lines[2:] == ["It is", "empty.", ""]
+
+
 def test_in_a_pipe_texts_are_apart_and_calls_are_told_beside_them(
     harness: Terminal, server: MessagesServer
 ) -> None:
@@ -61,6 +71,7 @@ def test_a_call_takes_one_line_however_narrow_the_terminal(
     screen = Screen(harness, "run", "Write it.", columns=40, TERM="xterm", NO_COLOR="1")
     assert screen.close() == 0
     call, reply, _ = screen.lines
+    call = call.rpartition("\x1b[K")[2]
     assert (len(call), call[:20], call[-1], reply) == (40, "✓ write notes/long-l", "…", "Done.")
     server.answers(says(tool_use("toolu_2", "write", LONG)), says(text("Done.")))
     chat = harness("chat", stdin=b"Again.\n").done()

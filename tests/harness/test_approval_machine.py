@@ -17,7 +17,8 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from harness.approval import answered, nothing_waits, pending, unanswered
 from harness.conversation import Conversation
 from harness.event import Approval, Event
-from harness.inbox import Inbox, Paused, Running, Waiting
+from harness.inbox import Inbox
+from harness.line import Paused, Running, Waiting
 from harness.message import Message, ToolCall
 from harness.outcome import Ending
 from harness.pending import Asked
@@ -224,7 +225,7 @@ class Forgetful(Inbox):
         *,
         is_last: bool = False,
     ) -> None:
-        head = replace(self._head(conversation), running=None)
+        head = replace(self._line(conversation).head(), running=None)
         self._settle(conversation, None, head, (), lease)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from harness.crossing import completed, entered, in_thread_of_its_own
+from harness.crossing import completed, entered, in_thread, in_thread_of_its_own
+from harness.pulse import kept_alive
+from workspaces.lease import Terms
 
 WAIT_S = 30.0
 
@@ -149,6 +151,46 @@ def test_work_is_completed_before_its_cancellation_is_told() -> None:
 
     asyncio.run(go())
     assert done == ["done", "done"]
+
+
+def test_however_many_wait_for_it_whoever_holds_a_lock_can_let_go_of_it() -> None:
+    """More of them than a loop has threads."""
+    lock = threading.Lock()
+
+    @contextmanager
+    def locked() -> Iterator[None]:
+        if not lock.acquire(timeout=WAIT_S):
+            raise TimeoutError
+        try:
+            yield
+        finally:
+            lock.release()
+
+    async def one() -> None:
+        async with entered(locked()):
+            await asyncio.sleep(0)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(one() for _ in range(64)))
+
+    asyncio.run(all_at_once())
+
+
+def test_signs_of_life_come_through_although_all_threads_are_taken() -> None:
+    release, renewed = threading.Event(), threading.Event()
+    terms = Terms(lease_s=WAIT_S, renew_s=0.01, stop_early_s=0.0)
+
+    async def go() -> None:
+        taken = [asyncio.create_task(in_thread(release.wait, WAIT_S)) for _ in range(64)]
+        await asyncio.sleep(0)
+        try:
+            async with kept_alive(renewed.set, terms, "c1"):
+                assert await in_thread_of_its_own(renewed.wait, WAIT_S / 2)
+        finally:
+            release.set()
+            await asyncio.gather(*taken)
+
+    asyncio.run(go())
 
 
 def test_code_that_is_not_ours_keeps_nobody_from_a_thread() -> None:

@@ -15,7 +15,7 @@ from harness.status import status
 from tests.harness.laptops import Laptop
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.clock import ManualClock
-from workspaces.errors import NotFound, Refused, Unavailable
+from workspaces.errors import Deleted, NotFound, Refused, Unavailable
 from workspaces.expect import ANY
 from workspaces.ids import new_id
 from workspaces.paths import WorkspacePath
@@ -387,6 +387,42 @@ def test_what_is_needed_again_under_its_old_id_is_a_new_life(a: Laptop, b: Lapto
     followed = b.sync()
     assert [one.unpushed for one in followed.buried] == [("offline.md",)]
     assert b.texts(mine) == a.texts(mine) == {"MEMORY.md": "second life\n"}
+
+
+@pytest.mark.parametrize("had_seen_the_old_head", [True, False])
+@pytest.mark.parametrize("has_new_head", [True, False])
+def test_a_sync_that_has_not_heard_of_a_new_life_brings_nothing_of_the_old_one(
+    a: Laptop, b: Laptop, had_seen_the_old_head: bool, has_new_head: bool
+) -> None:
+    """All of it happens between a pass of its records and the sync."""
+    mine = private_to_user(a.harness.rooms.principal.user_id)
+    assert a.workspaces.private(mine, create=True) is not None
+    a.put(mine, "MEMORY.md", "first life\n")
+    a.sync()
+    if had_seen_the_old_head:
+        b.sync()
+    else:
+        b.follow()
+    b.put(mine, "old.md", "first life\n")
+    b.workspaces.get(mine).settle()
+    a.workspaces.delete(mine)
+    assert a.workspaces.private(mine, create=True) is not None
+    a.put(mine, "MEMORY.md", "second life\n")
+    a.sync()
+    head = f".history/{a.workspaces.get(mine).namespace}/head.json"
+    if not has_new_head:  # as if the machine had died before it
+        a.prefix.store.delete(head, expect=ANY)
+    assert (head in {stat.name for stat in a.prefix.store.scan(".history/")}) == has_new_head
+    with pytest.raises(Deleted):
+        b.workspaces.sync(mine).run()
+    assert (head in {stat.name for stat in a.prefix.store.scan(".history/")}) == has_new_head
+    a.sync()
+    assert "first" not in str(a.workspaces.get(mine).history.changes())
+    followed = b.sync()
+    assert "old.md" in followed.buried[0].unpushed
+    assert "first" not in str(b.workspaces.get(mine).history.changes())
+    a.sync()
+    assert a.texts(mine) == b.texts(mine)
 
 
 def test_a_machine_of_an_older_epoch_keeps_its_changes_as_files_and_drops_its_history(

@@ -24,8 +24,9 @@ from hypothesis.stateful import (
 
 from harness.conversation import Conversation, Conversations
 from harness.event import Event
-from harness.inbox import Accepted, Inbox, Opening, Running, Waiting
+from harness.inbox import Accepted, Inbox, Opening
 from harness.job import Jobs
+from harness.line import Running, Waiting
 from harness.message import Message, Text, user
 from harness.outcome import Ending
 from harness.transcript import Entry
@@ -442,7 +443,7 @@ class Hasty(Inbox):
         bid = self._bid(conversation, rejects=False)
         if isinstance(expect, Claim) or bid is None:
             return self.accept(agent_id, event, rejects=rejects)
-        head, tail = self._ends(conversation)
+        head, tail = self._line(conversation).ends()
         return Opening(conversation, event, stated, event.body_hash, claim, expect, bid, head, tail)
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from harness.context.repair import INTERRUPTED
 from harness.event import Event
-from harness.inbox import WAITING_BYTES_MAX, WAITING_MAX, Waiting
 from harness.ingress import ATTEMPTS_MAX, GivenBack, Ingress
+from harness.line import WAITING_BYTES_MAX, WAITING_MAX, Waiting
 from harness.message import Message, Text, ToolCall, ToolResult, user
 from harness.models.scripted import Line, ScriptedModel
 from harness.outcome import Outcome

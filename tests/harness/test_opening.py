@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness import Harness
 from harness.event import Event
 from harness.inbox import Opening
 from harness.models.scripted import ScriptedModel
+from harness.request import Request
 from harness.transcript import Entry
 from harness.wiring import Rooms
 from tests.harness.talk import (
@@ -30,6 +32,7 @@ from workspaces.errors import Conflict, Unavailable
 from workspaces.ids import TurnId
 from workspaces.records import Change, Counter, Key, Put, RecordStore
 from workspaces.stamp import stamp_of
+from workspaces.stores.sqlite import SqliteRecords
 
 WAIT_S = 60.0
 
@@ -253,3 +256,27 @@ def test_what_cannot_be_prepared_may_be_sent_again_with_another_body(rooms: Room
     line = rooms.ingress.inbox.line(conversation_of(rooms, "c1"))
     assert (line.waiting, line.turn_id) == (0, None)
     assert run(delivered(rooms.ingress, "one", "c1", "one, again")).status == "done"
+
+
+def test_a_known_conversation_writes_one_batch_before_its_model_is_asked(
+    scripted: Callable[..., tuple[Harness, ScriptedModel]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[list[str]] = []
+    asked: list[int] = []
+    write = SqliteRecords.write
+
+    def noting(records: SqliteRecords, *changes: Change) -> tuple[int, ...]:
+        written.append([change.key.partition.partition(":")[0] for change in changes])
+        return write(records, *changes)
+
+    def look(request: Request) -> str:
+        del request
+        asked.append(len(written))
+        return "two"
+
+    harness, _ = scripted("one", look)
+    harness.run("first", conversation="c1")
+    monkeypatch.setattr(SqliteRecords, "write", noting)
+    harness.run("second", conversation="c1")
+    assert asked == [1]
+    assert {"conversation-lease", "transcript", "shown", "inbox"} <= set(written[0])

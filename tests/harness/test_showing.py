@@ -258,7 +258,8 @@ def test_a_prompt_too_large_for_a_record_is_kept_and_goes_with_its_conversation(
     assert len(first.system[1].encode()) > VALUE_BYTES_MAX
     assert talk.held.snapshot.parts[0].text in first.system[0]
     entries = talk.harness.settings.home.entries / talk.conversation.id
-    assert [file.name for file in entries.iterdir()] == ["snapshot-000000000001-1.json"]
+    (large,) = entries.iterdir()
+    assert large.name.startswith("snapshot-000000000001-")
     conversation = talk.conversation
     talk.harness.conversations.delete(conversation)
     assert talk.harness.rooms.records.scan(f"shown:{conversation.id}") == []

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.site import Site
+from harness.web.app import Patience
+from tests.web.site import Caller, Site
+from tests.web.turning import Puppet
 
 
 @pytest.fixture(autouse=True)
@@ -19,3 +21,23 @@ def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def site(tmp_path: Path) -> Iterator[Site]:
     with Site.open(tmp_path / "home") as opened:
         yield opened
+
+
+@pytest.fixture
+def puppet() -> Puppet:
+    return Puppet()
+
+
+@pytest.fixture
+def spoken(tmp_path: Path, puppet: Puppet) -> Iterator[Site]:
+    """Whose every agent says what the puppet is told to."""
+    with Site.open(tmp_path / "home", model=puppet, patience=Patience(turns_s=0)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def acme(spoken: Site) -> Caller:
+    """With an agent that the puppet speaks for."""
+    acme = spoken.account("acme")
+    acme.agent()
+    return acme

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from harness.message import ToolCall
-from harness.web.app import Patience
-from tests.web.site import Caller, Site
+from tests.web.site import Caller
 from tests.web.turning import Puppet, Told, followed, said, settled, taken
 
 TURNS = "/v1/agents/helper/turns"
 LIST = "/v1/agents/helper/conversations"
 WEATHER = {"name": "weather", "description": "Says it.", "inputSchema": {"type": "object"}}
-
-
-@pytest.fixture
-def puppet() -> Puppet:
-    return Puppet()
-
-
-@pytest.fixture
-def site(tmp_path: Path, puppet: Puppet) -> Iterator[Site]:
-    with Site.open(tmp_path / "home", model=puppet, patience=Patience(turns_s=0)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def acme(site: Site) -> Caller:
-    acme = site.account("acme")
-    acme.agent()
-    return acme
 
 
 def talked(acme: Caller, puppet: Puppet, event_id: str, key: str = "c1") -> str:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.web.site import Site
 from tests.web.turning import taken
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with Site.open(tmp_path / "home") as opened:
-        yield opened
 
 
 def test_a_preview_shows_memory_and_the_message_and_stores_nothing(site: Site) -> None:

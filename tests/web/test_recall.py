@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from tests.web.site import Site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with Site.open(tmp_path / "home") as opened:
-        yield opened
 
 
 def test_a_line_is_found_with_where_it_stands_and_what_speaks_for_it(site: Site) -> None:

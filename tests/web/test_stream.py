@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -41,24 +40,6 @@ READ = ToolCall("toolu_1", "read", {"path": "MEMORY.md"})
 CONVERSATION = ConversationId("conv_1")
 
 WIRE = Path(__file__).parent / "snapshots" / "stream.txt"
-
-
-@pytest.fixture
-def puppet() -> Puppet:
-    return Puppet()
-
-
-@pytest.fixture
-def site(tmp_path: Path, puppet: Puppet) -> Iterator[Site]:
-    with Site.open(tmp_path / "home", model=puppet, patience=Patience(turns_s=0)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def acme(site: Site) -> Caller:
-    acme = site.account("acme")
-    acme.agent()
-    return acme
 
 
 def masked(text: str) -> str:
@@ -174,11 +155,11 @@ def test_a_reader_who_goes_ends_nothing(acme: Caller, puppet: Puppet) -> None:
 
 
 def test_a_server_that_ends_asks_its_readers_to_come_back(
-    site: Site, acme: Caller, puppet: Puppet
+    spoken: Site, acme: Caller, puppet: Puppet
 ) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
         assert next(told).name == "entry"
-        site.app.state.curfew.call()
+        spoken.app.state.curfew.call()
         assert list(told) == [Told("reconnect", {})]
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from harness.compaction import TOO_LONG
-from harness.inbox import WAITING_MAX
 from harness.ingress import EventStatus
+from harness.line import WAITING_MAX
 from harness.message import ToolCall
 from harness.outcome import Outcome, Remark
 from harness.pending import Asked, PendingCall
@@ -23,24 +22,6 @@ from tests.web.turning import Puppet, said, settled, taken
 from workspaces.ids import ConversationId, TurnId
 
 TURNS = "/v1/agents/helper/turns"
-
-
-@pytest.fixture
-def puppet() -> Puppet:
-    return Puppet()
-
-
-@pytest.fixture
-def site(tmp_path: Path, puppet: Puppet) -> Iterator[Site]:
-    with Site.open(tmp_path / "home", model=puppet, patience=Patience(turns_s=0)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def acme(site: Site) -> Caller:
-    acme = site.account("acme")
-    acme.agent()
-    return acme
 
 
 def test_an_event_is_accepted_and_its_outcome_is_asked_for(acme: Caller, puppet: Puppet) -> None:
@@ -128,6 +109,22 @@ def test_an_exhausted_allowance_is_said_at_once_and_hides_no_answer(
     assert acme("PATCH", "/accounts/me", json={"config": {"limits": None}}).status_code == 200
     puppet.stops("two")
     assert taken(acme, "helper", "e2")["reply"] == "two"
+
+
+def test_what_waits_behind_its_own_turn_is_no_second_one_at_once(
+    acme: Caller, puppet: Puppet
+) -> None:
+    limits = {"config": {"limits": {"runningTurns": 1}}}
+    assert acme("PATCH", "/accounts/me", json=limits).status_code == 200
+    acme.post(TURNS, said("e1"), 202)
+    puppet.is_asked()
+    queued = acme.post(TURNS, said("e2"), 202)
+    assert (queued["status"], queued["ahead"]) == ("queued", 1)
+    error = acme.refused(429, "POST", TURNS, json=said("e3", key="c2"))
+    assert "runningTurns" in error["message"]
+    puppet.stops("one")
+    puppet.stops("two")
+    assert settled(acme, queued["statusUrl"])["reply"] == "two"
 
 
 def test_a_user_key_runs_turns_and_sees_its_own_alone(acme: Caller, puppet: Puppet) -> None:

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from tests.web.site import Site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with Site.open(tmp_path / "home") as opened:
-        yield opened
 
 
 def test_usage_is_the_accounts_own(site: Site) -> None:

@@ -22,6 +22,7 @@ import random
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import md5, sha1
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ from workspaces.blobs import Blob, Stat, Token
 from workspaces.clock import ManualClock
 from workspaces.configuration import WorkspaceConfig, WorkspaceRecord
 from workspaces.errors import Conflict, Failure, NotFound, Unavailable
-from workspaces.head import Head, parse_head
+from workspaces.head import Head
+from workspaces.head import parse_head as parsed_head
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import Namespace, WorkspaceId
 from workspaces.paths import WorkspacePath
@@ -57,6 +59,9 @@ RECORD = WorkspaceRecord(
     created_at=STAMP,
     updated_at=STAMP,
 )
+parse_head = lru_cache(1024)(parsed_head)
+"""The same bytes are looked at with every write."""
+
 PERSON = Author("person", "usr_1", "edit")
 
 

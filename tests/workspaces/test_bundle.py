@@ -212,6 +212,37 @@ def test_bundles_that_build_on_each_other_are_unpacked_as_one(
     assert fsck(ours) == ""
 
 
+def test_every_version_is_read_out_of_bundles_that_were_joined(
+    ours: History, theirs: History
+) -> None:
+    """A thin pack's deltas name what they build on, which is itself a delta in the pack before it."""
+    paths = [WorkspacePath(f"notes/{number}.md") for number in range(3)]
+    texts = {path: b"".join(b"%s %d\n" % (path.encode(), n) for n in range(200)) for path in paths}
+    made: list[tuple[RevisionId, dict[WorkspacePath, bytes]]] = []
+    parts: list[bytes] = []
+    known: list[RevisionId] = []
+    for number in range(90):
+        path = paths[number % 3]
+        texts[path] = b"%d\n" % number + texts[path][:-10] + b"%d\n" % number
+        tip = theirs.record({path: texts[path]}, AGENT)
+        made.append((tip, dict(texts)))
+        if number % 15 == 14:
+            parts += [data for _, data in theirs.bundles(tip, known)]
+            known = [tip]
+    with ours.quarantine() as quarantine:
+        for data in parts:
+            quarantine.take(data)
+        quarantine.check()
+        ours.receive(quarantine, tip)
+    ours.follow(tip, {}, SYNC)
+    for history in (ours, History(ours._directory, ManualClock())):
+        for revision, then in made:
+            tree = history.tree(revision)
+            assert {path: history.read(tree[path]) for path in tree} == {
+                path: then[path] for path in tree
+            }
+
+
 def test_an_object_that_is_in_two_bundles_comes_once(
     ours: History, theirs: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ class Machine(RuleBasedStateMachine):
         if lease is None:
             return
         is_newest = lease.generation == self.generation()
+        before = self.beat()
         try:
             self.leases[name].renew(lease)
             assert is_newest
@@ -108,8 +109,8 @@ class Machine(RuleBasedStateMachine):
             assert not is_newest
             del self.held[name]
         except Unavailable:
-            if is_newest:  # the sign may have arrived: the world must not suppose more than that
-                self.sign = (name, self.now) if self.arrived(name) else self.sign
+            if is_newest and self.beat() != before:  # the sign has arrived, the answer has not
+                self.sign = (name, self.now)
 
     @rule(name=names)
     def release(self, name: str) -> None:
@@ -160,9 +161,9 @@ class Machine(RuleBasedStateMachine):
         fence = self.world.store.get(FENCE)
         return fence.counter if fence else 0
 
-    def arrived(self, name: str) -> bool:
+    def beat(self) -> int:
         pulse = self.world.store.get(Key(KEY, "pulse"))
-        return pulse is not None and pulse.value["holder"].startswith(f"boot:{name}/")
+        return pulse.counter if pulse else 0
 
 
 def test_leases_hold_whatever_happens() -> None:

@@ -84,10 +84,97 @@ def test_a_turns_end_replicates_one_revision_in_three_round_trips(
     prefix.asked.clear()
     report = a.sync.push_dirty()
     assert report.durable.as_json() == {"local": True, "files": True, "history": True}
-    assert [one.split(".")[-1] for one in prefix.asked] == ["md", "bundle", "json"]
-    assert prefix.asked[0] == f"PUT {MEMORY}"
+    kinds = [one.split(".")[-1] for one in prefix.asked]
+    assert sorted(kinds[:2]) == ["bundle", "md"], "at the same time"
+    assert kinds[2:] == ["json"]
+    assert f"PUT {MEMORY}" in prefix.asked
     assert head(prefix, a).tip == a.workspace.tip()
     assert report.requests == 3
+
+
+def test_memory_and_notes_changed_together_are_three_waits(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
+    """Four requests, of which the pack waits for nothing and nothing but the head for it."""
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    a.workspace.write("notes/a.md", "two\n", by=AGENT)
+    a.workspace.write(MEMORY, "two\n", by=AGENT)
+    prefix.asked.clear()
+    assert a.sync.push_dirty().requests == 4
+    (pack,) = [one for one in prefix.asked if one.endswith(".bundle")]
+    files = [one for one in prefix.asked if one != pack]
+    assert files[:2] == ["PUT notes/a.md", f"PUT {MEMORY}"]
+    assert prefix.asked[3] == files[2] == "PUT head.json"
+
+
+def packed_ahead(of: Replica) -> None:
+    replication, tip = of.sync._past._replication, of.workspace.tip()
+    assert replication is not None
+    assert tip is not None
+    replication.pack(tip)
+
+
+def test_a_pack_that_went_ahead_of_more_revisions_is_named_with_them(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    a.workspace.write(MEMORY, "two\n", by=AGENT)
+    packed_ahead(a)
+    assert len(head(prefix, a).packs) == 1
+    a.workspace.write("notes/a.md", "three\n", by=AGENT)
+    assert a.sync.run().history
+    assert len(head(prefix, a).packs) == 3
+    b.sync.run()
+    assert b.workspace.log() == a.workspace.log()
+    assert fsck(b) == ""
+
+
+@pytest.mark.parametrize("what", ["moved", "deleted"])
+def test_a_pack_that_went_ahead_of_another_head_is_not_named(
+    a: Replica, machine: Callable[[str], Replica], b: Replica, prefix: MemoryPrefix, what: str
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.sync.run()
+    a.workspace.write(MEMORY, "two\n", by=AGENT)
+    packed_ahead(a)
+    ahead = {stat.name for stat in packs(prefix, a).scan()}
+    ahead -= {"head.json", *(pack.blob for pack in head(prefix, a).packs)}
+    if what == "moved":
+        b.workspace.write("notes/a.md", "three\n", by=AGENT)
+        assert b.sync.run().history
+    else:
+        packs(prefix, a).delete("head.json", expect=ANY)
+    assert a.sync.run().history
+    assert ahead
+    assert ahead.isdisjoint(pack.blob for pack in head(prefix, a).packs)
+    c = machine("c")
+    c.sync.run()
+    assert c.workspace.log() == a.workspace.log()
+    assert fsck(c) == ""
+
+
+def test_a_pack_that_could_not_go_ahead_goes_after_the_files(
+    a: Replica, b: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    write, refused = MemoryPrefix.write, list[str]()
+
+    def failing_once(self: MemoryPrefix, name: str, data: bytes, **how: Any) -> Any:
+        if name.endswith(".bundle") and not refused:
+            refused.append(name)
+            raise Unavailable("S3", "does not answer")
+        return write(self, name, data, **how)
+
+    monkeypatch.setattr(MemoryPrefix, "write", failing_once)
+    a.workspace.write(MEMORY, "two\n", by=AGENT)
+    assert a.sync.push_dirty().history
+    assert refused
+    b.sync.run()
+    assert b.workspace.log() == a.workspace.log()
 
 
 def test_another_machines_revision_arrives_with_its_author_and_trailers(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,12 @@ from workspaces.ids import new_id
 from workspaces.stores.s3 import S3Blobs
 from workspaces.stores.s3_listing import read_contents
 
-ONE = b"<Contents><Key>a%20b</Key><ETag>&quot;x&quot;</ETag><Size>3</Size></Contents>"
+ONE = (
+    b"<Contents><Key>a%20b</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified>"
+    b"<ETag>&quot;x&quot;</ETag><Size>3</Size></Contents>"
+)
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+READ = {"Key": "a%20b", "Size": 3, "ETag": '"x"', "LastModified": AT}
 HEAD = b'<?xml version="1.0"?><ListBucketResult xmlns="http://s3/"><IsTruncated>false</IsTruncated>'
 TAIL = b"<EncodingType>url</EncodingType></ListBucketResult>"
 
@@ -25,7 +31,7 @@ def handed(body: bytes, status: int = 200) -> tuple[bytes, Any]:
 def test_objects_are_read_and_the_rest_is_left() -> None:
     assert handed(HEAD + ONE + ONE + TAIL) == (
         HEAD + TAIL,
-        [{"Key": "a%20b", "Size": 3, "ETag": '"x"'}] * 2,
+        [READ] * 2,
     )
 
 
@@ -45,7 +51,7 @@ OWNED = ONE.replace(b"<Size>", b"<Owner><ID>a</ID></Owner><Size>")
 )
 def test_objects_need_not_look_alike(objects: list[bytes]) -> None:
     _, read = handed(HEAD + b"".join(objects) + TAIL)
-    assert read == [{"Key": "a%20b", "Size": 3, "ETag": '"x"'}] * len(objects)
+    assert read == [READ] * len(objects)
 
 
 @pytest.mark.parametrize("key", [b"a&amp;b", b"a&#38;b"])
@@ -70,7 +76,8 @@ def test_an_object_without_a_tag_has_none() -> None:
         HEAD + b"</Contents>" + ONE[:-20] + TAIL,
         HEAD + ONE[:-20] + TAIL.replace(b"</", b"</Contents></", 1),
         HEAD + ONE + b"<Name>between</Name>" + ONE + TAIL,
-        HEAD + ONE.replace(b"3", b"three") + TAIL,
+        HEAD + ONE.replace(b">3<", b">three<") + TAIL,
+        HEAD + ONE.replace(b"2026", b"then") + TAIL,
     ],
 )
 def test_what_is_unlike_a_listing_is_left_whole(body: bytes) -> None:
@@ -97,9 +104,18 @@ def test_it_reads_what_botocore_reads(
     found = client.list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/")["Contents"]
     client.close()
     told = sorted(
-        (o["Key"].removeprefix(f"{prefix}/"), o["Size"], o["ETag"].strip('"')) for o in found
+        (
+            o["Key"].removeprefix(f"{prefix}/"),
+            o["Size"],
+            o["ETag"].strip('"'),
+            o["LastModified"].timestamp(),
+        )
+        for o in found
     )
-    walked = [(stat.name, stat.size, (stat.token or "").strip('"')) for stat in store.walk()]
+    walked = [
+        (stat.name, stat.size, (stat.token or "").strip('"'), stat.modified)
+        for stat in store.walk()
+    ]
     assert walked == told
     assert [stat.name for stat in store.scan()] == sorted(names)
     store.close()

@@ -73,6 +73,9 @@ LOG_ENTRIES_MAX = 10_000
 COMMITS_KEPT = 64
 """A revision never changes, and the newest is asked for again and again."""
 
+STEPS_BACK = 8
+"""Revisions of one turn, each made on top of the other: nobody starts git to find what came before them."""
+
 _HEXADECIMAL = re.compile(r"[0-9a-f]{4,40}")
 
 
@@ -178,8 +181,13 @@ class History:
             return True
         if revision is None:
             return False
-        if ancestor in self.commit(revision).parents:  # as at the end of nearly every turn
-            return True
+        line = self.commit(revision)
+        for _ in range(STEPS_BACK):
+            if ancestor in line.parents:
+                return True
+            if len(line.parents) != 1:
+                break
+            line = self.commit(line.parents[0])
         return not self._git("rev-list", "-n1", ancestor, f"^{revision}", "--")
 
     def fork(self, one: RevisionId, other: RevisionId) -> RevisionId | None:

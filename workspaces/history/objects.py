@@ -27,6 +27,8 @@ from typing import Any, NamedTuple, NewType
 
 from gitdb.db.pack import PackedDB  # pyright: ignore[reportMissingTypeStubs]
 from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
+from gitdb.fun import OFS_DELTA, delta_types  # pyright: ignore[reportMissingTypeStubs]
+from gitdb.stream import DeltaApplyReader  # pyright: ignore[reportMissingTypeStubs]
 
 from workspaces.beneath import flush_all
 from workspaces.errors import Failure, Unavailable
@@ -200,9 +202,38 @@ class _Packs:
             if self._database is None or again:
                 self._database = PackedDB(str(self._directory))
             try:
-                return self._database.stream(bytes.fromhex(object_id)).read()
-            except (BadObject, OSError, ValueError):  # not there, or its pack has just gone
+                return _unpacked(self._database, bytes.fromhex(object_id))
+            except (
+                BadObject,
+                OSError,
+                ValueError,
+                zlib.error,
+            ):  # its pack has just gone, or is damaged
                 return None
+
+
+def _unpacked(database: Any, name: bytes) -> bytes | None:
+    """What a delta builds on lies some bytes before it, or has a name of its own, whichever the one before
+    it did: gitdb follows all of the first kind and then all of the second, and packs that were joined
+    (`packfile`) have both in turn."""
+    for entity in database.entities():
+        pack, index = entity.pack(), entity.index()
+        number = index.sha_to_index(name)
+        if number is None:
+            continue
+        streams = [pack.stream(index.offset(number))]
+        while streams[-1].type_id in delta_types:
+            last = streams[-1]
+            if last.type_id == OFS_DELTA:
+                streams.append(pack.stream(last.pack_offset - last.delta_info))
+                continue
+            number = index.sha_to_index(bytes(last.delta_info))
+            if number is None:
+                raise BadObject(last.delta_info)
+            streams.append(pack.stream(index.offset(number)))
+        applied: Any = DeltaApplyReader
+        return bytes((applied.new(streams) if len(streams) > 1 else streams[0]).read())
+    return None
 
 
 def sync(path: Path | str) -> None:

@@ -11,6 +11,8 @@ limits and encodings are read as ever. A page that looks in any way unlike a lis
 from __future__ import annotations
 
 import re
+from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from xml.etree import ElementTree  # botocore reads the same bytes with the same parser
 
@@ -19,7 +21,7 @@ EVENT = "before-parse.*.ListObjectsV2"
 
 _BEGIN, _END = b"<Contents>", b"</Contents>"
 _TAG = re.compile(rb"</?[A-Za-z]+>")
-_TOLD = (b"Key", b"Size", b"ETag")
+_TOLD = (b"Key", b"Size", b"ETag", b"LastModified")
 
 
 def read_contents(
@@ -45,13 +47,20 @@ def _alike(page: bytes) -> list[dict[str, Any]] | None:
     found: list[dict[str, Any]] = []
     at = 0
     for match in pattern.finditer(page):
-        key, size, tag = match.group(*_NAMES)
+        key, size, tag, modified = match.group(*_NAMES)
         tag = tag.replace(b"&#34;", b'"').replace(b"&quot;", b'"')
         if match.start() != at or b"&" in key or b"&" in tag:
             return None
         at = match.end()
         try:
-            found.append({"Key": key.decode(), "Size": int(size), "ETag": tag.decode()})
+            found.append(
+                {
+                    "Key": key.decode(),
+                    "Size": int(size),
+                    "ETag": tag.decode(),
+                    "LastModified": _moment(modified.decode()),
+                }
+            )
         except ValueError:
             return None
     return found if at == len(page) else None
@@ -84,8 +93,15 @@ def _objects(page: bytes) -> list[dict[str, Any]] | None:
                 "Key": entry.findtext("Key") or "",
                 "Size": int(entry.findtext("Size") or ""),
                 "ETag": entry.findtext("ETag"),
+                "LastModified": _moment(entry.findtext("LastModified") or ""),
             }
             for entry in entries
         ]
     except (ElementTree.ParseError, ValueError):
         return None
+
+
+@lru_cache(maxsize=4096)  # what was written together has one
+def _moment(text: str) -> datetime | None:
+    """ValueError."""
+    return datetime.fromisoformat(text) if text else None

@@ -19,7 +19,8 @@ from workspaces.tree import FileState
 from workspaces.workspace import Workspace
 
 ROWS_AT_ONCE = 100
-"""Each commit of the baseline waits for the disk once."""
+"""So many files at most are looked at again when somebody dies. Only the last rows wait for the disk, with
+all that were taken before."""
 
 Going = Push | PushDeletion
 
@@ -113,9 +114,9 @@ class Outgoing:
                 again.append(path)
             else:
                 failure = failure or outcome
-            if len(steps) == ROWS_AT_ONCE:
-                self._baseline.take(steps)
-                steps.clear()
+            if len(steps) > ROWS_AT_ONCE:
+                self._baseline.take(steps[:-1], wait=False)
+                del steps[:-1]
             if done is not None:
                 done(1)
         self._baseline.take(steps, wait=done is not None)

@@ -1,14 +1,15 @@
-"""What became of the history in a sync: followed before the files, pushed after them."""
+"""What became of the history in a sync: followed with the files, packed with them, told after them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import TypeVar
 
 from workspaces.baseline import Baseline
-from workspaces.errors import Failure
+from workspaces.errors import Deleted, Failure
 from workspaces.head import Head
 from workspaces.history.objects import ObjectId
 from workspaces.history.quarantine import Quarantine
@@ -17,6 +18,9 @@ from workspaces.replicate import Replication
 from workspaces.revision import RevisionId
 from workspaces.sync.report import Report
 from workspaces.workspace import Workspace
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 Fetched = tuple[RevisionId, Quarantine]
 """What others have come to, and the bundles that lead there."""
@@ -62,6 +66,8 @@ class Past:
             return True
         try:
             return self._replication.has_moved()
+        except Deleted:
+            raise
         except Failure as failure:
             report.unfollowed = failure
             return True
@@ -75,6 +81,8 @@ class Past:
         if self._replication is not None:
             try:
                 head = self._replication.news(look=look)
+            except Deleted:
+                raise
             except Failure as failure:
                 report.unfollowed = failure
         if self._replication is None or head is None or head.tip is None:
@@ -88,6 +96,20 @@ class Past:
             finally:
                 if fetching.exception() is None:
                     fetching.result().close()
+
+    @contextmanager
+    def packing(self) -> Generator[None]:
+        """What is lacking there goes while the files do. When that fails `push` does it again, and tells."""
+        tip = self._workspace.tip()
+        if self._replication is None or tip is None:
+            yield
+            return
+        with ThreadPoolExecutor(1) as pool:
+            begin = pool.submit if self._at_once else _done
+            packing = begin(self._replication.pack, tip)
+            yield
+            with suppress(Failure):
+                packing.result()
 
     def push(self, report: Report) -> bool:
         """After the files. False when others have been faster: theirs is to be followed first."""
@@ -108,6 +130,8 @@ class Past:
             if missing:
                 return True
             report.history = self._replication.push(tip)
+        except Deleted:
+            raise
         except Failure as failure:
             report.unfollowed = failure
             return True
@@ -139,11 +163,11 @@ class Past:
         return found.object_id if found else None
 
 
-def _done(fetch: Callable[[Head], Quarantine], head: Head) -> Future[Quarantine]:
+def _done(do: Callable[[Asked], Answer], asked: Asked) -> Future[Answer]:
     """In the caller's thread."""
-    done: Future[Quarantine] = Future()
+    done: Future[Answer] = Future()
     try:
-        done.set_result(fetch(head))
+        done.set_result(do(asked))
     except Failure as failure:
         done.set_exception(failure)
     return done
@@ -152,6 +176,8 @@ def _done(fetch: Callable[[Head], Quarantine], head: Head) -> Future[Quarantine]
 def _fetched(tip: RevisionId, fetching: Future[Quarantine], report: Report) -> Fetched | None:
     try:
         return tip, fetching.result()
+    except Deleted:  # of what is over no file is touched
+        raise
     except Failure as failure:
         report.unfollowed = failure
         return None

@@ -251,9 +251,10 @@ class Sync:
         self._baseline.keep_problems([*report.refused, *_told(report.unfollowed)])
 
     def _send_dirty(self, report: Report) -> None:
-        if self._has_sent(self._sides.dirty(), report) and (
-            report.pending or self._past.push(report)
-        ):
+        dirty = self._sides.dirty()
+        with self._past.packing() if dirty else nullcontext():
+            has_sent = self._has_sent(dirty, report)
+        if has_sent and (report.pending or self._past.push(report)):
             return
         self._make_one(report)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from harness.context.said import Said
 from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, user
 from harness.request import Request
-from tests.harness.messages_server import broken_rule
+from tests.harness.messages_rules import broken_rule
 from workspaces.ids import TurnId
 
 ISSUED = {"S1": "hm", "S2": "so"}
