@@ -188,7 +188,7 @@ class Following:
         seen, told = self._roster.read(*named), self._members["workspace"].here().get(workspace_id)
         if seen is None or told is None:
             return False
-        action = self._action(*named, self._rows().get(named), told, seen)
+        action = self._action(*named, self._agreements.all().get(named), told, seen)
         return isinstance(action, Bury)
 
     def troubles(self) -> list[Trouble]:
