@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.provider import CALLS, MODEL, PATH, provider
-from benchmarks.ratio import report
+from benchmarks.ratio import compare, report
 from harness import Harness
 from harness.event import Event
 from harness.message import Message, Text, ToolCall, ToolResult, user
@@ -25,6 +25,7 @@ from harness.progress import Emit, Progress, TextArrived, silent
 from harness.session import new_session
 from harness.transcript import Entry
 from workspaces.ids import TurnId, new_id
+from workspaces.records import Key, Put
 from workspaces.stamp import stamp_of
 
 ROUNDS = 40
@@ -33,6 +34,8 @@ FEW, MANY = 10, 10_000
 """Earlier turns; all but the last ten of them in earlier sessions."""
 SESSION_TURNS = 10
 AT_ONCE = 200
+COMMITS = 11
+"""Of a turn of three steps in a new conversation."""
 
 
 def main() -> None:
@@ -87,6 +90,11 @@ async def _measure(harness: Harness, url: str) -> None:
     )
     report(claim, ours, theirs, at_most=3)
     print(f"  ours {ours * 1000:.1f} ms, the loop {theirs * 1000:.1f} ms")
+    commit, look = _floor(harness)
+    print(
+        f"  here a durable commit takes {commit * 1000:.2f} ms, and a bare look at each of {FILES:,} files"
+        f" {look * 1000:.2f} ms: a turn makes {COMMITS} of the one and one of the other"
+    )
     # the newest ten turns of both stand in the window; each turn adds as much to both
     many, few = await _in_turns(
         lambda: _said(harness, "many", "work"), lambda: _said(harness, "few", "work")
@@ -101,6 +109,21 @@ async def _measure(harness: Harness, url: str) -> None:
     report(f"{AT_ONCE} concurrent turns / as many SDK loops", seconds, alone, at_most=None)
     print(f"  ours {AT_ONCE / seconds:.0f} turns a second, the loops {AT_ONCE / alone:.0f}")
     await client.close()
+
+
+def _floor(harness: Harness) -> tuple[float, float]:
+    """What no turn can do without: something safe on the disk, and a look at all files."""
+    directory = harness.workspaces.get("notes").root / "notes"
+
+    def commit() -> None:
+        harness.rooms.records.write(Put(Key("benchmark", "floor"), {"text": "x" * 500}))
+
+    def look() -> None:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                entry.stat(follow_symlinks=False)
+
+    return compare(commit, look, rounds=ROUNDS)
 
 
 async def _said(harness: Harness, key: str, text: str, emit: Emit = silent) -> float:

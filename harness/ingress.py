@@ -44,7 +44,7 @@ from harness.approval import (
     pending,
     unanswered,
 )
-from harness.audience import Audience, Stage, both
+from harness.audience import Audience, Ended, Listener, Stage, both
 from harness.briefing import Briefing
 from harness.client_tool import check_names
 from harness.compaction import Compacted, Compaction, remarks_of
@@ -95,7 +95,8 @@ ATTEMPTS_MAX = 3
 """A turn whose process died this often is what kills it."""
 
 LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.5
-"""Between two looks at a conversation that another process is at: a turn takes seconds."""
+"""Between two looks at a conversation that another process is at: a turn takes seconds. The end of one that
+runs in this process is heard at once."""
 
 CANCEL_LOOK_S = 1.0
 """Between two looks whether another process wants a turn to end: a person waits for it."""
@@ -194,19 +195,19 @@ class Ingress:
     async def deliver(self, agent: AgentRecord, event: Event, emit: Emit = silent) -> Outcome:
         """Process an event, or answer with what came of it before. What `accept` refuses is refused."""
         async with AsyncExitStack() as stack:
-            async with self._turnstile(
-                f"{agent.id} {event.conversation_key}"
-            ):  # first come, first in
+            door = self._turnstile(f"{agent.id} {event.conversation_key}")
+            async with door:  # first come, first in
                 found = await self._received(agent, event)
                 if isinstance(found, Opening):
                     opened = await self._opened(found, emit, stack)
                     found = opened or await self.accept(agent, event)
-            if isinstance(found, Accepted):
-                return await self.answer(found, emit)
-            with suppress(LeaseLost):
-                async with self._leased(found.at_it.lease):
-                    await found.at_it.run(found.running, found.begun)
+            if isinstance(found, _Opened):
+                with suppress(LeaseLost):
+                    async with self._leased(found.at_it.lease):
+                        await found.at_it.run(found.running, found.begun)
+        if isinstance(found, _Opened):
             return await self._awaited(found.accepted, emit)
+        return await self.answer(found, emit)
 
     async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
         """Durably in line, from now on. Conflict, Busy, TooMany, NotFound, Forbidden, Refused."""
@@ -331,19 +332,20 @@ class Ingress:
 
     async def _awaited(self, accepted: Accepted, emit: Emit) -> Outcome:
         """Work whenever the conversation is free, until the event is done."""
-        pause, is_told = LOOK_S_MIN, False
-        while (outcome := await in_thread(self._settled, accepted)) is None:
-            try:
-                lease = await self._acquired(accepted.conversation)
-            except Busy:
-                if not is_told:
-                    emit(Queued(await in_thread(self.inbox.ahead, accepted)))
-                    is_told = True
-                await asyncio.sleep(pause)
-                pause = min(pause * 1.5, LOOK_S_MAX)
-                continue
-            await self._work(accepted.conversation, lease, accepted, emit)
-            await asyncio.sleep(pause := LOOK_S_MIN)
+        conversation, pause, is_told = accepted.conversation, LOOK_S_MIN, False
+        with self.audience.listening(conversation.id) as listener:
+            while (outcome := await in_thread(self._settled, accepted)) is None:
+                try:
+                    lease = await self._acquired(conversation)
+                except Busy:
+                    if not is_told:
+                        emit(Queued(await in_thread(self.inbox.ahead, accepted)))
+                        is_told = True
+                    await _turn_ended(listener, pause)
+                    pause = min(pause * 1.5, LOOK_S_MAX)
+                    continue
+                await self._work(conversation, lease, accepted, emit)
+                pause = LOOK_S_MIN
         return outcome
 
     async def _acquired(self, conversation: Conversation) -> Lease:
@@ -842,6 +844,14 @@ class _Entering:
     running: Running | None
     """None when the turn waits for more."""
     begun: _Begun | None
+
+
+async def _turn_ended(listener: Listener, wait_s: float) -> None:
+    """One that ran here, or so long: of those that run elsewhere nobody tells."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            while not any(isinstance(heard.told, Ended) for heard in await listener.heard(wait_s)):
+                pass
 
 
 def _state_of(outcome: Outcome) -> State:

@@ -18,7 +18,7 @@ summary was made: its call of tools, and each result. Both are kept in the row a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -223,15 +223,20 @@ class Transcript:
     def append(self, entry: Entry, lease: Lease, *also: RecordChange) -> None:
         """The next entry, and whatever must change in the same instant. LeaseLost when the
         conversation is another's now; Conflict when one of the other changes was not to be."""
-        put = self._put(entry, str(lease.generation))
+        self.extend((entry,), lease, *also)
+
+    def extend(self, entries: Sequence[Entry], lease: Lease, *also: RecordChange) -> None:
+        """Several at once, likewise."""
+        puts = [self._put(entry, str(lease.generation)) for entry in entries]
         try:
-            self._records.write(lease.guard, put, *also)
+            self._records.write(lease.guard, *puts, *also)
         except Conflict as conflict:
-            if lease.is_lost_by(conflict) or conflict.name == str(put.key):
+            if lease.is_lost_by(conflict) or conflict.name in {str(put.key) for put in puts}:
                 raise LeaseLost(lease.key) from conflict
             raise
         if self._told is not None:
-            self._told(entry.number)
+            for entry in entries:
+                self._told(entry.number)
 
     def open(self, entry: Entry, bid: Bid, *also: RecordChange) -> Lease:
         """The next entry, by whoever takes the lease in the same instant. Conflict, and nothing happened,

@@ -6,6 +6,9 @@ have run, wholly or in part, so they are never run again: the model is told, and
 
 A reply is stored with which of its calls wait, for a person or for the client. As long as one does, none
 of them is run and the turn is at rest: it goes on when the last of them was allowed or answered.
+
+What was only read is stored with the next question, in one batch: nothing acts on it before, and lost by a
+crash it is read again.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from harness.compaction import (
 )
 from harness.context.remark import Remark
 from harness.context.repair import INTERRUPTED, sound_json
-from harness.crossing import completed, in_thread, in_thread_of_its_own
+from harness.crossing import completed, in_thread, in_thread_of_its_own, to_the_end
 from harness.message import Message, ToolCall, ToolResult, message_of
 from harness.models.port import Model
 from harness.outcome import Ending, Status
@@ -40,6 +43,7 @@ from harness.tools.desk import NO_NEWS, News
 from harness.tools.port import Toolset
 from harness.transcript import Entry, Transcript, Window
 from workspaces.clock import Clock
+from workspaces.errors import Conflict, LeaseLost
 from workspaces.ids import TurnId
 from workspaces.lease import Lease
 from workspaces.stamp import stamp_of
@@ -74,6 +78,8 @@ class Turn:
     """Whether it shows as little as may be: the provider has refused more."""
     asked: Question | None = None
     """What the model is asked next, where that was put and kept with the newest entry."""
+    unstored: tuple[Entry, ...] = ()
+    """The newest of its entries, what was read and nothing else: they are stored with the next question."""
 
     @property
     def steps(self) -> int:
@@ -119,16 +125,25 @@ class Turn:
 
     async def append(self, entry: Entry) -> Turn:
         """Stored under the lease's guard: after a return, nobody else has taken over meanwhile."""
-        await in_thread(self.transcript.append, entry, self.lease)
-        return self.with_entry(entry)
+        return await self.with_unstored(entry).stored()
+
+    def with_unstored(self, entry: Entry) -> Turn:
+        return replace(self.with_entry(entry), unstored=(*self.unstored, entry))
+
+    async def stored(self) -> Turn:
+        if not self.unstored:
+            return self
+        await in_thread(self.transcript.extend, self.unstored, self.lease)
+        return replace(self, unstored=())
 
     async def replied(self, reply: Reply, asks: tuple[Asked, ...]) -> Turn:
         entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
         return await self.append(replace(entry, asks=asks if reply.is_complete else ()))
 
-    async def resulted(self, result: ToolResult, news: News = NO_NEWS) -> Turn:
+    def resulted(self, result: ToolResult, news: News = NO_NEWS) -> Turn:
+        """To be stored before anything is done that may write."""
         entry = self.entry(Message("user", (result,)))
-        return await self.append(replace(entry, seen=news.seen, changes=news.changes))
+        return self.with_unstored(replace(entry, seen=news.seen, changes=news.changes))
 
     @property
     def window(self) -> Window:
@@ -168,14 +183,20 @@ class Turn:
             is_hard=is_hard or self.is_hard,
         )
 
-    def keep(self, question: Question) -> None:
-        """What is shown is kept before it is."""
-        model, lease = self.briefing.model, self.lease
-        self.showing.keep(question, self.id, model, lease, remarks=self.remarks)
+    def keep(self, question: Question) -> Turn:
+        """What is shown is kept before it is, with the entries that it shows first."""
+        keeping = self.keeping(question, str(self.lease.generation))
+        try:
+            self.transcript.extend(self.unstored, self.lease, *keeping.changes)
+        except Conflict as conflict:
+            raise LeaseLost(self.lease.key) from conflict
+        self.showing.kept(keeping)
+        return replace(self, unstored=())
 
     def keeping(self, question: Question, writer: str) -> Keeping:
         """What must be written for that."""
-        return self.showing.keeping(question, self.id, self.briefing.model, writer)
+        model, remarks = self.briefing.model, self.remarks
+        return self.showing.keeping(question, self.id, model, writer, remarks=remarks)
 
     def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
         unavailable = self.showing.unavailable
@@ -206,31 +227,39 @@ async def run_turn(
 async def _stepped(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Status, ModelFailure | None]:
-    """Where it stands when nothing more is to be asked, and why.
-
-    Calls that only read run together; before one that may write begins, all before it are stored: the
-    guard of that write is what asks, each time, whether the conversation is still ours.
-    """
+    """Where it stands when nothing more is to be asked, and why."""
     if turn.may_have_run and not pending(turn.entries):
         for call in turn.open_calls:
             interrupted = ToolResult(call.id, INTERRUPTED, is_error=True)
-            turn = await turn.resulted(interrupted)
+            turn = turn.resulted(interrupted)
+        turn = await turn.stored()
     while not turn.is_answered:
         if pending(turn.entries):
             return turn, "waiting", None
-        for calls in toolset.rounds(turn.open_calls):
-            for result, news in await toolset.run_together(calls, emit):
-                turn = await turn.resulted(result, news)
+        turn = await _called(turn, toolset, emit)
         if turn.steps >= turn.limits.steps:
-            return turn, "out_of_steps", None
+            return await turn.stored(), "out_of_steps", None
         if turn.is_out_of_money:
-            return turn, "out_of_money", None
+            return await turn.stored(), "out_of_money", None
         turn, reply = await _asked(turn, model, toolset, compaction, emit)
         if isinstance(reply, ModelFailure):
             return turn, "failed", reply
         reply = _storable(reply)
         turn = await turn.replied(reply, toolset.asks(reply.message.tool_calls))
     return turn, "done" if turn.entries[-1].is_complete else "cut", None
+
+
+async def _called(turn: Turn, toolset: Toolset, emit: Emit) -> Turn:
+    """With the results of its newest calls. Those that only read run together; before one that may write
+    begins, all before it are stored, and what came of it at once: the guard of that write is what asks, each
+    time, whether the conversation is still ours."""
+    for calls in toolset.rounds(turn.open_calls):
+        turn = await turn.stored()
+        for result, news in await toolset.run_together(calls, emit):
+            turn = turn.resulted(result, news)
+        if any(toolset.may_write(call) for call in calls):
+            turn = await turn.stored()
+    return turn
 
 
 async def _asked(
@@ -243,12 +272,9 @@ async def _asked(
         request, tokens_max = question.request, turn.limits.output_tokens
         return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
 
-    question = turn.asked or await in_thread(_put, turn, toolset, compaction)
-    if isinstance(question, _NotYet):
-        found = await compaction.when_due(turn.window, question.question, emit)
-        turn = turn if found is None else turn.compacted(found)
-        question = await in_thread(_kept, turn, toolset)
-    turn = replace(turn, asked=None)
+    turn, question = await _put(turn, toolset, compaction)
+    if question is None:
+        turn, question = await _compacted(turn, toolset, compaction, emit)
     reply = await ask(question)
     if not _is_too_long(reply):
         return turn, reply
@@ -256,31 +282,46 @@ async def _asked(
         emit(Withdrawn())  # of that answer something was told
     if not turn.is_hard:
         turn = await _shortened(turn, question, toolset, compaction, emit)
-        reply = await ask(await in_thread(_kept, turn, toolset))
+        turn, question = await _kept(turn, toolset)
+        reply = await ask(question)
     if isinstance(reply, ModelFailure) and _is_too_long(reply):
         reply = still_too_long(reply, compaction.config)
     return turn, reply
 
 
-@dataclass(frozen=True, slots=True)
-class _NotYet:
-    """A question that is too long to be asked as it is, or of which there is something to be said."""
+async def _put(
+    turn: Turn, toolset: Toolset, compaction: Compaction
+) -> tuple[Turn, Question | None]:
+    """The next question, kept; None when something is to be done or to be said before it is asked."""
+    if turn.asked is not None:
+        return replace(turn, asked=None), turn.asked
 
-    question: Question
+    def put() -> tuple[Turn, Question | None]:
+        question = turn.question(toolset)
+        if compaction.is_due(turn.window, question):
+            return turn, None
+        return turn.keep(question), question
+
+    if turn.unstored:  # what was read must not get lost by a cancellation in this moment
+        return await to_the_end(put)
+    return await in_thread(put)
 
 
-def _put(turn: Turn, toolset: Toolset, compaction: Compaction) -> Question | _NotYet:
-    question = turn.question(toolset)
-    if compaction.is_due(turn.window, question):
-        return _NotYet(question)
-    turn.keep(question)
-    return question
+async def _compacted(
+    turn: Turn, toolset: Toolset, compaction: Compaction, emit: Emit
+) -> tuple[Turn, Question]:
+    turn = await turn.stored()
+    question = await in_thread(turn.question, toolset)
+    found = await compaction.when_due(turn.window, question, emit)
+    return await _kept(turn if found is None else turn.compacted(found), toolset)
 
 
-def _kept(turn: Turn, toolset: Toolset) -> Question:
-    question = turn.question(toolset)
-    turn.keep(question)
-    return question
+async def _kept(turn: Turn, toolset: Toolset) -> tuple[Turn, Question]:
+    def kept() -> tuple[Turn, Question]:
+        question = turn.question(toolset)
+        return turn.keep(question), question
+
+    return await in_thread(kept)
 
 
 async def _shortened(

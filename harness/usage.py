@@ -55,6 +55,9 @@ CELLS_MAX = 200
 WRITERS_MAX = 32
 """As many processes as may be waiting for a lost answer at the same time."""
 
+LINES_MAX = 1_000
+"""In one report, the dearest; what conversations and users there are beyond that is told as `other`."""
+
 DAYS_MAX = 400
 """In one report: a year and the month that it is compared with."""
 
@@ -245,6 +248,7 @@ class Ledger:
         lines = [Line(name, spent) for name, spent in sums.items()]
         if by != "day":
             lines.sort(key=lambda line: (-line.spent.nanodollars, -line.spent.asked, line.name))
+            lines = _at_most(LINES_MAX, lines)
         return Report(since, until, by, tuple(lines), _sum(sums.values()), self.prices.valid)
 
     def forget(self, account_id: AccountId) -> None:
@@ -410,6 +414,14 @@ def _days(since: date, until: date) -> list[date]:
         rule = f"must be 1 to {DAYS_MAX} days before {until}"
         raise Refused("since", since.isoformat(), rule)
     return [since + timedelta(days=number) for number in range(count)]
+
+
+def _at_most(count: int, lines: list[Line]) -> list[Line]:
+    """The last of them stands for all that are left out."""
+    if len(lines) <= count:
+        return lines
+    rest = _sum(line.spent for line in lines[count - 1 :])
+    return [*lines[: count - 1], Line("other", rest)]
 
 
 def _sum(spent: Iterable[Spent]) -> Spent:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,10 +17,10 @@ from workspaces.account import Principal
 from workspaces.baseline import Baseline
 from workspaces.beneath import as_failure
 from workspaces.blobs import Blob, Stat
+from workspaces.burial import Burial
 from workspaces.catalog import Catalog, Family, partition_of
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
-from workspaces.database import remove
 from workspaces.distant import DistantWorkspace
 from workspaces.durable import Durable
 from workspaces.errors import (
@@ -38,7 +37,6 @@ from workspaces.history.history import History
 from workspaces.history.origins import Origins
 from workspaces.home import Home
 from workspaces.ids import AgentId, Namespace, UserId, WorkspaceId, namespace, new_id
-from workspaces.parse import parse
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.problem import Problem
@@ -53,11 +51,6 @@ from workspaces.sync.sync import Sync
 from workspaces.trash import (
     Buried,
     Why,
-    begin_burial,
-    finish_burial,
-    is_buried,
-    lying,
-    unfinished_burial,
 )
 from workspaces.workspace import Workspace
 from workspaces.writer import WriterLock
@@ -107,6 +100,14 @@ class Workspaces:
         )
         self._private_catalog = Catalog(
             WORKSPACES, partition, records, clock, check=self._check_storage
+        )
+        self._burial = Burial(
+            principal.account_id,
+            home,
+            self._catalog,
+            clock,
+            opened=self.open,
+            let_go=self._let_go,
         )
         self._syncs: dict[WorkspaceId, Sync] = {}
         self._open: dict[WorkspaceId, Workspace] = {}
@@ -215,30 +216,15 @@ class Workspaces:
             raise Forbidden("delete workspaces")
         record = self._catalog.get(reference)
         tombstone = self._entombed(record) if record.is_shared else None
-        buried = self._bury(record, "here")
+        buried = self._burial.of_record(record, "here")
         if tombstone is not None:
             with suppress(Failure):
                 self.sweep(tombstone)
         return buried.place
 
     def bury(self, workspace_id: WorkspaceId, *, why: Why, name: str = "") -> Buried | None:
-        """What is here of a life that is over goes to the trash, with what was never pushed. None when
-        nothing is here. `name`: what it was called, where its record is gone already."""
-        of = self._namespace(workspace_id)
-        try:
-            record = self._catalog.get(workspace_id)
-        except NotFound:
-            if is_buried(self._home, of):
-                return None
-            record = _stand_in(workspace_id, name or workspace_id)
-        else:
-            return self._bury(record, why)
-        begun = unfinished_burial(self._home, of)
-        if begun is None:
-            return self._bury(record, why)
-        with self._alone(of), WriterLock(self._home.lock(of)).hold("a deletion"):
-            self._clear(workspace_id, begun)
-        return next((one for one in lying(self._home) if one.place == begun), None)
+        """What is here of a life that is over goes to the trash. See `Burial.of`."""
+        return self._burial.of(workspace_id, why=why, name=name)
 
     def sweep(self, seen: Seen) -> None:
         """Remove from the place what was deleted, and say that it is done."""
@@ -285,65 +271,22 @@ class Workspaces:
         except Unavailable as error:
             raise Unavailable(error.what, error.reason, remedy=_DELETED_EVERYWHERE) from error
 
-    def _bury(self, record: WorkspaceRecord, why: Why) -> Buried:
-        """The note first, then the record, then the files: what is found where it was after that is known
-        to be on its way."""
-        name = self._namespace(record.id)
-        stamp = stamp_of(self._clock.now())
-        unpushed = self._unpushed(record) if record.is_shared and why != "here" else ()
-        buried = Buried(self._home.trash(name, stamp), record.id, record.name, why, unpushed)
-        with self._alone(name), WriterLock(self._home.lock(name)).hold("a deletion"):
-            begin_burial(self._home, name, buried)
-            with suppress(NotFound):  # another machine with the same records was faster
-                self._catalog.delete(record.id)
-            self._clear(record.id, buried.place)
-        return buried
+    def _namespace(self, workspace_id: WorkspaceId) -> Namespace:
+        return namespace(self._principal.account_id, workspace_id)
 
-    def _clear(self, workspace_id: WorkspaceId, place: Path) -> None:
-        """Nothing of a workspace stays where it was."""
-        name = self._namespace(workspace_id)
+    def _roster(self) -> Roster:
+        if self._place is None:
+            raise _no_place()
+        return self._place.roster(self._principal.account_id)
+
+    def _let_go(self, workspace_id: WorkspaceId) -> None:
+        """Nobody reads or writes it any more, nor what is known by heart of it."""
         with self._open_lock:
             opened = self._open.get(workspace_id)
         if opened is not None:
             opened.origins.forget()
             opened.recall.forget()
         self._close(workspace_id)
-        try:  # before the history: without it, a baseline would say that it was lost
-            search = self._home.search(name)
-            for database in (search, search.with_suffix(".view.db"), self._home.sync(name)):
-                remove(database)
-        except OSError as error:
-            raise as_failure(error, str(place)) from error
-        finish_burial(self._home, name, place)
-
-    def _unpushed(self, record: WorkspaceRecord) -> tuple[str, ...]:
-        """What is here and was never agreed on. What is edited becomes a revision, if it can."""
-        workspace = self.open(record)
-        with suppress(Failure):
-            workspace.settle()
-        baseline = Baseline(self._home.sync(workspace.namespace))
-        try:
-            agreed = baseline.tree()
-        finally:
-            baseline.close()
-        found = workspace.scan().files
-        return tuple(
-            path
-            for path, state in sorted(found.items())
-            if (known := agreed.get(path)) is None or known.version != state.version
-        )
-
-    def _namespace(self, workspace_id: WorkspaceId) -> Namespace:
-        return namespace(self._principal.account_id, workspace_id)
-
-    def _alone(self, name: Namespace) -> AbstractContextManager[object]:
-        """While nobody syncs its tree."""
-        return WriterLock(self._home.sync_lock(name)).hold("a deletion")
-
-    def _roster(self) -> Roster:
-        if self._place is None:
-            raise _no_place()
-        return self._place.roster(self._principal.account_id)
 
     def _close(self, workspace_id: WorkspaceId) -> None:
         with self._open_lock:
@@ -496,13 +439,6 @@ def told(record: WorkspaceRecord) -> dict[str, Any]:
     stated = record.as_json()
     config = {name: value for name, value in stated.get("config", {}).items() if name != "storage"}
     return {**stated, "config": config}
-
-
-def _stand_in(workspace_id: WorkspaceId, name: str) -> WorkspaceRecord:
-    """For a workspace whose record is gone, to look at its files once more."""
-    once = stamp_of(datetime.fromtimestamp(0, UTC))
-    stated = {"id": workspace_id, "name": name, "createdAt": once, "updatedAt": once}
-    return parse(WorkspaceRecord, _kept_there(stated))
 
 
 def _kept_there(told_of: Mapping[str, Any]) -> dict[str, Any]:

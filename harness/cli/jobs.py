@@ -19,14 +19,23 @@ app = typer.Typer(
 JobId = Annotated[str, typer.Argument(help="As the list shows it.", metavar="JOB")]
 
 
+LIST_MAX = 100
+
+
 @app.callback()
-def list_(context: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
+def list_(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = LIST_MAX,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Jobs: things due later, each done once. Without a command: those that are not done."""
     if context.invoked_subcommand is not None:
         Shown.home = home or Shown.home
         return
     with opened(home, as_json=as_json) as harness:
-        listed = harness.jobs.list()
+        found = harness.jobs.list()
+    listed = found[:limit]
     if as_json:
         print_json({"jobs": [one.as_json() for one in listed]})
         return
@@ -41,6 +50,8 @@ def list_(context: typer.Context, home: HomeOption = None, as_json: JsonOption =
         for one in listed
     )
     print_table(("job", "due (UTC)", "state", "tries", "error"), rows)
+    if len(found) > limit:
+        notes().print(f"… and {len(found) - limit} that are due later; `--limit` shows more")
 
 
 @app.command()

@@ -147,16 +147,21 @@ class Toolset:
         tool = self._tools.get(call.name)
         return tool.asked(call, self.desk) if tool else None
 
+    def may_write(self, call: ToolCall) -> bool:
+        """Whether it may do more than read: then it keeps its place, and what came of it is stored before
+        anything else is done."""
+        tool = self._tools.get(call.name)
+        if tool is None or INVALID_JSON in call.input:
+            return False
+        return tool.may_write(call, self.desk)
+
     def rounds(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """The calls in their order: neighbours that only read are a round, run together; one that may
         write is a round of its own, so that what comes after it finds what it did."""
         rounds: list[list[ToolCall]] = []
         is_open = False
         for call in calls:
-            tool = self._tools.get(call.name)
-            reads = (
-                tool is None or INVALID_JSON in call.input or not tool.may_write(call, self.desk)
-            )
+            reads = not self.may_write(call)
             if reads and is_open and len(rounds[-1]) < AT_ONCE_MAX:
                 rounds[-1].append(call)
             else:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from harness import Harness
+from harness.event import Event
+from harness.job import Job
+from harness.models.demo import DemoModel
 from tests.cli.terminal import Terminal
 
 
@@ -141,15 +146,26 @@ def test_an_event_that_nobody_answered_is_a_job_that_can_be_run(harness: Termina
 
 
 def _leave_unanswered(home: Path) -> None:
-    from harness import Harness
-    from harness.event import Event
-    from harness.models.demo import DemoModel
-
     with Harness.open(home, model=DemoModel()) as harness:
         agent, ingress = harness.agents.get("assistant"), harness.rooms.ingress
         accepted = ingress.inbox.accept(agent.id, Event.said("left", "c1", "hello?"), rejects=False)
         assert accepted.lease is not None
         ingress.leases.release(accepted.lease)
+
+
+def test_of_many_jobs_those_due_first_are_listed_and_the_rest_is_counted(
+    harness: Terminal,
+) -> None:
+    harness("run", "hello", "-c", "c1").done()
+    _leave_unanswered(harness.home)
+    with Harness.open(harness.home, model=DemoModel()) as opened:
+        for number in range(3):
+            opened.jobs.enqueue(Job(f"later:{number}", "later", datetime(2030, 1, 1, tzinfo=UTC)))
+    table, listed = harness.all(("jobs", "-n", "2"), ("jobs", "--limit", "1", "--json"))
+    assert "later:0" in table.done().out
+    assert "later:1" not in table.out
+    assert "… and 2 that are due later" in table.stderr
+    assert [job["kind"] for job in listed.done().json["jobs"]] == ["turn"]
 
 
 def test_jobs_are_given_up_and_unknown_ones_not_found(harness: Terminal) -> None:

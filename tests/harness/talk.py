@@ -49,8 +49,12 @@ def _is_told(part: Text) -> bool:
     return part.text.startswith("<memory-change ")
 
 
+NOTES = "abc"
+"""What one turn writes."""
+
+
 class Rule:
-    """Answers what was said, after two tool calls that write notes named after it, if it `writes`."""
+    """Answers what was said, after tool calls that write notes named after it, if it `writes`."""
 
     name = "rule"
 
@@ -71,7 +75,7 @@ class Rule:
         if self._writes and not has_result:
             calls = [
                 ToolCall(f"toolu_{note}", "write", {"path": f"notes/{note}.md", "content": note})
-                for note in (f"{said}a", f"{said}b")
+                for note in (f"{said}{which}" for which in NOTES)
             ]
             return Reply(Message("assistant", (Text("Let me note that."), *calls)), Usage(1, 1))
         return Reply(Message("assistant", (Text(f"answer to {said}"),)), Usage(1, 1))
@@ -302,8 +306,16 @@ async def talked(ingress: Ingress, text: str, emit: Emit = silent) -> Outcome:
     return outcome
 
 
-def kill_everywhere(home: str, permission: str) -> None:
+async def served(ingress: Ingress, text: str, emit: Emit = silent) -> Outcome:
+    """As a server does it: accepted first, and then answered."""
+    agent = ingress.agents.get("assistant")
+    accepted = await ingress.accept(agent, Event.said(text, "c1", text))
+    return await ingress.answer(accepted, emit)
+
+
+def kill_everywhere(home: str, permission: str, way: str) -> None:
     """One event after the other, each killed one point later; then somebody else delivers it again."""
+    comes = served if way == "served" else talked
     rooms = opened(home, Rule(writes=True))
     rooms.sandboxes.patch("default", {"config": {"permission": permission}})
     told: list[dict[str, Any]] = []
@@ -320,7 +332,7 @@ def kill_everywhere(home: str, permission: str) -> None:
             def at_a_tool(progress: Progress) -> None:
                 deadly.point()
 
-            asyncio.run(talked(ingress, text, at_a_tool))
+            asyncio.run(comes(ingress, text, at_a_tool))
 
         def second(text: str = text) -> None:
             outcome = asyncio.run(talked(ingress_of(rooms), text))

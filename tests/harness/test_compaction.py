@@ -553,6 +553,20 @@ def test_with_compaction_a_request_refused_as_too_long_is_summarised_and_sent_ag
     assert talk.remarks == ["compacted"]
 
 
+def test_what_must_last_is_written_down_from_what_a_provider_may_take(talk: Talk) -> None:
+    """What it has just refused, it would refuse again."""
+    glob = [ToolCall("t1", "glob", {"pattern": "*"})]
+    talk.say("one " + "x" * 9_000, glob, "ok")
+    talk.say("two")
+    talk.configure(flush=True, maxContextLength=100_000)
+    refused, flush, *_ = talk.say("three", TOO_LONG, "nothing", "S", "ok")
+    assert max(map(len, texts(refused))) > 9_000
+    assert max(map(len, texts(flush))) == 4_000
+    shown = [part for message in flush.messages for part in message.parts]
+    assert not any(isinstance(part, ToolCall | ToolResult) for part in shown)
+    assert any(isinstance(part, ToolCall) for one in refused.messages for part in one.parts)
+
+
 def test_with_compaction_a_turn_that_is_refused_again_fails_and_names_the_limit(talk: Talk) -> None:
     for said in ("one", "two", "three"):
         talk.say(said)

@@ -116,6 +116,29 @@ def test_events_wait_in_line_and_are_told_how_many_are_before_them(rooms: Rooms)
     assert assert_in_order(rooms, "c1") == ["one", "two"]
 
 
+def test_the_end_of_a_turn_is_heard_by_who_waits_in_the_same_process(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not look in between."""
+    monkeypatch.setattr("harness.ingress.LOOK_S_MIN", 2 * WAIT_S)
+    monkeypatch.setattr("harness.ingress.LOOK_S_MAX", 2 * WAIT_S)
+
+    async def talk() -> list[str]:
+        gate, told = Gate(), []
+        ingress = answered_by(rooms, gate)
+        agent = rooms.agents.get("assistant")
+        first = asyncio.create_task(ingress.deliver(agent, say(rooms, "one")))
+        await gate.asked.wait()
+        second = asyncio.create_task(ingress.deliver(agent, say(rooms, "two"), told.append))
+        await until(lambda: bool(told))
+        third = asyncio.create_task(ingress.deliver(agent, say(rooms, "three"), told.append))
+        await until(lambda: len(told) == 2)
+        gate.go.set()
+        return [(await one).reply for one in (first, second, third)]
+
+    assert run(talk()) == ["answer to one", "answer to two", "answer to three"]
+
+
 def test_an_agent_that_rejects_is_busy_for_the_second(rooms: Rooms) -> None:
     async def talk() -> None:
         gate = Gate()

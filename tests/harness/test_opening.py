@@ -14,6 +14,7 @@ import pytest
 from harness import Harness
 from harness.event import Event
 from harness.inbox import Opening
+from harness.message import ToolCall
 from harness.models.scripted import ScriptedModel
 from harness.request import Request
 from harness.transcript import Entry
@@ -280,3 +281,41 @@ def test_a_known_conversation_writes_one_batch_before_its_model_is_asked(
     harness.run("second", conversation="c1")
     assert asked == [1]
     assert {"conversation-lease", "transcript", "shown", "inbox"} <= set(written[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "batches"),
+    [
+        (ToolCall("t1", "read", {"path": "MEMORY.md"}), [{"transcript", "shown"}]),
+        (
+            ToolCall("t1", "write", {"path": "a.md", "content": "x"}),
+            [{"transcript"}, {"shown"}],
+        ),
+    ],
+    ids=["read", "written"],
+)
+def test_what_was_read_is_stored_with_the_next_question_and_what_was_written_before_it(
+    scripted: Callable[..., tuple[Harness, ScriptedModel]],
+    monkeypatch: pytest.MonkeyPatch,
+    call: ToolCall,
+    batches: list[set[str]],
+) -> None:
+    written: list[set[str]] = []
+    write = SqliteRecords.write
+
+    def noting(records: SqliteRecords, *changes: Change) -> tuple[int, ...]:
+        partitions = {change.key.partition.partition(":")[0] for change in changes}
+        written.append(partitions & {"transcript", "shown"})
+        return write(records, *changes)
+
+    def look(request: Request) -> str:
+        del request
+        found.extend(one for one in written if one)
+        return "done"
+
+    found: list[set[str]] = []
+    harness, _ = scripted("one", [call], look)
+    harness.run("first", conversation="c1")
+    monkeypatch.setattr(SqliteRecords, "write", noting)
+    harness.run("second", conversation="c1")
+    assert found[2:] == batches  # after the opening and the reply

@@ -157,6 +157,15 @@ def test_a_bad_length_of_the_context_is_refused_by_its_name(
     assert caught.value.field == "config.session.compaction.maxContextLength"
 
 
+@pytest.mark.parametrize("length", [1, 500_000])
+def test_the_shortest_and_the_longest_context_are_taken(scripted: Scripted, length: int) -> None:
+    harness, _ = scripted("ok")
+    configure(harness, compaction={"enabled": True, "maxContextLength": length})
+    outcome = harness.run("hello", conversation="c1")
+    assert outcome.reply == "ok"
+    assert [one.kind for one in outcome.remarks] == (["system_too_long"] if length == 1 else [])
+
+
 def test_memory_takes_two_fifths_of_the_context_at_most(scripted: Scripted) -> None:
     harness, model = scripted("ok")
     facts = "".join(f"- fact {number:03} of many that are remembered\n" for number in range(100))

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from harness.price import own_prices
-from harness.usage import CELLS_MAX, AccountUsage, Ledger, Purpose, Report, Spender
+from harness.usage import (
+    CELLS_MAX,
+    LINES_MAX,
+    AccountUsage,
+    Ledger,
+    Purpose,
+    Report,
+    Spender,
+)
 from tests.conformance.race import race
 from tests.harness.account_writer import MODEL, USAGE
 from tests.harness.processes import ended, started
@@ -137,6 +145,20 @@ def test_more_models_than_a_sum_holds_are_told_as_others(in_memory: Ledger) -> N
     report = in_memory.report(ACCOUNT, by="model")
     assert by_name(report)["other"] == 10
     assert report.total.asked == CELLS_MAX + 10
+
+
+def test_a_report_of_very_many_conversations_tells_the_cheap_ones_together(
+    in_memory: Ledger,
+) -> None:
+    for number in range(LINES_MAX + 5):
+        in_memory.note(spender(conversation=f"conv_{number}"), MODEL, USAGE)
+    in_memory.note(spender(conversation="conv_dear"), MODEL, USAGE)
+    in_memory.note(spender(conversation="conv_dear"), MODEL, USAGE)
+    report = in_memory.report(ACCOUNT, by="conversation")
+    assert len(report.lines) == LINES_MAX
+    assert (report.lines[0].name, report.lines[-1].name) == ("conv_dear", "other")
+    assert report.lines[-1].spent.asked == 7
+    assert sum(line.spent.asked for line in report.lines) == report.total.asked == LINES_MAX + 7
 
 
 def test_notes_of_many_threads_are_all_there(ledger: Ledger) -> None:

@@ -350,6 +350,53 @@ def test_a_history_follows_nothing_that_is_not_whole(ours: History, theirs: Hist
         ours.receive(quarantine, tip)
 
 
+def test_packing_while_something_waits_in_quarantine_loses_none_of_it(
+    ours: History, theirs: History
+) -> None:
+    for number in range(80):
+        first = ours.record({MEMORY: b"%d\n" % number}, AGENT)
+    received(theirs, ours, [])
+    tip = theirs.record({NOTE: b"theirs\n"}, CALLER)
+    ((_, data),) = theirs.bundles(tip, [first])
+    with ours.quarantine() as quarantine:
+        quarantine.take(data)
+        ours.pack()
+        quarantine.check()
+        ours.pack()
+        ours.receive(quarantine, tip)
+        ours.follow(tip, {}, SYNC)
+    ours.pack()
+    assert ours.log() == theirs.log()
+    assert fsck(ours) == ""
+
+
+def test_what_packing_threw_away_is_not_leant_on(ours: History, theirs: History) -> None:
+    """An interrupted writer's pack: a bundle counts on it, and then nothing is followed but fetched anew."""
+    ours.record({MEMORY: b"ours\n"}, AGENT)
+    first = theirs.record({WorkspacePath(f"{n}.md"): b"%d\n" % n for n in range(80)}, AGENT)
+    ((_, before),) = theirs.bundles(first, [])
+    tip = theirs.record({NOTE: b"theirs\n"}, AGENT)
+    ((_, after),) = theirs.bundles(tip, [first])
+    with ours.quarantine() as interrupted:
+        interrupted.take(before)
+        ours.receive(interrupted, first)  # and it died before it could follow
+    assert ours.has(first)
+    with ours.quarantine() as quarantine:
+        quarantine.take(after)
+        quarantine.check()
+        ours.pack()
+        assert not History(ours._directory, ManualClock()).has(first)
+        with pytest.raises(Failure):
+            ours.receive(quarantine, tip)
+    with ours.quarantine() as quarantine:
+        quarantine.take(before)
+        quarantine.take(after)
+        ours.receive(quarantine, tip)
+        ours.follow(tip, {}, SYNC)
+    assert {one.id for one in theirs.log()} < {one.id for one in ours.log()}
+    assert fsck(ours) == ""
+
+
 def test_what_leans_on_something_broken_that_lies_about_here_is_not_followed(
     ours: History, tmp_path: Path
 ) -> None:

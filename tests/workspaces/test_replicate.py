@@ -18,7 +18,7 @@ from tests.workspaces.replicas import MemoryPrefix, Replica
 from tests.workspaces.test_quarantine import Stranger
 from workspaces import head as heads
 from workspaces.clock import ManualClock
-from workspaces.errors import Unavailable
+from workspaces.errors import MassDeletion, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.head import Head, head_bytes, parse_head
 from workspaces.ids import version_of
@@ -175,6 +175,48 @@ def test_a_pack_that_could_not_go_ahead_goes_after_the_files(
     assert refused
     b.sync.run()
     assert b.workspace.log() == a.workspace.log()
+
+
+def test_a_pack_that_is_there_moves_no_head_while_a_file_is_not(
+    a: Replica, b: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    first = head(prefix, a)
+    write = MemoryPrefix.write
+
+    def failing(self: MemoryPrefix, name: str, data: bytes, **how: Any) -> Any:
+        if name == MEMORY:
+            raise Unavailable("S3", "does not answer")
+        return write(self, name, data, **how)
+
+    a.workspace.write(MEMORY, "two\n", by=AGENT)
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryPrefix, "write", failing)
+        with pytest.raises(Unavailable):
+            a.sync.push_dirty()
+    assert len([one for one in packs(prefix, a).scan() if one.name.endswith(".bundle")]) == 2
+    assert head(prefix, a) == first
+    b.sync.run()
+    assert b.texts() == {MEMORY: "one\n"}
+    assert a.sync.push_dirty().history
+    b.sync.run()
+    assert b.workspace.log() == a.workspace.log()
+
+
+def test_what_is_fetched_while_a_sync_stops_to_ask_is_thrown_away(a: Replica, b: Replica) -> None:
+    for number in range(4):
+        a.put(f"{number}.md", "text\n")
+    a.sync.run()
+    b.sync.run()
+    a.workspace.write(MEMORY, "news\n", by=AGENT)
+    a.sync.run()
+    for number in range(4):
+        (b.root / f"{number}.md").unlink()
+    with pytest.raises(MassDeletion):
+        b.sync.run()
+    assert not list(directory(b).glob("incoming-*"))
+    assert b.workspace.tip() != a.workspace.tip()
 
 
 def test_another_machines_revision_arrives_with_its_author_and_trailers(

@@ -2,8 +2,14 @@
 
 The order is the safety: the new pack is whole and durable before anything it replaces is taken away,
 and whoever looks in between finds an object twice, never nowhere. A reader that had listed the old
-places looks again (`objects`). What no revision reaches — a writer was killed before its branch moved
-— is kept for a day and then pruned.
+places looks again (`objects`).
+
+What no revision reaches, because a writer was killed before its branch moved, goes: with the old packs at
+once, and loose after a day. Nobody misses it. Whoever writes objects or admits them from a quarantine holds
+the writer lock until a revision reaches them, and so does this. What a quarantine has looked at lies beside
+the history; where it leans on something here, that is looked for again under the lock before it is followed
+(`History.receive`), and what is gone by then is fetched once more. Bases of merges are versions that were
+recorded.
 
 Nothing here runs on its own; the holder of the writer lock calls it.
 """
