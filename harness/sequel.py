@@ -20,7 +20,8 @@ from typing import TypeVar
 
 from harness.audience import Ended, Heard, Listener, Stored
 from harness.crossing import in_thread
-from harness.ingress import EventStatus, Ingress
+from harness.event_status import EventStatus
+from harness.ingress import Ingress
 from harness.progress import Counted, Progress, Queued
 from harness.transcript import Entry
 from workspaces.ids import AgentId

@@ -14,8 +14,9 @@ from typing import Annotated, Any, assert_never
 from fastapi import Header, Request
 from starlette.responses import StreamingResponse
 
+from harness.event_status import EventStatus
 from harness.export import entry_line
-from harness.ingress import EventStatus, Ingress
+from harness.ingress import Ingress
 from harness.progress import (
     Compacting,
     Counted,

@@ -26,8 +26,8 @@ from harness.event import (
     UserSaid,
     items_of,
 )
+from harness.event_status import EventStatus
 from harness.inbox import Accepted
-from harness.ingress import EventStatus
 from harness.memory.policy import MemoryPolicy
 from harness.sequel import settled
 from harness.web.body import Fields, JsonObject

@@ -12,7 +12,9 @@ import pytest
 
 from harness.context.repair import INTERRUPTED
 from harness.event import Event
-from harness.ingress import ATTEMPTS_MAX, GivenBack, Ingress
+from harness.event_status import GivenBack
+from harness.holder import ATTEMPTS_MAX
+from harness.ingress import Ingress
 from harness.line import WAITING_BYTES_MAX, WAITING_MAX, Waiting
 from harness.message import Message, Text, ToolCall, ToolResult, user
 from harness.models.scripted import Line, ScriptedModel

@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 import pytest
 
 from harness.audience import HEARD_MAX, TEXT_CHARACTERS_MAX, Audience, Heard, Stored
-from harness.ingress import EventStatus
+from harness.event_status import EventStatus
 from harness.message import ToolCall, ToolResult, user
 from harness.progress import (
     Compacting,

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from harness.compaction import TOO_LONG
-from harness.ingress import EventStatus
+from harness.event_status import EventStatus
 from harness.line import WAITING_MAX
 from harness.message import ToolCall
 from harness.outcome import Outcome, Remark
