@@ -20,8 +20,10 @@ EVENT = "before-parse.*.ListObjectsV2"
 """Comes before `before-parse.s3.*`, where botocore reads all of a page to see whether it is an error."""
 
 _BEGIN, _END = b"<Contents>", b"</Contents>"
-_TAG = re.compile(rb"</?[A-Za-z]+>")
-_TOLD = (b"Key", b"Size", b"ETag", b"LastModified")
+_TAG = re.compile("</?[A-Za-z]+>")
+_TOLD = ("Key", "Size", "ETag", "LastModified")
+_WHOLE = "whole"
+"""The group that holds all of an object."""
 
 
 def read_contents(
@@ -41,44 +43,37 @@ def read_contents(
 
 def _alike(page: bytes) -> list[dict[str, Any]] | None:
     """None unless every object has the elements of the first, in its order, and nothing is between them."""
-    pattern = _pattern(page[: page.index(_END) + len(_END)])
+    pattern = _pattern(page[: page.index(_END) + len(_END)].decode(errors="replace"))
     if pattern is None:
         return None
-    found: list[dict[str, Any]] = []
-    at = 0
-    for match in pattern.finditer(page):
-        key, size, tag, modified = match.group(*_NAMES)
-        tag = tag.replace(b"&#34;", b'"').replace(b"&quot;", b'"')
-        if match.start() != at or b"&" in key or b"&" in tag:
+    try:
+        text = page.decode().replace("&#34;", '"').replace("&quot;", '"')
+        columns = dict(
+            zip(pattern.groupindex, zip(*pattern.findall(text), strict=True), strict=True)
+        )
+        if "&" in text or sum(map(len, columns[_WHOLE])) != len(text):
             return None
-        at = match.end()
-        try:
-            found.append(
-                {
-                    "Key": key.decode(),
-                    "Size": int(size),
-                    "ETag": tag.decode(),
-                    "LastModified": _moment(modified.decode()),
-                }
+        sizes = map(int, columns["Size"])
+        moments = map(_moment, columns["LastModified"])
+        return [
+            {"Key": key, "Size": size, "ETag": tag, "LastModified": moment}
+            for key, size, tag, moment in zip(
+                columns["Key"], sizes, columns["ETag"], moments, strict=True
             )
-        except ValueError:
-            return None
-    return found if at == len(page) else None
+        ]
+    except ValueError:
+        return None
 
 
-_NAMES = tuple(name.decode() for name in _TOLD)
-
-
-def _pattern(first: bytes) -> re.Pattern[bytes] | None:
+def _pattern(first: str) -> re.Pattern[str] | None:
     """The same tags, with any text between them. None where that is not all there is to an object."""
     tags = _TAG.findall(first)
-    if any(tags.count(b"<%s>" % name) != 1 for name in _TOLD):
+    if any(tags.count(f"<{name}>") != 1 for name in _TOLD):
         return None
     parts = [
-        b"%s(?P<%s>[^<]*)" % (tag, tag[1:-1]) if tag[1:-1] in _TOLD else tag + b"[^<]*"
-        for tag in tags[:-1]
+        f"{tag}(?P<{tag[1:-1]}>[^<]*)" if tag[1:-1] in _TOLD else f"{tag}[^<]*" for tag in tags[:-1]
     ]
-    pattern = re.compile(b"".join([*parts, tags[-1]]))
+    pattern = re.compile(f"(?P<{_WHOLE}>{''.join(parts)}{tags[-1]})")
     return pattern if pattern.fullmatch(first) else None
 
 
