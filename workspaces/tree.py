@@ -19,6 +19,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from workspaces.clock import Clock
@@ -62,6 +63,13 @@ class Signature(NamedTuple):
     inode: int
 
 
+_Stats = tuple[int, int, int, int]
+
+_TELLING: Callable[[os.stat_result], _Stats] = attrgetter(
+    "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino"
+)
+"""What a signature is made of, sooner."""
+
 _FIXED: frozenset[Kind] = frozenset({"bad_name", "not_a_file", "conflict"})
 """Problems that are there as long as the same files are."""
 
@@ -95,7 +103,7 @@ class TreeScan:
         with self._lock:
             young = self._clock.now().timestamp() - YOUNG_S
             walked = dict(self._blobs.walk())
-            stats = {name: _signature(status) for name, status in walked.items()}
+            stats = dict(zip(walked, map(_TELLING, walked.values()), strict=True))
             if self._last is not None and self._last.stats == stats:
                 self.known = self._last.known
                 return self._last.tree
@@ -115,7 +123,7 @@ class TreeScan:
             return None
         below = (one for one in last.directories if one.startswith(f"{directory}/"))
         names = {directory, *below, *files}
-        now = {name: _signature(found) for name, found in self._blobs.stats(names).items()}
+        now = {name: _TELLING(found) for name, found in self._blobs.stats(names).items()}
         before = {name: last.stats[name] for name in names if name in last.stats}
         return last.tree if now == before else None
 
@@ -194,12 +202,12 @@ class _Scanned:
 
     tree: Tree
     known: Known
-    stats: Mapping[str, Signature]
+    stats: Mapping[str, _Stats]
     directories: tuple[str, ...]
 
 
 def _scanned(
-    tree: Tree, known: Known, stats: Mapping[str, Signature], walked: Mapping[str, os.stat_result]
+    tree: Tree, known: Known, stats: Mapping[str, _Stats], walked: Mapping[str, os.stat_result]
 ) -> _Scanned:
     directories = (name for name, status in walked.items() if stat.S_ISDIR(status.st_mode))
     return _Scanned(tree, known, stats, tuple(directories))
@@ -231,7 +239,7 @@ def _changed_at(status: os.stat_result) -> float:
 
 
 def _signature(status: os.stat_result) -> Signature:
-    return Signature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    return Signature(*_TELLING(status))
 
 
 def _problem(name: str, status: os.stat_result) -> Problem | None:

@@ -37,6 +37,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from workspaces.beneath import (
@@ -196,7 +197,9 @@ class FileBlobs:
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """`tree` says what is what."""
-        yield from self._walk("", 0)
+        found: list[tuple[str, os.stat_result]] = []
+        self._walk("", 0, found)
+        return iter(found)
 
     def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
         found: dict[str, os.stat_result] = {}
@@ -307,25 +310,38 @@ class FileBlobs:
         finally:
             self._discard(temporary)
 
-    def _walk(self, directory: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
+    def _walk(self, directory: str, depth: int, into: list[tuple[str, os.stat_result]]) -> None:
         if depth > TREE_DEPTH_MAX:
             return
+        above = f"{directory}/" if directory else ""
+        found: list[tuple[str, os.stat_result]] = []
+        below: set[str] = set()
         try:
             with self._tree.directory(directory) as fd, os.scandir(fd) as entries:
                 own = os.fstat(fd)  # before what lies in it: what comes later changes it
-                found = [(entry.name, status) for entry in entries if (status := _status(entry))]
+                for entry in entries:
+                    status = _status(entry)
+                    if status is None:
+                        continue
+                    name = above + entry.name
+                    if stat.S_ISDIR(status.st_mode):
+                        name += "/"  # as which it stands among its neighbours
+                        below.add(name)
+                    found.append((name, status))
         except OSError as error:
             if error.errno in _IS_NO_DIRECTORY:
                 return  # since its parent was listed
             raise as_failure(error, directory or ".") from error
-        yield directory, own
-        found.sort(key=lambda entry: entry[0] + "/" if stat.S_ISDIR(entry[1].st_mode) else entry[0])
-        for leaf, status in found:
-            name = f"{directory}/{leaf}" if directory else leaf
-            if stat.S_ISDIR(status.st_mode):
-                yield from self._walk(name, depth + 1)
+        into.append((directory, own))
+        found.sort(key=itemgetter(0))
+        if not below:
+            into += found
+            return
+        for one in found:
+            if one[0] in below:
+                self._walk(one[0][:-1], depth + 1, into)
             else:
-                yield name, status
+                into.append(one)
 
     def _check(self, name: BlobName, expect: Expect) -> None:
         if expect is ANY:
