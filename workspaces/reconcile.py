@@ -114,10 +114,15 @@ def reconcile(
     held: Collection[str] = (),
 ) -> Plan:
     actions: list[Action] = []
+    is_same = here == {path: agreed.version for path, agreed in base.items()} and there == {
+        path: agreed.token for path, agreed in base.items()
+    }
+    if is_same:
+        return Plan(())  # as almost always: what `action_for` would say of each path, sooner
     for path in {**base, **here, **there}:
         agreed, ours, theirs = base.get(path), here.get(path), there.get(path)
         if agreed is not None and agreed.token == theirs and agreed.version == ours:
-            continue  # as almost every path: what `action_for` would say, sooner
+            continue  # as almost every path
         action = action_for(path, agreed, ours, theirs)
         if action is not None and path not in held:
             actions.append(action)
