@@ -69,7 +69,8 @@ class Held:
         self._note(None)
 
     def _note(self, intent: Intent | None) -> None:
-        note = {"who": self._who, "pid": os.getpid(), "intent": asdict(intent) if intent else None}
+        told = {"author": asdict(intent.author), "paths": intent.paths} if intent else None
+        note = {"who": self._who, "pid": os.getpid(), "intent": told}
         data = json.dumps(note).encode()
         try:
             os.pwrite(self._fd, data, 0)
