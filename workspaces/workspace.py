@@ -381,13 +381,13 @@ class Workspace:
     def settled(self, found: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
         """The paths that the newest revision has as they were `found` (None: gone), after what a person
         changed there became one. The others have changed again since."""
-        recorded = self._recorded(found)
+        recorded = self._recorded(found, self._history.tip())
         dirty = tuple(path for path, state in found.items() if recorded.get(path) != state)
         if dirty:
             with self._writing(self._person):
                 self._record_dirty(Intent(self._person, dirty))
                 recorded.update(dict.fromkeys(dirty))
-                recorded.update(self._recorded(dirty))
+                recorded.update(self._recorded(dirty, self._history.tip()))
         return {path for path, state in found.items() if recorded.get(path) == state}
 
     def bring(
@@ -404,7 +404,7 @@ class Workspace:
             if theirs is not None:
                 try:
                     self._history.receive(theirs.quarantine, theirs.tip)
-                    alike = self._settled_against(theirs, paths)
+                    alike = self._settled_against(theirs, frozenset(paths))
                 except Failure as failure:
                     brought.unfollowed, theirs = failure, None
             self._record_dirty(Intent(self._person, paths))
@@ -588,8 +588,9 @@ class Workspace:
             if path not in alike
         }
         beside: dict[WorkspacePath, bytes] = {}
+        recorded = self._recorded(told, theirs.tip)
         for path, arrival in told.items():
-            there = self._history.find(theirs.tip, path)
+            there = recorded.get(path)
             differing.pop(path, None)
             if (None if arrival.data is None else blob_id(arrival.data)) != there:
                 differing[path] = arrival.data
@@ -599,13 +600,13 @@ class Workspace:
 
     def _tell(self, told: Mapping[WorkspacePath, Arrival], by: Author) -> None:
         """What came in, as a revision of its own, where it says anything new."""
-        tip = self._history.tip()
+        recorded = self._recorded(told, self._history.tip())
         beside = {path: one.beside for path, one in told.items() if one.beside is not None}
         changes = {
             path: one.data
             for path, one in told.items()
             if path in beside
-            or self._history.find(tip, path) != (None if one.data is None else blob_id(one.data))
+            or recorded.get(path) != (None if one.data is None else blob_id(one.data))
         }
         if changes:
             seams = {path: told[path].seam for path in changes if told[path].seam}
@@ -639,11 +640,13 @@ class Workspace:
             return None
         return Swap(path, arrival.data, data)
 
-    def _recorded(self, paths: Collection[WorkspacePath]) -> dict[WorkspacePath, ObjectId | None]:
-        tip = self._history.tip()
+    def _recorded(
+        self, paths: Collection[WorkspacePath], revision: RevisionId | None
+    ) -> dict[WorkspacePath, ObjectId | None]:
+        """What a revision has of these, and maybe of others."""
         if len(paths) > PATHS_LOOKED_UP_MAX:
-            return {**self._history.tree(tip)}
-        return {path: self._history.find(tip, path) for path in paths}
+            return {**self._history.tree(revision)}
+        return {path: self._history.find(revision, path) for path in paths}
 
     def _path_of(self, told: Displaced) -> WorkspacePath | None:
         tip = self._history.tip()
@@ -721,6 +724,7 @@ class Workspace:
         when none does."""
         tip = self._history.tip()
         changed, gone = self._dirty_paths(tip) if intent.paths is None else (intent.paths, ())
+        recorded = self._recorded((*changed, *gone), tip)
         changes: dict[WorkspacePath, bytes | None] = {}
         for path in (*changed, *gone):
             try:
@@ -731,7 +735,7 @@ class Workspace:
                 blob = None  # what is refused has the place of a directory on its way
             except Failure:
                 continue
-            if (blob_id(blob.data) if blob else None) != self._history.find(tip, path):
+            if (blob_id(blob.data) if blob else None) != recorded.get(path):
                 changes[path] = blob.data if blob else None
         return self._history.record(changes, intent.author) if changes else None
 
