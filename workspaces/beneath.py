@@ -226,6 +226,12 @@ def read_all(fd: int, size: int, bytes_max: int) -> bytes:
         raise OverLimit("size of the file", maximum=bytes_max, actual=size, unit="bytes")
     chunks: list[bytes] = []
     left = bytes_max + 1
+    if size < bytes_max:
+        data = os.read(fd, size + 1)
+        if len(data) == size:
+            return data  # all of it, and one more was asked for: there is none
+        chunks.append(data)
+        left -= len(data)
     while chunk := os.read(fd, min(left, max(size, 4096) + 1)):
         chunks.append(chunk)
         left -= len(chunk)
