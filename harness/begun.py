@@ -12,7 +12,7 @@ from harness.compaction import Compaction
 from harness.conversation import Conversation
 from harness.crossing import in_thread_of_its_own
 from harness.event import Event
-from harness.freshness import pull, push
+from harness.freshness import is_shared, pull, push
 from harness.means import Means
 from harness.models.port import Model
 from harness.price import Price
@@ -20,7 +20,7 @@ from harness.tools.desk import Desk
 from harness.tools.port import Toolset
 from harness.transcript import Entry, Transcript
 from harness.turn import Turn
-from workspaces.durable import Durable
+from workspaces.durable import HERE, Durable
 from workspaces.errors import Refused
 from workspaces.ids import TurnId
 from workspaces.lease import Lease
@@ -38,8 +38,11 @@ class Begun:
 
     async def pushed(self, entries: Iterable[Entry]) -> Durable:
         """What was changed with these entries goes out; where it is safe now."""
+        mounts = self.toolset.desk.mounts
+        if not is_shared(mounts):
+            return HERE
         changed = [change.workspace for entry in entries for change in entry.changes]
-        return await in_thread_of_its_own(push, self.toolset.desk.mounts, changed)
+        return await in_thread_of_its_own(push, mounts, changed)
 
     def with_turn(self, turn: Turn) -> Begun:
         return replace(self, turn=turn)

@@ -26,6 +26,11 @@ def pull(mounts: Iterable[Mount]) -> None:
             _LOG.warning("%s is not up to date: %s", mount.name, failure)
 
 
+def is_shared(mounts: Iterable[Mount]) -> bool:
+    """Whether there is anything to be brought or to go out."""
+    return bool(_shared(mounts))
+
+
 def push(mounts: Iterable[Mount], changed: Iterable[str]) -> Durable:
     """What the turn changed goes out, files and history. What is in S3 of all of it; `changed` names its
     mounts."""

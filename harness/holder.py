@@ -4,7 +4,7 @@ turn, and end both, whatever happens."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 
@@ -27,7 +27,7 @@ from harness.inbox import Accepted, Opening
 from harness.line import Paused, Running, Waiting
 from harness.means import Means
 from harness.message import Message, ToolResult
-from harness.outcome import Ending, Status
+from harness.outcome import Ending, Outcome, Status, outcome_of
 from harness.progress import Emit
 from harness.request import ModelFailure
 from harness.showing import Keeping
@@ -258,7 +258,8 @@ class Holder:
         await begun.pushed(begun.turn.compacted(found).asides)
         return found
 
-    async def run(self, running: Running, begun: Begun) -> None:
+    async def run(self, running: Running, begun: Begun) -> Outcome | None:
+        """What came of it, where it came to an end of its own; else it stands with its claim."""
         try:
             ending, own = await self._stoppable(running, begun)
             durable = await begun.pushed(own)
@@ -268,15 +269,16 @@ class Holder:
             await self._fail(running, _told(problem))
             if self.is_mine:
                 raise
-            return
+            return None
         except BaseException:
             if self.may_end:  # else the next holder goes on with it
                 await self._interrupt(running)
             raise
         told = replace(ending, left_out=begun.left_out, durable=durable)
         await self._finish(running, told)
+        return outcome_of(told, self.conversation.id, own)
 
-    async def _stoppable(self, running: Running, begun: Begun) -> tuple[Ending, Iterable[Entry]]:
+    async def _stoppable(self, running: Running, begun: Begun) -> tuple[Ending, Sequence[Entry]]:
         """The turn, until it ends, its time is up or somebody wants it to end; and what it has stored."""
         stops = self.means.stops
         stop = stops[running.turn_id] = Stop(begun.turn.limits.seconds)

@@ -70,6 +70,7 @@ class Ingress(Means):
 
     async def deliver(self, agent: AgentRecord, event: Event, emit: Emit = silent) -> Outcome:
         """Process an event, or answer with what came of it before. What `accept` refuses is refused."""
+        outcome: Outcome | None = None
         async with AsyncExitStack() as stack:
             door = self._turnstile(f"{agent.id} {event.conversation_key}")
             async with door:  # first come, first in
@@ -80,9 +81,9 @@ class Ingress(Means):
             if isinstance(found, Opened):
                 with suppress(LeaseLost):
                     async with self._leased(found.holder.lease):
-                        await found.holder.run(found.running, found.begun)
+                        outcome = await found.holder.run(found.running, found.begun)
         if isinstance(found, Opened):
-            return await self._awaited(found.accepted, emit)
+            return outcome or await self._awaited(found.accepted, emit)
         return await self.answer(found, emit)
 
     async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
@@ -262,8 +263,11 @@ class Ingress(Means):
             async with kept_alive(lambda: self.leases.renew(lease), self.leases.terms, lease.key):
                 yield
         finally:
-            with suppress(Failure):  # it ends by itself
-                await to_the_end(self.leases.release, lease)
+            if self.leases.has_let_go(lease):
+                self.leases.release(lease)  # nothing is left to be written
+            else:
+                with suppress(Failure):  # it ends by itself
+                    await to_the_end(self.leases.release, lease)
 
     def _given_up(self, accepted: Accepted) -> None:
         if accepted.lease is not None:

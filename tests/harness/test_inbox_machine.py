@@ -26,7 +26,7 @@ from harness.conversation import Conversation, Conversations
 from harness.event import Event
 from harness.inbox import Accepted, Inbox, Opening
 from harness.job import Jobs
-from harness.line import Running, Waiting
+from harness.line import Running, Waiting, is_large
 from harness.message import Message, Text, user
 from harness.outcome import Ending
 from harness.transcript import Entry
@@ -441,7 +441,7 @@ class Hasty(Inbox):
         expect = self._claims.look(claim, event.body_hash)
         conversation = self._conversation(agent_id, event)
         bid = self._bid(conversation, rejects=False)
-        if isinstance(expect, Claim) or bid is None:
+        if isinstance(expect, Claim) or bid is None or is_large(stated):
             return self.accept(agent_id, event, rejects=rejects)
         head, tail = self._line(conversation).ends()
         return Opening(conversation, event, stated, event.body_hash, claim, expect, bid, head, tail)
