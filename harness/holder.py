@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from harness.approval import (
     Unanswered,
@@ -59,13 +59,16 @@ class Holder:
     may_end: bool
     emit: Emit
     stage: Stage
+    slot: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """Among the turns that an account may run at once. It is given back before the lease is let go of, or
+    whoever comes next in line would find it taken."""
 
     async def take(self, waiting: Waiting) -> None:
         """What is first in line: it begins a turn, or answers the one that is paused, or ends it, and then
         it is first again. Everything up to the entry that it makes gives the event back when it fails."""
-        async with AsyncExitStack() as stack:
+        async with self.slot:
             try:
-                entering = await self._entering(waiting, stack)
+                entering = await self._entering(waiting)
             except LeaseLost:
                 raise
             except Exception as problem:  # the event must not stand in the way for ever
@@ -83,7 +86,7 @@ class Holder:
         when somebody was faster."""
         inbox, event = self.means.inbox, opening.event
         try:
-            await self._admitted(stack)
+            await self._admitted()
             begun, entry, keeping = await in_thread_of_its_own(
                 self._asking, event, opening.bid.mark
             )
@@ -125,18 +128,18 @@ class Holder:
     def _first_entry(self, turn: Turn, event: Event) -> Entry:
         return replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
 
-    async def _entering(self, waiting: Waiting, stack: AsyncExitStack) -> _Entering | None:
+    async def _entering(self, waiting: Waiting) -> _Entering | None:
         """None when the event only ended what was paused."""
         event, inbox = waiting.event, self.means.inbox
         paused = None
         if waiting.head.paused is not None:
             paused = await in_thread(inbox.paused, self.conversation, waiting.head)
         if event.is_answer:
-            return await self._answering(waiting, paused, stack)
+            return await self._answering(waiting, paused)
         if paused is not None:
             await to_the_end(self.abandon, paused, "superseded")
             return None
-        await self._admitted(stack)
+        await self._admitted()
         begun = await in_thread_of_its_own(self._prepared, event, TurnId(new_id("turn")), None)
         turn = begun.turn
         entry = self._first_entry(turn, event)
@@ -146,9 +149,7 @@ class Holder:
         )
         return _Entering(entry, also, running, begun)
 
-    async def _answering(
-        self, waiting: Waiting, paused: Paused | None, stack: AsyncExitStack
-    ) -> _Entering:
+    async def _answering(self, waiting: Waiting, paused: Paused | None) -> _Entering:
         answers, inbox = waiting.event.answers, self.means.inbox
         if paused is None:
             raise nothing_waits(answers[0].call_id)
@@ -162,17 +163,17 @@ class Holder:
         if pending([*entries, entry]):
             rest = await in_thread(self._ending, "waiting", paused.turn_id, paused.first, number)
         else:
-            await self._admitted(stack)
+            await self._admitted()
             begun = await in_thread_of_its_own(
                 self._prepared, paused.event, paused.turn_id, paused.first
             )
         running, also = await in_thread(inbox.answering, self.conversation, waiting, paused, rest)
         return _Entering(entry, also, running, begun)
 
-    async def _admitted(self, stack: AsyncExitStack) -> None:
+    async def _admitted(self) -> None:
         """A turn that is gone on with after a crash was admitted when it began."""
         account_id = self.conversation.account_id
-        await stack.enter_async_context(self.means.allowance.admitted(account_id))
+        await self.slot.enter_async_context(self.means.allowance.admitted(account_id))
 
     def _asking(self, event: Event, writer: str) -> tuple[Begun, Entry, Keeping | None]:
         """A turn with its first entry, and its first question, if nothing is to be done before that is
@@ -360,6 +361,7 @@ class Holder:
         inbox = self.means.inbox
         end = inbox.pause if ending.status == "waiting" else inbox.finish
         held = self.lease
+        await self.slot.aclose()
         await to_the_end(
             lambda: end(self.conversation, running, ending, held, is_last=self.is_mine)
         )

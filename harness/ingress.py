@@ -203,6 +203,7 @@ class Ingress(Means):
         """None when somebody was faster: nothing happened, and nobody was told anything."""
         unwon = opening.bid.unwon
         holder = Holder(self, opening.conversation, unwon, True, True, emit, Stage())
+        await stack.enter_async_context(holder.slot)
         try:
             return await holder.open(opening, stack)
         except Conflict:

@@ -9,8 +9,12 @@ import select
 import signal
 import subprocess
 from codecs import getincrementaldecoder
+from time import monotonic
 
 from tests.cli.terminal import COMMAND, COMMAND_S_MAX, Terminal, told
+
+PRESS_S, PRESSES_MAX = 3.0, 10
+"""How long a person waits before they press Ctrl-C once more, and how often."""
 
 PLAIN = {"TERM": "dumb", "NO_COLOR": "1"}
 
@@ -47,10 +51,23 @@ class Screen:
         os.write(self._ours, text.encode())
 
     def interrupt(self) -> None:
-        """Ctrl-C, and an empty line: a signal that comes in the instant before readline waits for a key is
-        seen at the end of a line."""
+        """Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
-        os.write(self._ours, b"\n")
+
+    def interrupt_prompt(self, answer: str | None) -> None:
+        """Ctrl-C until there is an answer, or until it has ended (None): one that comes in the instant before
+        readline waits for a key is seen at the end of a line, or not at all."""
+        self.shown = ""
+        for _ in range(PRESSES_MAX):
+            self.interrupt()
+            os.write(self._ours, b"\n")
+            give_up_at = monotonic() + PRESS_S
+            while (left := give_up_at - monotonic()) > 0 and self._has_more(left):
+                data = self._read()
+                self.shown += self._decoder.decode(data)
+                if not data or (answer is not None and answer in self.shown):
+                    return
+        raise AssertionError(f"it does not hear Ctrl-C: {self.shown}")
 
     def close(self) -> int:
         """Its exit code, once it has ended."""
@@ -62,11 +79,13 @@ class Screen:
 
     def _read(self) -> bytes:
         """Nothing once the other side is closed."""
-        ready, _, _ = select.select([self._ours], [], [], COMMAND_S_MAX)
-        if not ready:
+        if not self._has_more(COMMAND_S_MAX):
             self.process.kill()
             raise AssertionError(f"it waits for something: {self.shown}")
         try:
             return os.read(self._ours, 65536)
         except OSError:
             return b""
+
+    def _has_more(self, wait_s: float) -> bool:
+        return bool(select.select([self._ours], [], [], wait_s)[0])

@@ -116,16 +116,12 @@ def test_ctrl_c_ends_a_turn_and_not_the_chat_and_twice_at_the_prompt_ends_that(
     screen.wait_for("(stopped)")
     assert hold.left.wait(COMMAND_S_MAX), "the model is not asked any more"
     screen.wait_for("you ›")
-    screen.interrupt()
-    screen.wait_for("(Ctrl-C once more ends)")
+    screen.interrupt_prompt("(Ctrl-C once more ends)")
     screen.wait_for("you ›")
     screen.type("Go on.\n")
     screen.wait_for("The end.")
     screen.wait_for("you ›")
-    for answer in ("(Ctrl-C once more ends)", ""):
-        screen.shown = ""
-        screen.interrupt()
-        screen.wait_for(answer)
-        if answer:
-            screen.wait_for("you ›")
+    screen.interrupt_prompt("(Ctrl-C once more ends)")
+    screen.wait_for("you ›")
+    screen.interrupt_prompt(None)
     assert screen.close() == 130
