@@ -115,7 +115,8 @@ class Machine(RuleBasedStateMachine):
             else:
                 getattr(jobs, how)(claimed, soon)
         if self.claim_of(claimed.job.id) != before:
-            self.signs.pop(claimed.job.id, None)
+            holder, _ = self.signs.pop(claimed.job.id, (name, 0.0))
+            assert holder == name, f"{name} ended what {holder} is at"
 
     @rule(name=names)
     def crash(self, name: str) -> None:
