@@ -129,6 +129,23 @@ def test_the_batch_that_ends_a_turn_lets_go_of_its_lease(rooms: Rooms) -> None:
     assert wire.batches[-1] is ending, "something was written after the end"
 
 
+def test_the_slot_of_a_turn_is_free_before_its_lease_is(rooms: Rooms) -> None:
+    """Or whoever is next in line would be refused for a turn that has ended."""
+    account_id = rooms.principal.account_id
+    limits = {"config": {"limits": {"runningTurns": 1}}}
+    Accounts(rooms.records, rooms.clock).patch(account_id, limits)
+    taken: list[int] = []
+
+    class Looking(Listening):
+        def write(self, *changes: Change) -> tuple[Counter, ...]:
+            taken.append(len(rooms.records.scan(f"allowance:{account_id}", start="slot:")))
+            return super().write(*changes)
+
+    run(delivered(ingress_of(rooms, records=Looking(rooms.records)), "one", "c1", "one"))
+    assert taken[-1] == 0
+    assert taken[-2] == 1
+
+
 def test_whoever_is_done_lets_go_although_others_wait(rooms: Rooms) -> None:
     run(delivered(rooms.ingress, "before", "c1", "before"))
     agent = rooms.agents.get("assistant")
