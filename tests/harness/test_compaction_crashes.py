@@ -106,7 +106,7 @@ def test_a_compaction_killed_at_every_point_is_there_or_is_not(tmp_path: Path) -
     told = json.loads(run(kill_everywhere, str(home), wait_s=WAIT_S))
     killed = [one for one in told if one["killed"]]
     print(f"{len(killed)} points")
-    assert len(killed) >= 40
+    assert len(killed) >= 35
     assert not told[-1]["killed"], "the last one was to come through"
     rooms = opened(home, Compacted())
     flushes = 0
