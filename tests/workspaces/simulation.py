@@ -398,7 +398,7 @@ class Machine:
             ),
             clock=self.world.clock.monotonic,
         )
-        self.workspace.remote = self.sync
+        self.workspace.share(self.sync)
 
     def io(self) -> None:
         if getcurrent() is self.world.hub:

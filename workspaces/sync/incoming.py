@@ -7,6 +7,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Literal, assert_never
 
+from workspaces.arrival import Arrival, Theirs
 from workspaces.baseline import Agreed, Baseline, Step
 from workspaces.blobs import Blob
 from workspaces.errors import Failure, NotFound
@@ -20,7 +21,7 @@ from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
-from workspaces.workspace import Arrival, Theirs, Workspace
+from workspaces.workspace import Workspace
 
 BATCH_FILES = 256
 """What is fetched before it is put into the tree, and so how long the writer lock is held at once."""
