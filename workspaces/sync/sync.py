@@ -341,9 +341,10 @@ class Sync:
         again = self._incoming.take(
             coming, survey.base, report, progress.done, theirs if history is not None else None
         )
-        again += self._outgoing.send(
-            going, survey.base, survey.here, survey.in_hand, report, progress.done
-        )
+        with self._past.packing() if going else nullcontext():
+            again += self._outgoing.send(
+                going, survey.base, survey.here, survey.in_hand, report, progress.done
+            )
         return again
 
     def _second_look(self) -> list[WorkspacePath]:
