@@ -25,7 +25,7 @@ from workspaces.problem import Problem
 from workspaces.revision import Author, RevisionId
 from workspaces.seam import TRAILER as SEAMS
 from workspaces.seam import trailer_of
-from workspaces.settlement import Settlement
+from workspaces.settlement import Found, Settlement
 from workspaces.swap import Swap, Swaps
 
 
@@ -92,8 +92,12 @@ class Arrivals:
                     alike = self._settled_against(theirs, frozenset(paths))
                 except Failure as failure:
                     brought.unfollowed, theirs = failure, None
-            self._settlement.record(paths)
-            swaps = [swap for arrival in arrivals if (swap := self._swap_for(arrival, brought))]
+            found = self._settlement.record(paths)
+            swaps = [
+                swap
+                for arrival in arrivals
+                if (swap := _swap_for(arrival, found[arrival.path], brought))
+            ]
             held.intend(by, paths)
             done, refused = self._swaps.put_all(swaps)
             for path, reason in refused.items():
@@ -129,23 +133,6 @@ class Arrivals:
             path for path in differing if path not in alike and path not in arriving
         )
         return frozenset(alike)
-
-    def _swap_for(self, arrival: Arrival, brought: Brought) -> Swap | None:
-        """None when there is nothing to swap: it is there already, or not what this was planned on."""
-        path = arrival.path
-        try:
-            current = self._settlement.blob(path)
-        except (Refused, OverLimit) as error:
-            brought.refused.append(Problem(path, "unreadable", str(error)))
-            return None
-        data = current.data if current else None
-        if data == arrival.data:
-            brought.there.add(path)
-            return None
-        if (current.version if current else None) != arrival.expect:
-            brought.left.append(path)
-            return None
-        return Swap(path, arrival.data, data)
 
     def _follow(
         self,
@@ -189,6 +176,24 @@ class Arrivals:
 
     def _is_known(self, revision: RevisionId) -> bool:
         return self._history.has(revision) and self._history.descends(self._history.tip(), revision)
+
+
+def _swap_for(arrival: Arrival, current: Found, brought: Brought) -> Swap | None:
+    """None when there is nothing to swap: it is there already, or not what this was planned on."""
+    path = arrival.path
+    if isinstance(current, Refused | OverLimit):
+        brought.refused.append(Problem(path, "unreadable", str(current)))
+        return None
+    if isinstance(current, Failure):
+        raise current
+    data = current.data if current else None
+    if data == arrival.data:
+        brought.there.add(path)
+        return None
+    if (current.version if current else None) != arrival.expect:
+        brought.left.append(path)
+        return None
+    return Swap(path, arrival.data, data)
 
 
 def _is_met_halfway(arrival: Arrival, brought: Brought) -> bool:

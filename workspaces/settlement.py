@@ -33,6 +33,9 @@ from workspaces.room import Room
 from workspaces.tree import Known, Told, Tree, TreeScan
 from workspaces.writer import WAIT_S, Held, Intent, WriterLock
 
+Found = Blob | Failure | None
+"""A file as it was read; why it cannot be; or there is none."""
+
 PATHS_LOOKED_UP_MAX = 50
 """More than this are found faster by reading the whole tree of a revision."""
 
@@ -133,8 +136,9 @@ class Settlement:
 
     def judged(self, path: WorkspacePath, expect: Version | Wildcard) -> Blob | None:
         """Under the lock: a file, once it is settled, if it is what `expect` says; else Conflict."""
-        self.record((path,))
-        current = self.blob(path)
+        current = self.record((path,))[path]
+        if isinstance(current, Failure):
+            raise current
         version = current.version if current else None
         if not is_met(expect, version):
             if expect is ABSENT:
@@ -142,15 +146,20 @@ class Settlement:
             raise Conflict("file", path, expected=expect, actual=version)
         return current
 
-    def record(self, paths: Iterable[WorkspacePath], by: Author | None = None) -> RevisionId | None:
+    def record(
+        self, paths: Iterable[WorkspacePath], by: Author | None = None
+    ) -> dict[WorkspacePath, Found]:
         """Under the lock: a revision, the person's unless `by` somebody else, of those of the paths that
-        differ from the newest one; None when none does."""
-        return self._recorded_as(by or self._person, tuple(paths), frozenset())
+        differ from the newest one. Returns what is there."""
+        found = {path: self._found(path) for path in paths}
+        self._recorded_as(by or self._person, found, frozenset())
+        return found
 
     def record_whole(self, by: Author | None = None) -> RevisionId | None:
-        """As `record`, of whatever differs in the whole tree."""
+        """As `record`, of whatever differs in the whole tree; None when nothing does."""
         changed, gone = self._dirty(self._history.tip())
-        return self._recorded_as(by or self._person, changed, gone)
+        found = {path: self._found(path) for path in (*changed, *gone)}
+        return self._recorded_as(by or self._person, found, gone)
 
     def pending(self) -> list[WorkspacePath]:
         """What is new, different or gone since the newest revision."""
@@ -228,22 +237,24 @@ class Settlement:
         return Unavailable(f"history of {name}", reason, remedy=remedy)
 
     def _recorded_as(
-        self, by: Author, changed: Collection[WorkspacePath], gone: Collection[WorkspacePath]
+        self, by: Author, found: Mapping[WorkspacePath, Found], gone: Collection[WorkspacePath]
     ) -> RevisionId | None:
-        recorded = self.recorded((*changed, *gone), self._history.tip())
+        recorded = self.recorded(found, self._history.tip())
         changes: dict[WorkspacePath, bytes | None] = {}
-        for path in (*changed, *gone):
-            try:
-                blob = self.blob(path)
-            except Refused:  # a problem, which a scan lists
-                if path not in gone:
-                    continue
+        for path, blob in found.items():
+            if isinstance(blob, Refused) and path in gone:
                 blob = None  # what is refused has the place of a directory on its way
-            except Failure:
+            if isinstance(blob, Failure):  # a problem, which a scan lists
                 continue
             if (blob_id(blob.data) if blob else None) != recorded.get(path):
                 changes[path] = blob.data if blob else None
         return self._history.record(changes, by) if changes else None
+
+    def _found(self, path: WorkspacePath) -> Found:
+        try:
+            return self.blob(path)
+        except Failure as failure:
+            return failure
 
     def _dirty(
         self, tip: RevisionId | None
