@@ -20,6 +20,7 @@ from workspaces.history.history import History
 from workspaces.history.objects import blob_id
 from workspaces.history.quarantine import Quarantine
 from workspaces.ids import Version
+from workspaces.live import Staged
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import Author, RevisionId
@@ -42,6 +43,8 @@ class Arrival:
     """What they had, where `data` is a merge of it with what is here."""
     seam: str = ""
     """What there is to be said of the merge."""
+    staged: Staged | None = None
+    """`data`, where it was put aside when it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,7 @@ def _swap_for(arrival: Arrival, current: Found, brought: Brought) -> Swap | None
     if (current.version if current else None) != arrival.expect:
         brought.left.append(path)
         return None
-    return Swap(path, arrival.data, data)
+    return Swap(path, arrival.data, data, arrival.staged)
 
 
 def _is_met_halfway(arrival: Arrival, brought: Brought) -> bool:

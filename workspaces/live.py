@@ -4,7 +4,8 @@ Whoever replaces such a file cannot know what is there until it has come out. So
 a place, `aside`, with files under labels, and four moves between the two, each of which the file system
 makes in one step. Nothing that was in the tree is ever unlinked by a move: it lies aside, under its label,
 until somebody has looked at it and discards it. What became of a swap after a crash is read from the
-labels; there is no journal.
+labels; there is no journal. What is *staged* has no label: nothing depends on it, and it may be written long
+before anybody knows whether it will be wanted.
 
 A label says what was expected to come out, what went in, and the path:
 
@@ -16,7 +17,7 @@ A path cannot hold a `:`. One that makes the label too long for a file's name is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +30,8 @@ from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
 
 Label = NewType("Label", str)
+Staged = NewType("Staged", str)
+"""The name of a file aside that is under no label."""
 
 LABEL_PREFIX = "out:"
 LABEL_BYTES_MAX = 255
@@ -41,15 +44,24 @@ _HASHED = "#"
 class Aside(Protocol):
     """The place beside a tree, and the moves between the two."""
 
-    def prepare(self, files: Mapping[Label, bytes]) -> None:
-        """Whole, durable files aside. Until one is whole it is under no label."""
+    def stage(self, data: bytes) -> Staged:
+        """A file aside. It need not survive a crash, and may be made while somebody else has the lock."""
+        ...
+
+    def unstage(self, files: Collection[Staged]) -> None:
+        """Away with those that are still there."""
+        ...
+
+    def prepare(self, files: Mapping[Label, bytes | Staged], new: Iterable[Staged] = ()) -> None:
+        """Whole, durable files aside. Until one is whole it is under no label; `new` ones, in whose place
+        nothing is, need none."""
         ...
 
     def exchange(self, label: Label, path: WorkspacePath) -> None:
         """The two files change places. NotFound when there is none at the path."""
         ...
 
-    def enter(self, label: Label, path: WorkspacePath) -> None:
+    def enter(self, label: Label | Staged, path: WorkspacePath) -> None:
         """Into the tree, where nothing may be. AlreadyExists; Refused where no file can be."""
         ...
 
@@ -67,7 +79,7 @@ class Aside(Protocol):
 
     def labels(self) -> list[Label]: ...
 
-    def discard(self, label: Label) -> None: ...
+    def discard(self, label: Label | Staged) -> None: ...
 
 
 class LiveTree(BlobStore, Aside, Protocol):

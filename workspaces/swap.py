@@ -23,7 +23,7 @@ from workspaces.conflict import conflict_path
 from workspaces.errors import AlreadyExists, Failure, NotFound, Refused
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import version_of
-from workspaces.live import Displaced, Label, LiveTree, displaced_by, label_of
+from workspaces.live import Displaced, Label, LiveTree, Staged, displaced_by, label_of
 from workspaces.merge import merge
 from workspaces.paths import WorkspacePath
 
@@ -46,6 +46,8 @@ class Swap:
     """None: it goes."""
     seen: bytes | None
     """None: there must be nothing."""
+    staged: Staged | None = None
+    """`data`, where it lies aside already."""
 
 
 class Swaps:
@@ -73,14 +75,19 @@ class Swaps:
         self, swaps: Sequence[Swap]
     ) -> tuple[set[WorkspacePath], dict[WorkspacePath, Failure]]:
         """Where it was done, and where there is no place for it; elsewhere somebody was faster."""
-        labels = {swap.path: self._label(swap) for swap in swaps}
-        self._tree.prepare({labels[s.path]: s.data for s in swaps if s.data is not None})
+        labels, new = self._prepared(swaps)
         done: set[WorkspacePath] = set()
         refused: dict[WorkspacePath, Failure] = {}
         try:
             for swap in swaps:
                 try:
-                    if self._moved(swap, labels[swap.path]):
+                    staged = new.get(swap.path)
+                    is_done = (
+                        self._let_in(swap.path, staged)
+                        if staged is not None
+                        else self._moved(swap, labels[swap.path])
+                    )
+                    if is_done:
                         done.add(swap.path)
                 except (AlreadyExists, NotFound):
                     continue  # somebody was faster
@@ -90,18 +97,41 @@ class Swaps:
             self._tree.flush(done)
         return done, refused
 
+    def _prepared(
+        self, swaps: Sequence[Swap]
+    ) -> tuple[dict[WorkspacePath, Label], dict[WorkspacePath, Staged]]:
+        """Durable, what goes in; and under which labels something comes out."""
+        labels: dict[WorkspacePath, Label] = {}
+        over: dict[Label, bytes | Staged] = {}
+        new: dict[WorkspacePath, Staged] = {}
+        for swap in swaps:
+            if swap.seen is None and swap.data is not None:
+                new[swap.path] = swap.staged or self._tree.stage(swap.data)
+                continue
+            labels[swap.path] = label = self._label(swap)
+            if swap.data is not None:
+                over[label] = swap.staged or swap.data
+        self._tree.prepare(over, new.values())
+        return labels, new
+
+    def _let_in(self, path: WorkspacePath, staged: Staged) -> bool:
+        try:
+            self._tree.enter(staged, path)
+        except (AlreadyExists, Refused):
+            self._tree.discard(staged)
+            raise
+        return True
+
     def _moved(self, swap: Swap, label: Label) -> bool:
         try:
             if swap.data is None:
                 self._tree.take(swap.path, label)
-            elif swap.seen is None:
-                self._tree.enter(label, swap.path)
             else:
                 self._tree.exchange(label, swap.path)
-        except (AlreadyExists, NotFound, Refused):
+        except (NotFound, Refused):
             self._tree.discard(label)  # it never was in the tree
             raise
-        if swap.seen is None or self._tree.look(label) == swap.seen:
+        if self._tree.look(label) == swap.seen:
             return True
         self._put_back(label, swap.path)
         return False

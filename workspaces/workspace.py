@@ -38,7 +38,7 @@ from workspaces.history.objects import ObjectId
 from workspaces.history.origins import Origins
 from workspaces.history.undo import Files, touched, undone
 from workspaces.ids import Namespace, Version, version_of
-from workspaces.live import Displaced, LiveTree
+from workspaces.live import Displaced, LiveTree, Staged
 from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.remote import Remote
@@ -316,6 +316,20 @@ class Workspace:
         """Take over what other machines made. With their history it is told as they told it; without, as
         one revision by `by`."""
         return self._arrivals.bring(arrivals, by, theirs)
+
+    @contextmanager
+    def staging(self) -> Generator[Callable[[bytes], Staged]]:
+        """For what is on its way in: it is put aside as it comes. What was not brought in the block goes."""
+        files: list[Staged] = []
+
+        def stage(data: bytes) -> Staged:
+            files.append(self._blobs.stage(data))
+            return files[-1]
+
+        try:
+            yield stage
+        finally:
+            self._blobs.unstage(files)
 
     def look_again(self) -> list[WorkspacePath]:
         """Look at what swaps have displaced; what somebody wrote to it after that comes back, as the

@@ -138,5 +138,41 @@ class LiveTreeConformance:
         tree.flush(paths)
         assert {stat.name for stat in tree.scan()} == set(paths)
 
+    def test_what_is_staged_is_under_no_label_and_enters_once_it_is_durable(
+        self, tree: LiveTree
+    ) -> None:
+        staged = [tree.stage(b"%d" % number) for number in range(20)]
+        assert tree.labels() == []
+        assert list(tree.scan()) == []
+        tree.prepare({}, staged)
+        assert tree.labels() == []
+        for number, one in enumerate(staged):
+            tree.enter(one, WorkspacePath(f"d/{number}.md"))
+        assert tree.read("d/7.md").data == b"7"
+        assert len(list(tree.scan())) == 20
+
+    def test_what_is_staged_can_be_exchanged_under_a_label(self, tree: LiveTree) -> None:
+        tree.write(A, b"old", expect=ABSENT)
+        tree.prepare({label(1): tree.stage(b"new")})
+        tree.exchange(label(1), A)
+        assert (tree.read(A).data, tree.look(label(1))) == (b"new", b"old")
+
+    def test_what_is_staged_replaces_nothing(self, tree: LiveTree) -> None:
+        tree.write(A, b"old", expect=ABSENT)
+        staged = tree.stage(b"new")
+        tree.prepare({}, [staged])
+        with pytest.raises(AlreadyExists):
+            tree.enter(staged, A)
+        tree.discard(staged)
+        assert tree.read(A).data == b"old"
+
+    def test_of_what_was_staged_only_what_did_not_come_in_goes(self, tree: LiveTree) -> None:
+        came, left = tree.stage(b"came"), tree.stage(b"left")
+        tree.prepare({}, [came])
+        tree.enter(came, A)
+        tree.unstage([came, left])
+        tree.unstage([came, left])
+        assert tree.read(A).data == b"came"
+
     def test_it_is_the_same_directory_as_before(self, tree: LiveTree) -> None:
         assert tree.identity() == tree.identity() != ""

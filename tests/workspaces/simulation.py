@@ -250,7 +250,7 @@ class _Shelled(MemoryTree):
         super().take(path, label)
 
 
-_MOVES = ("prepare", "exchange", "enter", "take", "look", "discard", "flush")
+_MOVES = ("stage", "prepare", "exchange", "enter", "take", "look", "discard", "flush")
 Tree = at_each_call(_Shelled, "read", "write", "delete", *_MOVES)
 History = at_each_call(MemoryHistory, "record", "follow", "receive")
 Rows = at_each_call(Baseline, "take", "tree", "note")

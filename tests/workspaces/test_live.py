@@ -54,6 +54,33 @@ def test_a_shell_that_has_the_file_open_writes_to_what_was_displaced(
     assert tree.read(A).data == b"new\n"
 
 
+def test_nothing_of_what_was_staged_is_left_when_it_is_not_wanted(
+    tmp_path: Path, files_tree: FileBlobs
+) -> None:
+    def left() -> list[str]:
+        return sorted(file.name for file in (tmp_path / "staging").iterdir())
+
+    staged = [files_tree.stage(b"x") for _ in range(3)]
+    assert left() == sorted(staged)
+    files_tree.unstage(staged[:2])
+    assert left() == [staged[2]]
+    files_tree.discard(staged[2])
+    assert left() == []
+
+
+@pytest.mark.parametrize("count", [1, files.FLUSHED_AT_ONCE])
+def test_what_is_staged_is_durable_before_it_enters(
+    files_tree: FileBlobs, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    flushed: list[str] = []
+    monkeypatch.setattr(files, "flush_all", lambda _fd: flushed.append("all") or True)
+    monkeypatch.setattr(os, "fsync", lambda _fd: flushed.append("one"))
+    staged = [files_tree.stage(b"%d" % number) for number in range(count)]
+    assert flushed == []
+    files_tree.prepare({}, staged)
+    assert flushed == ["one" if count == 1 else "all"]
+
+
 @pytest.mark.parametrize(
     "name", ["new-1234", "out:", "out:a:b", "out:a:b:c:", "out:a:b:c:..:x", ".lock"]
 )

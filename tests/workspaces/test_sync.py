@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +25,11 @@ from workspaces.place import Place
 from workspaces.reconcile import Pull
 from workspaces.stores.faulty import Fault, FaultyBlobs
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
+from workspaces.sync.crowd import TOLD_AT_ONCE
 from workspaces.workspaces import Workspaces
 
 MEMORY = "MEMORY.md"
+WAIT_S_MAX = 60.0
 
 
 @pytest.fixture
@@ -606,3 +609,64 @@ def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
     assert a.workspace.pending() == []
     b.sync.run()
     assert b.texts() == a.texts() == {"0.md": "12345", "1.md": "changed", "2.md": "abcde"}
+
+
+def in_staging(of: Replica) -> list[str]:
+    return [one.name for one in of.home.staging(of.workspace.namespace).glob("new-*")]
+
+
+def test_what_comes_is_put_aside_while_the_rest_is_on_its_way(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 3 * TOLD_AT_ONCE
+    for number in range(count):
+        a.put(f"{number:03}.md", f"{number}")
+    a.sync.run()
+    is_aside = threading.Event()
+    stage, read = b.workspace._blobs.stage, MemoryPrefix.read
+
+    def staging(data: bytes) -> Any:
+        staged = stage(data)
+        is_aside.set()
+        return staged
+
+    def waiting(self: MemoryPrefix, name: str) -> Any:
+        if name == f"{count - 1:03}.md":
+            assert is_aside.wait(WAIT_S_MAX)
+        return read(self, name)
+
+    monkeypatch.setattr(b.workspace._blobs, "stage", staging)
+    monkeypatch.setattr(MemoryPrefix, "read", waiting)
+    assert len(b.sync.run().pulled) == count
+    assert b.texts() == a.texts()
+    assert in_staging(b) == []
+
+
+def test_what_was_put_aside_goes_when_the_rest_does_not_come(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2 * TOLD_AT_ONCE):
+        a.put(f"{number:03}.md", f"{number}")
+    a.sync.run()
+    aside: list[str] = []
+    read, unstage = MemoryPrefix.read, b.workspace._blobs.unstage
+
+    def failing(self: MemoryPrefix, name: str) -> Any:
+        if name == f"{2 * TOLD_AT_ONCE - 1:03}.md":
+            raise Unavailable("S3", "does not answer")
+        return read(self, name)
+
+    def unstaging(files: Any) -> None:
+        aside.extend(in_staging(b))
+        unstage(files)
+
+    monkeypatch.setattr(b.workspace._blobs, "unstage", unstaging)
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryPrefix, "read", failing)
+        with pytest.raises(Unavailable):
+            b.sync.run()
+    assert aside, "nothing was on its way"
+    assert in_staging(b) == []
+    assert b.texts() == {}
+    b.sync.run()
+    assert b.texts() == a.texts()

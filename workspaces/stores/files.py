@@ -13,9 +13,9 @@ A reader sees the old bytes or the new ones, and after a crash finds one of the 
 What fails before the swap leaves the old bytes; if only the last fsync fails, the new ones are in place,
 whole, and `Unavailable` says that the disk has not confirmed them.
 
-A writer that was killed leaves its temporary file behind. Opening a store removes those older than an
-hour: no write takes that long, and age can be told where processes cannot (several containers may share
-a home). Should a clock jump make a live one look old, its write fails and says so.
+A writer that was killed leaves its temporary file behind. Opening a store removes those older than a
+day: no write takes that long, nor what a write waits for, and age can be told where processes cannot (several
+containers may share a home). Should a clock jump make a live one look old, its write fails and says so.
 
 The lock is a file in `staging/`: it orders the conditional writes of all threads and processes that
 come through this store. Those who do not come through it, an editor say, are met by the swap.
@@ -34,7 +34,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -63,13 +63,13 @@ from workspaces.blobs import (
 from workspaces.errors import AlreadyExists, Conflict, NotFound, OverLimit, Unavailable
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.ids import version_of
-from workspaces.live import LABEL_PREFIX, Label
+from workspaces.live import LABEL_PREFIX, Label, Staged
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.upkeep import mend
 
 LOCK_NAME = ".lock"
 TEMPORARY_PREFIX = "new-"
-LEFTOVER_AGE_S = 3600
+LEFTOVER_AGE_S = 24 * 3600
 REMOVED_DIRECTORY_TRIES_MAX = 100
 """An `rmdir` may fall between making a directory and using it; this many in a row are no accident."""
 
@@ -219,19 +219,28 @@ class FileBlobs:
                 raise as_failure(error, directory or ".") from error
         return found
 
-    def prepare(self, files: Mapping[Label, bytes]) -> None:
-        at_once = len(files) >= FLUSHED_AT_ONCE
+    def stage(self, data: bytes) -> Staged:
+        try:
+            return Staged(self._stage(data, flush=False))
+        except OSError as error:
+            raise as_failure(error, "staging") from error
+
+    def unstage(self, files: Collection[Staged]) -> None:
+        with os.scandir(self._staging) as entries:
+            for staged in {entry.name for entry in entries}.intersection(files):
+                self._discard(staged)
+
+    def prepare(self, files: Mapping[Label, bytes | Staged], new: Iterable[Staged] = ()) -> None:
         staged: dict[Label, str] = {}
+        new = list(new)
         try:
             for label, data in files.items():
-                staged[label] = self._stage(data, flush=not at_once)
-            if at_once and not flush_all(self._staging):
-                for temporary in staged.values():
-                    self._flush_staged(temporary)
+                staged[label] = self._stage(data, flush=False) if isinstance(data, bytes) else data
+            self._flush_staged([*staged.values(), *new])
             for label, temporary in staged.items():
                 os.rename(temporary, label, src_dir_fd=self._staging, dst_dir_fd=self._staging)
         except OSError as error:
-            for temporary in staged.values():
+            for temporary in (*staged.values(), *new):
                 self._discard(temporary)
             raise as_failure(error, "staging") from error
 
@@ -253,7 +262,7 @@ class FileBlobs:
         except OSError as error:
             raise as_failure(error, path) from error
 
-    def enter(self, label: Label, path: WorkspacePath) -> None:
+    def enter(self, label: Label | Staged, path: WorkspacePath) -> None:
         directory, _, leaf = path.rpartition("/")
         for _ in range(REMOVED_DIRECTORY_TRIES_MAX):
             try:
@@ -294,7 +303,7 @@ class FileBlobs:
             raise as_failure(error, "staging") from error
         return sorted(Label(name) for name in names if name.startswith(LABEL_PREFIX))
 
-    def discard(self, label: Label) -> None:
+    def discard(self, label: Label | Staged) -> None:
         self._discard(label)
 
     def _exchange_in_two(self, label: Label, target: int, leaf: str) -> None:
@@ -367,12 +376,15 @@ class FileBlobs:
             raise
         return name
 
-    def _flush_staged(self, temporary: str) -> None:
-        fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._staging)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    def _flush_staged(self, staged: Collection[str]) -> None:
+        if len(staged) >= FLUSHED_AT_ONCE and flush_all(self._staging):
+            return
+        for temporary in staged:
+            fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._staging)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     @contextmanager
     def _opened_to_stage(self, name: str) -> Generator[int]:

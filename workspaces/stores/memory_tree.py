@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from workspaces.clock import Clock
 from workspaces.errors import AlreadyExists, Conflict, NotFound, Refused
 from workspaces.expect import is_met
 from workspaces.ids import version_of
-from workspaces.live import Label
+from workspaces.live import Label, Staged
 from workspaces.paths import WorkspacePath
 
 
@@ -38,6 +38,7 @@ class MemoryTree:
         self._numbers = itertools.count(1)
         self.files: dict[str, Inode] = {}
         self.aside: dict[str, Inode] = {}
+        self._staged: dict[str, Inode] = {}
 
     def put(self, path: str, data: bytes) -> None:
         """As an editor saves: a new file in the place of the old one."""
@@ -94,9 +95,21 @@ class MemoryTree:
     def identity(self) -> str:
         return self._identity
 
-    def prepare(self, files: Mapping[Label, bytes]) -> None:
+    def stage(self, data: bytes) -> Staged:
+        inode = self._new(data)
+        staged = Staged(f"new-{inode.number}")
+        self._staged[staged] = inode
+        return staged
+
+    def unstage(self, files: Collection[Staged]) -> None:
+        for staged in files:
+            self._staged.pop(staged, None)
+
+    def prepare(self, files: Mapping[Label, bytes | Staged], new: Iterable[Staged] = ()) -> None:
+        del new  # nothing in memory survives a power cut
         for label, data in files.items():
-            self.aside[label] = self._new(data)
+            is_new = isinstance(data, bytes)
+            self.aside[label] = self._new(data) if is_new else self._staged.pop(data)
 
     def flush(self, paths: Collection[WorkspacePath]) -> None:
         pass
@@ -106,11 +119,11 @@ class MemoryTree:
             raise NotFound("file", path)
         self.files[path], self.aside[label] = self.aside[label], self.files[path]
 
-    def enter(self, label: Label, path: WorkspacePath) -> None:
+    def enter(self, label: Label | Staged, path: WorkspacePath) -> None:
         if path in self.files:
             raise AlreadyExists("file", path)
         self._refuse_no_place(path)
-        self.files[path] = self.aside.pop(label)
+        self.files[path] = (self._staged if label in self._staged else self.aside).pop(label)
 
     def take(self, path: WorkspacePath, label: Label) -> None:
         if path not in self.files:
@@ -124,8 +137,9 @@ class MemoryTree:
     def labels(self) -> list[Label]:
         return sorted(Label(label) for label in self.aside)
 
-    def discard(self, label: Label) -> None:
+    def discard(self, label: Label | Staged) -> None:
         self.aside.pop(label, None)
+        self._staged.pop(label, None)
 
     def close(self) -> None:
         pass

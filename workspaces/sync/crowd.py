@@ -39,22 +39,35 @@ class Crowd:
             yield from _begun(do, items, pool, threads, ends)
 
     def ahead(
-        self, do: Callable[[Item], Result], batches: Iterable[Sequence[Item]]
+        self,
+        do: Callable[[Item], Result],
+        batches: Iterable[Sequence[Item]],
+        come: Callable[[Item, Result], None] = lambda _item, _result: None,
     ) -> Generator[tuple[Sequence[Item], list[Result]]]:
-        """Batch after batch with its results; while one is dealt with, the next is on its way. Close it
-        where it is not gone through to the end."""
+        """Batch after batch with its results; while one is dealt with, the next is on its way. `come` is
+        told of each result as it comes. Close it where it is not gone through to the end."""
         if self.threads <= 1:
             for batch in batches:
-                yield batch, [do(item) for item in batch]
+                yield batch, _told(batch, map(do, batch), come)
             return
         with ThreadPoolExecutor(self.threads) as pool, ExitStack() as ends:
             coming: tuple[Sequence[Item], Iterator[Result]] | None = None
             for batch in batches:
                 before, coming = coming, (batch, _begun(do, batch, pool, self.threads, ends))
                 if before is not None:
-                    yield before[0], list(before[1])
+                    yield before[0], _told(*before, come)
             if coming is not None:
-                yield coming[0], list(coming[1])
+                yield coming[0], _told(*coming, come)
+
+
+def _told(
+    batch: Sequence[Item], results: Iterable[Result], come: Callable[[Item, Result], None]
+) -> list[Result]:
+    found: list[Result] = []
+    for item, result in zip(batch, results, strict=True):
+        come(item, result)
+        found.append(result)
+    return found
 
 
 def _begun(

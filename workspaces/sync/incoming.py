@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, assert_never
 
@@ -13,6 +14,7 @@ from workspaces.blobs import Blob
 from workspaces.errors import Failure, NotFound
 from workspaces.history.objects import blob_id
 from workspaces.ids import version_of
+from workspaces.live import Staged
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.reconcile import Apart, Meet, Merged, Pull, PullDeletion, Same, met
@@ -27,6 +29,14 @@ BATCH_FILES = 256
 """What is fetched before it is put into the tree, and so how long the writer lock is held at once."""
 
 Coming = Pull | PullDeletion | Meet
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What was read there, and where it lies aside."""
+
+    blob: Blob
+    staged: Staged | None = None
 
 
 class Incoming:
@@ -51,19 +61,27 @@ class Incoming:
         again: list[WorkspacePath] = []
         in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
         groups = _batches(in_order) if theirs is None else iter([in_order])
-        with closing(self._crowd.ahead(self._fetched, groups)) as batches:
-            for batch, blobs in batches:
-                fetched = {one.path: blob for one, blob in zip(batch, blobs, strict=True)}
-                followed = theirs() if theirs is not None else None
-                for part in _batches(batch) if followed is None else [batch]:
-                    again += self.put(part, fetched, base, report, followed)
-                    done(len(part))
+        fetched: dict[WorkspacePath, Fetched] = {}
+        with self._workspace.staging() as stage:
+
+            def come(action: Coming, blob: Blob | None) -> None:
+                if blob is not None:
+                    aside = stage(blob.data) if isinstance(action, Pull) else None
+                    fetched[action.path] = Fetched(blob, aside)
+
+            with closing(self._crowd.ahead(self._fetched, groups, come)) as batches:
+                for batch, _ in batches:
+                    followed = theirs() if theirs is not None else None
+                    for part in _batches(batch) if followed is None else [batch]:
+                        again += self.put(part, fetched, base, report, followed)
+                        done(len(part))
+                    fetched.clear()
         return again
 
     def put(
         self,
         actions: Sequence[Coming],
-        fetched: Mapping[WorkspacePath, Blob | None],
+        fetched: Mapping[WorkspacePath, Fetched],
         base: Mapping[WorkspacePath, Agreed],
         report: Report,
         theirs: Theirs | None = None,
@@ -74,19 +92,20 @@ class Incoming:
         again: list[WorkspacePath] = []
         told = Report()
         for action in actions:
-            blob = fetched.get(action.path)
+            come = fetched.get(action.path)
             if isinstance(action, PullDeletion):
                 arrivals.append(Arrival(action.path, None, action.expect))
                 agreed[action.path] = None
                 told.pulled.append(action.path)
-            elif blob is None:
+            elif come is None:
                 again.append(action.path)  # gone since it was listed
             elif isinstance(action, Pull):
-                arrivals.append(Arrival(action.path, blob.data, action.expect))
-                agreed[action.path] = _agreed(blob)
+                data, staged = come.blob.data, come.staged
+                arrivals.append(Arrival(action.path, data, action.expect, staged=staged))
+                agreed[action.path] = _agreed(come.blob)
                 told.pulled.append(action.path)
-            elif self._meet(action.path, blob, base.get(action.path), arrivals, told):
-                agreed[action.path] = _agreed(blob)
+            elif self._meet(action.path, come.blob, base.get(action.path), arrivals, told):
+                agreed[action.path] = _agreed(come.blob)
             else:
                 again.append(action.path)
         if again:  # not all that theirs speaks of: the next round follows it

@@ -60,7 +60,7 @@ from workspaces.replicate import Replication
 from workspaces.swap import SECOND_LOOK_S
 from workspaces.sync.crowd import THREADS, Crowd
 from workspaces.sync.in_hand import InHand
-from workspaces.sync.incoming import Coming, Incoming
+from workspaces.sync.incoming import Coming, Fetched, Incoming
 from workspaces.sync.outgoing import Going, Outgoing
 from workspaces.sync.past import Coming as History
 from workspaces.sync.past import Past
@@ -177,7 +177,8 @@ class Sync:
             action = action_for(path, base, found[0].version if found else None, token)
             if isinstance(action, Pull | PullDeletion | Meet):
                 known = {} if base is None else {path: base}
-                self._incoming.put([action], {path: blob}, known, Report())
+                fetched = {} if blob is None else {path: Fetched(blob)}
+                self._incoming.put([action], fetched, known, Report())
 
     def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
         """Part of `Remote`: the condition is the store's."""
