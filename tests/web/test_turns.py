@@ -111,6 +111,16 @@ def test_an_exhausted_allowance_is_said_at_once_and_hides_no_answer(
     assert taken(acme, "helper", "e2")["reply"] == "two"
 
 
+def test_an_account_is_deleted_when_none_of_its_turns_runs(acme: Caller, puppet: Puppet) -> None:
+    accepted = acme.post(TURNS, said("e1"), 202)
+    puppet.is_asked()
+    assert acme.refused(409, "DELETE", "/accounts/me")["code"] == "busy"
+    puppet.stops("to the end")
+    assert settled(acme, accepted["statusUrl"])["reply"] == "to the end"
+    assert acme("DELETE", "/accounts/me").json() == {"deleted": True}
+    acme.refused(401, "GET", "/accounts/me")
+
+
 def test_what_waits_behind_its_own_turn_is_no_second_one_at_once(
     acme: Caller, puppet: Puppet
 ) -> None:
