@@ -35,6 +35,7 @@ class MemoryHistory:
         self.made: set[str] = set()
         """Whatever was the newest revision here at some time."""
         self._tip: str | None = None
+        self._lines: dict[str, frozenset[str]] = {}
 
     is_there = True
 
@@ -100,19 +101,17 @@ class MemoryHistory:
         self.objects.update(quarantine.objects)
         self.line(revision)
 
-    def line(self, revision: str) -> set[str]:
+    def line(self, revision: str) -> frozenset[str]:
         """It, and all that it has grown from."""
-        found: set[str] = set()
-        waiting = [revision]
-        while waiting:
-            one = waiting.pop()
-            if one not in found:
-                found.add(one)
-                waiting += self.commits[one].parents
+        found = self._lines.get(revision)
+        if found is None:
+            parents = self.commits[revision].parents
+            found = frozenset((revision,)).union(*(self.line(one) for one in parents))
+            self._lines[revision] = found
         return found
 
     def reachable(self) -> set[ObjectId]:
-        line = self.line(self._tip) if self._tip else set[str]()
+        line = self.line(self._tip) if self._tip else ()
         return {of for one in line for of in self.commits[one].tree.values()}
 
     def _moved(self, tip: str) -> str:
