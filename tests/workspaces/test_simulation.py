@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.workspaces import simulation
-from tests.workspaces.simulation import Machine, simulate
+from tests.workspaces import simulated
+from tests.workspaces.simulated import Machine
+from tests.workspaces.simulation import simulate
 from workspaces import swap, tree
 from workspaces.baseline import Agreed, Baseline, Step
 from workspaces.blobs import Token
@@ -51,12 +52,12 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def blind_put(patch: pytest.MonkeyPatch) -> None:
-    plain = simulation.Store.write
+    plain = simulated.Store.write
 
     def write(self: Any, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
         return plain(self, name, data, expect=ANY, meta=meta)
 
-    patch.setattr(simulation.Store, "write", write)
+    patch.setattr(simulated.Store, "write", write)
 
 
 def plain_replace(patch: pytest.MonkeyPatch) -> None:
@@ -94,8 +95,8 @@ def mtime_compare(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_baseline(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(simulation.Rows, "tree", lambda self: {})
-    patch.setattr(simulation.Rows, "find", lambda self, path: None)
+    patch.setattr(simulated.Rows, "tree", lambda self: {})
+    patch.setattr(simulated.Rows, "find", lambda self, path: None)
 
 
 def immediate_unlink(patch: pytest.MonkeyPatch) -> None:
@@ -111,13 +112,13 @@ def immediate_unlink(patch: pytest.MonkeyPatch) -> None:
 
 def token_taken_for_md5(patch: pytest.MonkeyPatch) -> None:
     """After a write it is not the store's answer that is kept, but what the ETag surely is."""
-    plain = simulation.Store.write
+    plain = simulated.Store.write
 
     def write(self: Any, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
         plain(self, name, data, expect=expect, meta=meta)
         return Token(f'"{md5(data, usedforsecurity=False).hexdigest()}"')
 
-    patch.setattr(simulation.Store, "write", write)
+    patch.setattr(simulated.Store, "write", write)
 
 
 def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +144,7 @@ def unsettled(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_look_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(simulation.Machine, "pause", lambda self, seconds: None)
+    patch.setattr(simulated.Machine, "pause", lambda self, seconds: None)
 
 
 def a_deletion_wins(patch: pytest.MonkeyPatch) -> None:
@@ -167,12 +168,12 @@ def head_without_its_files(patch: pytest.MonkeyPatch) -> None:
 
 
 def blind_head(patch: pytest.MonkeyPatch) -> None:
-    plain = simulation.Store.write
+    plain = simulated.Store.write
 
     def write(self: Any, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
         return plain(self, name, data, expect=ANY if name == "head.json" else expect, meta=meta)
 
-    patch.setattr(simulation.Store, "write", write)
+    patch.setattr(simulated.Store, "write", write)
 
 
 def theirs_instead_of_ours(patch: pytest.MonkeyPatch) -> None:
@@ -181,7 +182,7 @@ def theirs_instead_of_ours(patch: pytest.MonkeyPatch) -> None:
     def follow(self: Any, theirs: str, differing: Any, author: Any, *, beside: Any = None) -> str:
         return self._moved(theirs)
 
-    patch.setattr(simulation.History, "follow", follow)
+    patch.setattr(simulated.History, "follow", follow)
 
 
 def followed_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -200,17 +201,17 @@ def followed_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def head_moved_off_the_line(patch: pytest.MonkeyPatch) -> None:
     """A head that is not asked whether it is in what is pushed."""
-    patch.setattr(simulation.MemoryHistory, "descends", lambda self, revision, ancestor: True)
+    patch.setattr(simulated.MemoryHistory, "descends", lambda self, revision, ancestor: True)
 
 
 def beside_forgotten(patch: pytest.MonkeyPatch) -> None:
     for name in ("record", "follow"):
-        plain = getattr(simulation.History, name)
+        plain = getattr(simulated.History, name)
 
         def told(self: Any, *args: Any, beside: Any = None, plain: Any = plain) -> str:
             return plain(self, *args)
 
-        patch.setattr(simulation.History, name, told)
+        patch.setattr(simulated.History, name, told)
 
 
 MUTANTS: list[Patch] = [
