@@ -111,7 +111,7 @@ class MemoryHistory:
         return found
 
     def reachable(self) -> set[ObjectId]:
-        line = self.line(self._tip) if self._tip else ()
+        line = self.line(self._tip) if self._tip else frozenset[str]()
         return {of for one in line for of in self.commits[one].tree.values()}
 
     def _moved(self, tip: str) -> str:

@@ -44,6 +44,8 @@ parse_head = lru_cache(1024)(parsed_head)
 """The same bytes are looked at with every write."""
 
 PERSON = Author("person", "usr_1", "edit")
+TURNS_MAX = 1_000
+"""So often two who share a lock come to their turn before it is said that neither ever will."""
 
 
 class Crash(BaseException):
@@ -163,25 +165,25 @@ class Store:
 
 
 class Lock:
-    """The writer lock: its intent outlives the machine's death, as a file does."""
+    """A lock file: who dies lets go of it, and the intent stays in it."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.left_behind: Intent | None = None
-        self.is_held = False
+        self.holder: Process | None = None
 
     @contextmanager
     def hold(self, who: str, *, wait_s: float = 0.0) -> Generator[Lock]:
-        while self.is_held:
+        while self.holder is not None:
             self._machine.wait()
-        self.is_held = True
-        life = self._machine.life
+        me = getcurrent()
+        self.holder = me.process
         try:
             yield self
             self._noted(None)
         finally:
-            if self._machine.life == life:
-                self.is_held = False
+            if me.life == me.process.life:
+                self.holder = None
 
     def intend(self, author: Author, paths: Any) -> None:
         self._noted(Intent(author, None if paths is None else tuple(paths)))
@@ -195,87 +197,68 @@ class Lock:
 
 
 class Machine:
+    """Its disk, and one or two processes that share it."""
+
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.number = number
-        self.life = 0
         self.tree = Tree(world.clock, grain_s=0.5, identity=f"root {number}")
         self.history = History(world.clock)
         self.rows = Rows(None)
         self.tree.io = self.history.io = self.rows.io = self.io
         self.tree.about_to_go = self.open_by_a_shell
-        self.running: greenlet | None = None
+        self.lock = Lock(self)
+        self.tree_lock = Lock(self)
         self.open: list[tuple[Inode, str]] = []
         """Descriptors of shells, and what each will write."""
-        self.start()
-
-    def start(self) -> None:
-        """After a crash as at the first time: nothing is left but what is on the disk."""
-        self.life += 1
-        self.lock, left = Lock(self), getattr(getattr(self, "lock", None), "left_behind", None)
-        self.lock.left_behind = left
-        self.running = None
-        self.tree_lock = Lock(self)
-        nonces = iter(range(10**9))
-        self.workspace = Workspace(
-            RECORD,
-            Namespace("fs-1"),
-            root=Path("/nowhere"),
-            blobs=self.tree,
-            history=self.history,
-            lock=self.lock,
-            person=PERSON,
-            clock=self.world.clock,
-            origins=None,
-            recall=None,
-            nonce=lambda: f"{self.life}-{next(nonces)}",
-        )
-        self.sync = Sync(
-            self.workspace,
-            Store(self),
-            self.rows,
-            place=lambda: "store",
-            alone=lambda: self.tree_lock.hold("sync"),
-            pause=self.pause,
-            threads=1,
-            replication=Replication(
-                self.history,
-                Store(self, of_history=True),
-                self.rows,
-                now=lambda: 0.0,
-                threads=1,
-            ),
-            clock=self.world.clock.monotonic,
-        )
-        self.workspace.remote = self.sync
+        count = 2 if world.random() < 0.4 else 1
+        self.processes = [Process(self, number) for number in range(count)]
+        self._dead: list[greenlet] = []
 
     def io(self) -> None:
-        if getcurrent() is self.world.hub:
-            return
         me = getcurrent()
-        if me.life != self.life:
+        if me is self.world.hub:
+            return
+        if me.life != me.process.life:
             raise Crash
         if not self.world.is_wild:
             return
         thrown = self.world.random()
         if thrown < self.world.crashes:
-            self.start()
-            raise Crash
+            self.die(me.process)
         if thrown < self.world.switches:
             self.wait()
 
     def wait(self) -> None:
         self.world.hub.switch()
-        if getcurrent().life != self.life:
+        me = getcurrent()
+        if me.life != me.process.life:
             raise Crash
+
+    def die(self, process: Process) -> None:
+        """One process, or all at once: the power is gone."""
+        gone = [process] if self.world.random() < 0.5 else self.processes
+        for one in gone:
+            if one.running is not None and one is not process:
+                self._dead.append(one.running)
+            for lock in (self.lock, self.tree_lock):
+                if lock.holder is one:
+                    lock.holder = None
+            one.start()
+        raise Crash
+
+    def bury(self) -> None:
+        """Those who died in their sleep have no say in what others find."""
+        for one in self._dead:
+            one.throw(Crash)
+        self._dead.clear()
 
     def pause(self, seconds: float) -> None:
         """The longest of all moments, and so the likeliest to die in."""
         self.io()
         self.write_what_is_open()
         if self.world.is_wild and self.world.crashes > 0 and self.world.random() < 0.2:
-            self.start()
-            raise Crash
+            self.die(getcurrent().process)
         self.world.clock.advance(seconds)
         self.io()
 
@@ -294,6 +277,63 @@ class Machine:
         self.tree.change(inode, inode.data + line.encode())
         self.world.written.add(line)
 
+    def finish(self) -> None:
+        """What was begun goes on to its end; who waits for another's lock gets it."""
+        for _ in range(TURNS_MAX):
+            busy = [process for process in self.processes if process.running is not None]
+            if not busy:
+                return
+            for process in busy:
+                process.go_on()
+        raise AssertionError("they wait for each other")
+
+
+class Process:
+    """What it knows is gone when it dies; what is on the disk is not."""
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        self.machine = machine
+        self.number = number
+        self.life = 0
+        self.start()
+
+    def start(self) -> None:
+        self.life += 1
+        self.running: greenlet | None = None
+        machine, clock = self.machine, self.machine.world.clock
+        nonces = iter(range(10**9))
+        self.workspace = Workspace(
+            RECORD,
+            Namespace("fs-1"),
+            root=Path("/nowhere"),
+            blobs=machine.tree,
+            history=machine.history,
+            lock=machine.lock,
+            person=PERSON,
+            clock=clock,
+            origins=None,
+            recall=None,
+            nonce=lambda: f"{self.number}-{self.life}-{next(nonces)}",
+        )
+        self.sync = Sync(
+            self.workspace,
+            Store(machine),
+            machine.rows,
+            place=lambda: "store",
+            alone=lambda: machine.tree_lock.hold("sync"),
+            pause=machine.pause,
+            threads=1,
+            replication=Replication(
+                machine.history,
+                Store(machine, of_history=True),
+                machine.rows,
+                now=lambda: 0.0,
+                threads=1,
+            ),
+            clock=clock.monotonic,
+        )
+        self.workspace.remote = self.sync
+
     def begin(self, work: Callable[[], None]) -> None:
         """Some work of the product's, as far as it comes before others go on."""
 
@@ -301,13 +341,14 @@ class Machine:
             with suppress(Crash, Failure):
                 work()
 
-        self.running = greenlet(run, self.world.hub)
-        self.running.life = self.life
+        self.running = greenlet(run, self.machine.world.hub)
+        self.running.process, self.running.life = self, self.life
         self.go_on()
 
     def go_on(self) -> None:
-        if self.running is not None:
-            running = self.running
+        running = self.running
+        if running is not None:
             running.switch()
             if running.dead and self.running is running:
                 self.running = None
+        self.machine.bury()

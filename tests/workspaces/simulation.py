@@ -18,20 +18,22 @@ Each path is then right by itself, and the lines are in none of them: they are i
 from __future__ import annotations
 
 import random
+from functools import partial
 from hashlib import md5
 from typing import Any
 
 from greenlet import getcurrent
 
-from tests.workspaces.simulated import Machine, parse_head
+from tests.workspaces.simulated import Machine, Process, parse_head
 from workspaces.blobs import Token
 from workspaces.clock import ManualClock
-from workspaces.errors import Conflict
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.revision import Author
 from workspaces.stores.memory import MemoryBlobs
 
 NAMES = ("MEMORY.md", "notes/a.md", "notes/b.md", "decisions/d.md", "tool.py")
+API = Author("api", "u", "api")
+AGENT = Author("agent", "agent_1", "turn")
 ROUNDS_MAX = 30
 STEPS = (8, 30)
 
@@ -67,19 +69,13 @@ class World:
             self.begin_with_files()
         for _ in range(self.randomly.randint(*STEPS)):
             machine = self.randomly.choice(self.machines)
-            thrown = self.random()
-            if thrown < 0.35:
+            process = self.randomly.choice(machine.processes)
+            if self.random() < 0.35:
                 self.person(machine)
-            elif machine.running is not None:
-                machine.go_on()
-            elif thrown < 0.85:
-                machine.begin(lambda machine=machine: machine.sync.run(accept_deletions=True))
-            elif thrown < 0.92:
-                machine.begin(lambda machine=machine: machine.sync.pull())
-            elif thrown < 0.95:
-                machine.begin(lambda machine=machine: machine.sync.push_dirty())
+            elif process.running is not None:
+                process.go_on()
             else:
-                machine.begin(lambda machine=machine: self.program(machine))
+                process.begin(partial(self.randomly.choices(*DOINGS)[0], self, process))
             if self.random() < 0.3:
                 self.clock.advance(self.randomly.choice((0.01, 0.3, 3.0)))
 
@@ -143,19 +139,47 @@ class World:
                 if self.moved_away.get((other, line), set()) - {machine.number}:
                     self.moved_back.add(line)
 
-    def program(self, machine: Machine) -> None:
+    # What processes do.
+
+    def sync(self, process: Process) -> None:
+        process.sync.run(accept_deletions=True)
+
+    def pull(self, process: Process) -> None:
+        process.sync.pull()
+
+    def push_dirty(self, process: Process) -> None:
+        process.sync.push_dirty()
+
+    def push_saved(self, process: Process) -> None:
+        """As a watcher does."""
+        before = process.workspace.tip()
+        process.workspace.settle()
+        changed = process.machine.history.differences(before, process.workspace.tip())
+        process.sync.push(changed)
+
+    def program(self, process: Process) -> None:
         """Somebody who says what they had seen. When they are told that it is written, it is."""
         name = self.randomly.choice(NAMES)
-        file = machine.workspace.read(name)
+        file = process.workspace.read(name)
         line = self.line()
         lines = file.text.splitlines(keepends=True)
         place = self.randomly.randrange(len(lines) + 1)
         text = "".join([*lines[:place], line, *lines[place:]])
-        try:
-            machine.workspace.write(name, text, by=Author("api", "u", "api"), expect=file.version)
-        except Conflict:
-            return
+        process.workspace.write(name, text, by=API, expect=file.version)
         self.written.add(line)
+
+    def remove(self, process: Process) -> None:
+        """The same of a deletion. What it was to take away may be gone, whatever they are told."""
+        file = process.workspace.read(self.randomly.choice(NAMES))
+        self.note(file.text, "")
+        process.workspace.delete(file.path, by=API, expect=file.version)
+
+    def command(self, process: Process) -> None:
+        """An agent's shell: what it does is what people do, in a tree that nobody else may change."""
+        with process.workspace.command(AGENT):
+            for _ in range(self.randomly.randint(1, 3)):
+                self.person(process.machine)
+                process.machine.io()
 
     def put(self, machine: Machine, name: str, text: str) -> None:
         self.note(self.text(machine, name) or "", text)
@@ -182,8 +206,7 @@ class World:
         """Everything goes on undisturbed until nothing happens any more."""
         self.is_wild = False
         for machine in self.machines:
-            while machine.running is not None:
-                machine.go_on()
+            machine.finish()
             machine.write_what_is_open()
         quiet = 0
         for _ in range(ROUNDS_MAX):
@@ -196,7 +219,8 @@ class World:
     def synced(self, machine: Machine) -> bool:
         """Whether anything happened."""
         reports: list[Any] = []
-        machine.begin(lambda: reports.append(machine.sync.run(accept_deletions=True)))
+        process = self.randomly.choice(machine.processes)
+        process.begin(lambda: reports.append(process.sync.run(accept_deletions=True)))
         assert reports, "an undisturbed sync has failed"
         (report,) = reports
         looks = 2 if "head.json" in self.packs._blobs else 3  # no head: the entry is asked for
@@ -221,7 +245,7 @@ class World:
         tips = {machine.history.tip() for machine in self.machines}
         assert len(tips) == 1, "histories have diverged"
         (tip,) = tips
-        line = history.line(tip) if tip else ()
+        line = history.line(tip) if tip else frozenset[str]()
         for machine in self.machines:
             assert machine.history.made <= line, "a revision is not in the history of all"
         tree = {path: blob_id(data) for path, data in store.items()}
@@ -253,6 +277,20 @@ class World:
         self.check()
         if len(names) > 1:
             assert names[0] not in first.tree.files, "a deleted file has come back"
+
+
+DOINGS = (
+    (
+        World.sync,
+        World.pull,
+        World.push_dirty,
+        World.push_saved,
+        World.program,
+        World.remove,
+        World.command,
+    ),
+    (50, 7, 3, 3, 5, 1, 3),
+)
 
 
 def _unwritten(world: World) -> set[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.workspaces import simulated
-from tests.workspaces.simulated import Machine
+from tests.workspaces.simulated import Process
 from tests.workspaces.simulation import simulate
 from workspaces import swap, tree
 from workspaces.baseline import Agreed, Baseline, Step
@@ -73,13 +73,13 @@ def plain_replace(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_recovery(patch: pytest.MonkeyPatch) -> None:
-    plain = Machine.start
+    plain = Process.start
 
     def start(self: Any) -> None:
-        self.tree.aside.clear()
+        self.machine.tree.aside.clear()
         plain(self)
 
-    patch.setattr(Machine, "start", start)
+    patch.setattr(Process, "start", start)
 
 
 def local_wins(patch: pytest.MonkeyPatch) -> None:
