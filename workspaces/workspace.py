@@ -46,7 +46,7 @@ from workspaces.ids import Namespace, Version, version_of
 from workspaces.live import Displaced, LiveTree
 from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
-from workspaces.revision import Author, Revision, RevisionId
+from workspaces.revision import SYNC, Author, Revision, RevisionId
 from workspaces.room import Room
 from workspaces.seam import TRAILER as SEAMS
 from workspaces.seam import trailer_of
@@ -389,6 +389,14 @@ class Workspace:
                 recorded.update(dict.fromkeys(dirty))
                 recorded.update(self._recorded(dirty, self._history.tip()))
         return {path for path, state in found.items() if recorded.get(path) == state}
+
+    def staying(self, seen: Mapping[WorkspacePath, ObjectId]) -> set[WorkspacePath]:
+        """Of these files those that are still as they were seen. Between two moves of a swap a file is for
+        a moment what it may not become; nobody is there while this looks."""
+        if not seen:
+            return set()
+        with self._locked(SYNC, WAIT_S):
+            return {path for path, state in seen.items() if self._object_at(path) == state}
 
     def bring(
         self, arrivals: Sequence[Arrival], *, by: Author, theirs: Theirs | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,13 @@ from workspaces.errors import Conflict, MassDeletion, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.home import Home
 from workspaces.ids import version_of
+from workspaces.live import Label
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.reconcile import Pull
 from workspaces.stores.faulty import Fault, FaultyBlobs
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
+from workspaces.sync.sides import Survey
 from workspaces.workspaces import Workspaces
 
 MEMORY = "MEMORY.md"
@@ -471,6 +474,45 @@ def test_an_unconditional_write_is_merged_at_the_next_sync(a: Replica, b: Replic
     for one in (a, b, a):
         one.sync.run()
     assert a.texts() == b.texts() == {MEMORY: "one\n2\nthree\n"}
+
+
+def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program writes and a person saves; another process looks before what came out is put back."""
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    other = machine("a")
+    is_shown, is_over = threading.Event(), threading.Event()
+    exchange, survey = a.workspace._blobs.exchange, other.sync._sides.survey
+
+    def exchanged(label: Label, path: WorkspacePath) -> None:
+        if is_shown.is_set():
+            exchange(label, path)
+            return
+        a.put(MEMORY, "one\nby hand\n")
+        exchange(label, path)
+        is_shown.set()
+        is_over.wait(timeout=0.5)  # of the other as much as can be done meanwhile
+
+    def write() -> None:
+        a.workspace.write(MEMORY, "one\ntold\n", by=CALLER, expect=version_of(b"one\n"))
+
+    writing = threading.Thread(target=write)
+
+    def surveyed() -> Survey:
+        if not is_shown.is_set():
+            writing.start()
+            assert is_shown.wait(timeout=60)
+        return survey()
+
+    monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
+    monkeypatch.setattr(other.sync._sides, "survey", surveyed)
+    other.sync.run()
+    is_over.set()
+    writing.join(timeout=60)
+    a.sync.run()
+    assert sorted(a.texts()[MEMORY].splitlines()) == ["by hand", "one", "told"]
 
 
 def test_where_the_store_does_not_answer_no_condition_is_decided(
