@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,9 @@ from greenlet import getcurrent, greenlet
 from tests.workspaces.memory_history import MemoryHistory
 from workspaces.baseline import Baseline
 from workspaces.blobs import Blob, Stat, Token
+from workspaces.clock import ManualClock
 from workspaces.configuration import WorkspaceConfig, WorkspaceRecord
-from workspaces.errors import Failure, NotFound, Unavailable
+from workspaces.errors import Failure, NotFound, Refused, Unavailable
 from workspaces.head import Head
 from workspaces.head import parse_head as parsed_head
 from workspaces.history.objects import ObjectId, blob_id
@@ -73,6 +75,13 @@ class _Shelled(MemoryTree):
     """A shell opens a file at the worst moment: right before it is moved away."""
 
     about_to_go: Callable[[str], None]
+
+    def has_place(self, path: str) -> bool:
+        try:
+            self._refuse_no_place(path)
+        except Refused:
+            return False
+        return True
 
     def exchange(self, label: Any, path: WorkspacePath) -> None:
         self.about_to_go(path)
@@ -196,14 +205,32 @@ class Lock:
         self.left_behind = intent
 
 
+class Skewed:
+    """A machine's own clock: it goes as fast as the others, and shows something else."""
+
+    def __init__(self, clock: ManualClock, ahead_s: float) -> None:
+        self._clock = clock
+        self._ahead = timedelta(seconds=ahead_s)
+
+    def now(self) -> datetime:
+        return self._clock.now() + self._ahead
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def jump(self, seconds: float) -> None:
+        self._ahead += timedelta(seconds=seconds)
+
+
 class Machine:
     """Its disk, and one or two processes that share it."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.number = number
-        self.tree = Tree(world.clock, grain_s=0.5, identity=f"root {number}")
-        self.history = History(world.clock)
+        self.clock = Skewed(world.clock, world.random() * world.skew_s)
+        self.tree = Tree(self.clock, grain_s=0.5, identity=f"root {number}")
+        self.history = History(self.clock)
         self.rows = Rows(None)
         self.tree.io = self.history.io = self.rows.io = self.io
         self.tree.about_to_go = self.open_by_a_shell
@@ -300,7 +327,7 @@ class Process:
     def start(self) -> None:
         self.life += 1
         self.running: greenlet | None = None
-        machine, clock = self.machine, self.machine.world.clock
+        machine, clock = self.machine, self.machine.clock
         nonces = iter(range(10**9))
         self.workspace = Workspace(
             RECORD,
@@ -327,7 +354,7 @@ class Process:
                 machine.history,
                 Store(machine, of_history=True),
                 machine.rows,
-                now=lambda: 0.0,
+                now=lambda: clock.now().timestamp(),
                 threads=1,
             ),
             clock=clock.monotonic,
