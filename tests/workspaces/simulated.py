@@ -93,7 +93,7 @@ class _Shelled(MemoryTree):
 
 
 _MOVES = ("prepare", "exchange", "enter", "take", "look", "discard", "flush")
-Tree = at_each_call(_Shelled, "read", "write", "delete", *_MOVES)
+Tree = at_each_call(_Shelled, "examine", "write", "delete", *_MOVES)
 History = at_each_call(MemoryHistory, "record", "follow", "receive")
 
 

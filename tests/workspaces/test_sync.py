@@ -598,8 +598,8 @@ def test_a_new_process_hashes_only_what_changed(
     again = machine("a")
     again.sync._get_ready()
     read: list[str] = []
-    plain = again.workspace._blobs.read
-    monkeypatch.setattr(again.workspace._blobs, "read", lambda n: (read.append(n), plain(n))[1])
+    plain = again.workspace._blobs.examine
+    monkeypatch.setattr(again.workspace._blobs, "examine", lambda n: (read.append(n), plain(n))[1])
     a.put("3.md", "changed")
     again.sync.run()
     assert set(read) == {"3.md"}
