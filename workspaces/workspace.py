@@ -43,7 +43,7 @@ from workspaces.history.origins import Origins
 from workspaces.history.quarantine import Quarantine
 from workspaces.history.undo import Files, touched, undone
 from workspaces.ids import Namespace, Version, version_of
-from workspaces.live import Displaced, LiveTree
+from workspaces.live import Displaced, Label, LiveTree
 from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.revision import SYNC, Author, Revision, RevisionId
@@ -438,12 +438,13 @@ class Workspace:
             self._record_dirty(Intent(self._person, over))
         return brought
 
-    def look_again(self) -> list[WorkspacePath]:
-        """Look at what swaps have displaced; what somebody wrote to it after that comes back, as the
-        person's. Returns where it stands now."""
-        labels = self._blobs.labels()
-        if not labels:
-            return []
+    def displaced(self) -> list[Label]:
+        """What swaps have left aside."""
+        return self._blobs.labels()
+
+    def look_again(self, labels: Sequence[Label]) -> list[WorkspacePath]:
+        """Look at what swaps had displaced some time ago; what somebody wrote to it after that comes back,
+        as the person's. Returns where it stands now."""
         with self._writing(self._person):
             paths = {path for label in labels if (path := self._swaps.path_of(label))}
             self._record_dirty(Intent(self._person, tuple(paths)))
@@ -451,11 +452,6 @@ class Workspace:
             if found:
                 self._record_dirty(Intent(self._person, tuple(found)))
         return found
-
-    @property
-    def has_displaced(self) -> bool:
-        """Whether something waits to be looked at again."""
-        return bool(self._blobs.labels())
 
     def identity(self) -> str | None:
         """Which directory this is; None when it is not where it should be."""

@@ -515,6 +515,27 @@ def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
     assert sorted(a.texts()[MEMORY].splitlines()) == ["by hand", "one", "told"]
 
 
+def test_what_is_displaced_during_the_second_look_at_something_else_has_its_own(
+    a: Replica, b: Replica, machine: Callable[[str], Replica]
+) -> None:
+    filled(a, b, 2)
+    b.put("0.md", "theirs\n")
+    b.sync.run()
+    other = machine("a")
+    with (a.root / "1.md").open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            if a.workspace.read("1.md").text == "1\n":
+                a.workspace.write("1.md", "told\n", by=CALLER, expect=version_of(b"1\n"))
+
+        other.sync._pause = pause
+        other.sync.run()
+        assert a.texts()["1.md"] == "told\n"
+        shell.write("late\n")
+    other.sync.run()
+    assert a.texts() == {"0.md": "theirs\n", "1.md": "told\nlate\n"}
+
+
 def test_where_the_store_does_not_answer_no_condition_is_decided(
     tmp_path: Path,
 ) -> None:
