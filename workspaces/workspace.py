@@ -439,8 +439,12 @@ class Workspace:
         return brought
 
     def displaced(self) -> list[Label]:
-        """What swaps have left aside."""
-        return self._blobs.labels()
+        """What swaps have left aside. Under the lock: what somebody is about to swap in lies there too, under
+        the label of what will come out."""
+        if not self._blobs.labels():
+            return []
+        with self._locked(self._person, WAIT_S):
+            return self._blobs.labels()
 
     def look_again(self, labels: Sequence[Label]) -> list[WorkspacePath]:
         """Look at what swaps had displaced some time ago; what somebody wrote to it after that comes back,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -534,6 +534,64 @@ def test_what_is_displaced_during_the_second_look_at_something_else_has_its_own(
         shell.write("late\n")
     other.sync.run()
     assert a.texts() == {"0.md": "theirs\n", "1.md": "told\nlate\n"}
+
+
+@pytest.mark.parametrize(
+    ("file", "stands", "beside"),
+    [
+        ("notes/1.md", "notes/1.md/in.md", "notes/1.conflict-{}.md"),
+        ("notes/1.md", "notes", "1.conflict-{}.md"),
+    ],
+)
+def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_beside_it(
+    a: Replica, b: Replica, file: str, stands: str, beside: str
+) -> None:
+    filled(a, b)
+    a.put(file, "one\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(file, "two\n")
+    b.sync.run()
+    with (a.root / file).open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            shell.write("late\n")
+            shell.flush()
+            (a.root / file).unlink()
+            if stands == "notes":
+                (a.root / stands).rmdir()
+            a.put(stands, "in its place\n")
+            a.sync._pause = lambda _: None
+
+        a.sync._pause = pause
+        a.sync.run()
+    a.sync.run()
+    beside = beside.format(version_of(b"one\nlate\n")[:12])
+    texts = a.texts()
+    assert (texts[beside], texts[stands]) == ("one\nlate\n", "in its place\n")
+    assert a.workspace.displaced() == []
+
+
+def test_what_is_about_to_be_swapped_in_is_not_taken_for_displaced(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    found: list[Label] = []
+    other = machine("a").workspace
+    looking = threading.Thread(target=lambda: found.extend(other.displaced()))
+    prepare = a.workspace._blobs.prepare
+
+    def prepared(files: Mapping[Label, bytes]) -> None:
+        prepare(files)
+        looking.start()
+        looking.join(timeout=0.3)  # as far as it comes
+        assert found == []
+
+    monkeypatch.setattr(a.workspace._blobs, "prepare", prepared)
+    a.workspace.write(MEMORY, "told\n", by=CALLER, expect=version_of(b"one\n"))
+    looking.join(timeout=60)
+    assert [other._blobs.look(label) for label in found] == [b"one\n"]
 
 
 def test_where_the_store_does_not_answer_no_condition_is_decided(
