@@ -745,7 +745,18 @@ class Workspace:
                 continue
             if (blob_id(blob.data) if blob else None) != recorded.get(path):
                 changes[path] = blob.data if blob else None
+        if intent.paths is not None and None in changes.values():
+            changes = self._without_what_is_elsewhere(changes)
         return self._history.record(changes, intent.author) if changes else None
+
+    def _without_what_is_elsewhere(
+        self, changes: Mapping[WorkspacePath, bytes | None]
+    ) -> dict[WorkspacePath, bytes | None]:
+        """What is there and could not be brought here has not been deleted."""
+        held = {problem.path for problem in self.remote.problems()} if self.remote else set[str]()
+        return {
+            path: data for path, data in changes.items() if data is not None or path not in held
+        }
 
     def _dirty_paths(
         self, tip: RevisionId | None

@@ -411,6 +411,22 @@ def test_what_has_no_place_here_is_left_there_and_listed(a: Replica, prefix: Mem
     assert {p.path for p in a.sync.problems()} == {"bad name.md ", "dir", "good.md"}
 
 
+def test_what_has_no_place_here_is_not_told_as_deleted(a: Replica, b: Replica) -> None:
+    filled(a, b)
+    (a.root / "1.md").rename(a.root / "1.MD")
+    a.sync.run()
+    b.put("2.md", "edited\n")
+    b.sync.run()
+    (a.root / "2.md").rename(a.root / "2.MD")
+    assert [problem.path for problem in a.sync.run().refused] == ["2.md"]
+    with pytest.raises(Conflict):
+        a.workspace.write("2.md", "told\n", by=CALLER, expect=version_of(b"2\n"))
+    assert a.sync.run().history
+    b.sync.run()
+    assert a.workspace.tip() == b.workspace.tip()
+    assert b.texts()["2.md"] == "edited\n"
+
+
 def test_what_is_over_quota_stays_where_it_is(
     tmp_path: Path, place: Place, prefix: MemoryPrefix
 ) -> None:
