@@ -1,13 +1,19 @@
 """Several machines, one store, and everything that can go wrong between them, from one seed.
 
-What runs is the product: `Workspace`, `TreeScan`, `Swaps`, `Baseline`, `Sync`. What is given to it is in
-memory: the live tree, the store, the history, the lock and the clock. At each of their calls the seed
-decides whether the machine dies, the answer is lost, or others go on first; each machine's sync is a
-greenlet, so that any two of them can be interleaved at every call.
+What runs is the product: `Workspace`, `TreeScan`, `Swaps`, `Baseline`, `Replication`, `Sync`. What is given
+to it is in memory: the live tree, the store, the history, the locks and the clocks. At each of their calls
+the seed decides whether a process or its machine dies, the answer is lost, or others go on first; what a
+process does is a greenlet, so that any two of them can be interleaved at every call.
+
+Two to four machines, one or two processes each, whose clocks may differ by days and jump. People append,
+save, delete, move, and write to what they have opened long ago; programs write and delete under conditions;
+commands have the tree to themselves; watchers push what was saved. In some worlds MEMORY.md has a front
+matter, in some there are names that have no place beside each other, in some few packs are folded.
 
 People write lines that never come twice. At the end everyone syncs until nothing happens any more. Then
-all trees and the store hold the same files (nothing has diverged), and every line that nobody has taken
-away on purpose is in them (nothing is lost); whatever was in the store is in a revision.
+all trees and the store hold the same files, but for what has no place somewhere and is listed there (nothing
+has diverged), and every line that nobody has taken away on purpose is in them (nothing is lost); whatever was
+in the store is in a revision; a front matter is whole, and holds no value that somebody saw and replaced.
 
 One thing is not claimed: what one person moves back to where another has moved it away from. To a sync of
 paths a move is a deletion and a new file. Who moves a file away and back has changed nothing there, and has
@@ -73,6 +79,9 @@ class World:
         """Whether MEMORY.md begins with a front matter. There it stays: it is not moved."""
         self.replaced: set[str] = set()
         """Of its lines those that somebody has seen, and set to another value or taken away."""
+        self.may_come_back = self.crashes > 0
+        """They may: who dies between a swap and its row meets once more what they have replaced, as
+        somebody's who was later; and a deleted file comes back as who had changed it has it."""
         self.has_twins = self.randomly.random() < 0.25
         self.packs_max = self.randomly.choice((3, PACKS_MAX))
         self.names = (*NAMES, *TWINS) if self.has_twins else NAMES
@@ -101,13 +110,18 @@ class World:
     def begin_with_files(self) -> None:
         """Everybody has the same files already: what follows is swapped, not only made."""
         for name in NAMES[:4]:
-            self.put(self.machines[0], name, self.line() + self.line())
+            has_front = self.has_front and name == "MEMORY.md"
+            keys = [f"{key}: {self.line()}" for key in KEYS] if has_front else []
+            front = ["---\n", *keys, "---\n"] if keys else []
+            self.put(self.machines[0], name, "".join([*front, self.line(), self.line()]))
         self.settle()
         self.is_wild = True
 
     def person(self, machine: Machine) -> None:
         """One thing that somebody does to the files of a machine."""
         name = self.randomly.choice(sorted({*self.names, *machine.tree.files}))
+        if self.has_front and self.random() < 0.3:
+            name = "MEMORY.md"
         text = self.text(machine, name)
         if text is None:
             if machine.tree.has_place(name):
@@ -162,6 +176,7 @@ class World:
 
     def delete(self, machine: Machine, name: str, text: str) -> None:
         self.note(text, "")
+        self.may_come_back = self.may_come_back or name == "MEMORY.md"
         self.taken_away.add(machine.tree.files.pop(name).number)
 
     def rename(self, machine: Machine, name: str, text: str) -> None:
@@ -211,6 +226,7 @@ class World:
         """The same of a deletion. What it was to take away may be gone, whatever they are told."""
         file = process.workspace.read(self.randomly.choice(NAMES))
         self.note(file.text, "")
+        self.may_come_back = self.may_come_back or file.path == "MEMORY.md"
         process.workspace.delete(file.path, by=API, expect=file.version)
 
     def command(self, process: Process) -> None:
@@ -285,7 +301,9 @@ class World:
 
     def check_history(self, store: dict[str, bytes]) -> None:
         history = self.machines[0].history
-        assert self.stored <= history.reachable(), (
+        twins = {name for machine in self.machines for name in self.twins_on(machine)}
+        waiting = {blob_id(data) for name, data in store.items() if name in twins}
+        assert self.stored <= history.reachable() | waiting, (
             "a version that was in the store is in no revision"
         )
         tips = {machine.history.tip() for machine in self.machines}
@@ -294,7 +312,6 @@ class World:
         line = history.line(tip) if tip else frozenset[str]()
         for machine in self.machines:
             assert machine.history.made <= line, "a revision is not in the history of all"
-        twins = {name for machine in self.machines for name in self.twins_on(machine)}
         tree = {path: blob_id(data) for path, data in store.items()}
         assert without(twins, history.tree(tip)) == without(twins, tree), (
             "the newest revision is not what the files are"
@@ -309,13 +326,12 @@ class World:
         return {one.path for one in workspace.problems() if one.kind in ("twin", "unreadable")}
 
     def check_front(self, data: bytes) -> None:
-        """It is whole, and has no value that somebody has seen and replaced. Who dies between a swap and
-        its row may meet what they have replaced once more, as somebody's who was later."""
+        """It is whole, and has no value that somebody has seen and replaced."""
         front, lines = parted(data.decode())
         assert all(line.startswith("L") for line in lines), "a front matter was torn"
         keys = [line.partition(":")[0] for line in front if line != "---\n"]
         assert len(keys) == len(set(keys)), "a key stands there twice"
-        assert self.crashes > 0 or self.replaced.isdisjoint(front), "a replaced value is back"
+        assert self.may_come_back or self.replaced.isdisjoint(front), "a replaced value is back"
 
     def epilogue(self) -> None:
         """A deletion, a change and a new file go everywhere."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import md5
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from tests.workspaces import simulated
 from tests.workspaces.simulated import Process
 from tests.workspaces.simulation import simulate
-from workspaces import swap, tree
+from workspaces import head, merge, replicate, swap, tree
 from workspaces.baseline import Agreed, Baseline, Step
 from workspaces.blobs import Token
 from workspaces.expect import ANY
@@ -214,7 +216,39 @@ def beside_forgotten(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(simulated.History, name, told)
 
 
+def front_matter_of_one_side(patch: pytest.MonkeyPatch) -> None:
+    def merge_front(fronts: Any, later: Any) -> Any:
+        _, _, theirs = fronts
+        return [line for lines in theirs.values() for line in lines], ()
+
+    patch.setattr(merge, "_merge_front", merge_front)
+
+
+def no_lock(patch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def hold(self: Any, who: str, *, wait_s: float = 0.0) -> Generator[Any]:
+        yield self
+        self._noted(None)
+
+    patch.setattr(simulated.Lock, "hold", hold)
+
+
+def folded_onto_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Packs that build on what the new head names no more."""
+    patch.setattr(replicate, "fold_from", lambda packs: 1 if len(packs) > head.PACKS_MAX else None)
+    plain = replicate.Replication._moved
+
+    def moved(self: Any, there: Any, seen: Any) -> bool:
+        is_folded = seen is not None and len(there.packs) < len(seen.head.packs)
+        return plain(self, replace(there, packs=there.packs[1:]) if is_folded else there, seen)
+
+    patch.setattr(replicate.Replication, "_moved", moved)
+
+
 MUTANTS: list[Patch] = [
+    front_matter_of_one_side,
+    no_lock,
+    folded_onto_nothing,
     head_without_its_files,
     blind_head,
     theirs_instead_of_ours,
