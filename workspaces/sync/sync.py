@@ -349,11 +349,13 @@ class Sync:
         return again
 
     def _second_look(self) -> list[WorkspacePath]:
-        """At what swaps have displaced, once those who had it open had the time to write."""
-        if not self._workspace.has_displaced:
+        """At what swaps have displaced, once those who had it open had the time to write. What is displaced
+        while others are given theirs waits for the next look."""
+        displaced = self._workspace.displaced()
+        if not displaced:
             return []
         self._pause(SECOND_LOOK_S)
-        return self._workspace.look_again()
+        return self._workspace.look_again(displaced)
 
 
 def _scanned(there: BlobStore) -> Listing:
