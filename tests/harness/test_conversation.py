@@ -189,6 +189,19 @@ def test_a_fork_begins_with_what_was_said_up_to_an_entry(scripted: Scripted) -> 
     assert texts(harness, "c1") == ["first", "one", "second", "two"]
 
 
+@pytest.mark.parametrize(("at", "shown"), [(None, ["second"]), (2, ["first", "one", "second"])])
+def test_a_fork_of_all_of_it_stays_reset_and_one_at_an_entry_goes_back(
+    scripted: Scripted, at: int | None, shown: list[str]
+) -> None:
+    harness, model = scripted("one", "two")
+    harness.run("first", conversation="c1")
+    harness.conversations.reset(harness.conversation("c1"))
+    harness.fork_conversation(harness.conversation("c1"), "c2", at=at)
+    harness.run("second", conversation="c2")
+    assert [message.text for message in model.requests[-1].messages] == shown
+    assert texts(harness, "c2") == ["first", "one", "second", "two"]
+
+
 def test_a_fork_has_its_own_large_entries(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("ä" * 100_000, conversation="c1")
