@@ -201,15 +201,17 @@ class Conversations:
             raise Busy("the conversation", holder="a turn that waits for an answer")
 
     def fork(self, conversation: Conversation, key: str, at: int | None = None) -> Conversation:
-        """A new conversation that begins with the entries of this one, up to number `at` or all."""
+        """A new conversation that begins with the entries of this one, up to number `at` or all. Only with
+        all of them it knows of a reset behind the last."""
         transcript = self.transcript(conversation)
         newest = transcript.newest()
         last = newest.number if newest else 0
+        begun_until = last + 1 if at is None else at
         at = last if at is None else at
         if not 1 <= at <= last:
             raise Refused("at", at, f"must be one of 1 to {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
-        kept = [one for one in transcript.sessions() if one.first <= at]
+        kept = [one for one in transcript.sessions() if one.first <= begun_until]
         sessions = [_anew(one, transcript, at) for one in kept]
         return self._create(fresh, sessions, transcript.entries(1, at))
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
+from harness.context.repair import sound_json
 from harness.conversation import Conversation
 from harness.session import Session, new_session
 from harness.transcript import Entry, Transcript, entry_of
@@ -132,21 +134,29 @@ def imported(lines: Iterable[str]) -> tuple[JsonObject, list[Session], Iterator[
         sessions.append(_session(number, cast(JsonObject, data), sessions))
     if not sessions:
         raise Refused("line 2", None, "must be the first session")
-    return header.conversation, sessions, _entries(rest, objects, sessions[-1])
+    return header.conversation, sessions, _entries(chain([rest] if rest else [], objects), sessions)
 
 
-def _entries(
-    first: tuple[int, object] | None, rest: Iterator[tuple[int, object]], newest: Session
-) -> Iterator[Entry]:
+def _entries(lines: Iterable[tuple[int, object]], sessions: list[Session]) -> Iterator[Entry]:
+    summarised = {one.summary: one for one in sessions if one.summary is not None}
     count = 0
-    for number, data in [first] if first else []:
-        count += 1
-        yield _entry(number, data, count)
-    for number, data in rest:
-        count += 1
-        yield _entry(number, data, count)
-    if newest.first > count + 1:
-        raise Refused("session", newest.first, f"begins behind the last entry, {count}")
+    for count, (number, data) in enumerate(lines, start=1):
+        entry = _entry(number, data, count)
+        session = summarised.pop(count, None)
+        if session is not None and not _stands_for_the_past_of(session, entry):
+            covered = session.window_from - 1
+            rule = f"must be a summary of what comes up to entry {covered}: so says its session"
+            raise Refused(f"line {number}", entry.kind, rule)
+        yield entry
+    if sessions[-1].first > count + 1:
+        raise Refused("session", sessions[-1].first, f"begins behind the last entry, {count}")
+    for missing in summarised:
+        raise Refused("session", missing, "is no entry, and should be its summary")
+
+
+def _stands_for_the_past_of(session: Session, entry: Entry) -> bool:
+    is_summary = entry.kind == "summary" and bool(entry.message.text.strip())
+    return is_summary and entry.covers == session.window_from - 1 < entry.number
 
 
 def _objects(lines: Iterable[str]) -> Iterator[tuple[int, object]]:
@@ -154,9 +164,12 @@ def _objects(lines: Iterable[str]) -> Iterator[tuple[int, object]]:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
+            data = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise Refused(f"line {number}", line, f"is not JSON: {error}") from error
+        if sound_json(data) != data:
+            raise Refused(f"line {number}", line, "holds half of a surrogate pair")
+        yield number, data
 
 
 def _session(number: int, data: object, before: list[Session]) -> Session:
@@ -171,6 +184,9 @@ def _session(number: int, data: object, before: list[Session]) -> Session:
     window_from = line.window_from or line.first
     if window_from < line.first:
         raise Refused(f"line {number}.session.windowFrom", window_from, "lies before the session")
+    if window_from > line.first and line.summary is None:
+        rule = "leaves out what comes before, and no `summary` stands for it"
+        raise Refused(f"line {number}.session.windowFrom", window_from, rule)
     session = new_session(line.first, _stamp(f"line {number}.session.startedAt", line.started_at))
     return replace(session, window_from=window_from, summary=line.summary)
 
