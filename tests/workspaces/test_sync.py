@@ -119,6 +119,70 @@ def test_both_sides_of_one_file_are_merged_and_each_line_keeps_its_author(
     assert b.workspace.find_version(MEMORY, theirs) is not None
 
 
+def _set(machine: Replica, value: str) -> None:
+    machine.put(MEMORY, f"---\nstatus: {value}\n---\n")
+
+
+def by_hand_and_seen_by_the_sync_alone(a: Replica, b: Replica, clock: ManualClock) -> None:
+    _set(a, "earlier")
+    a.sync.run()
+    clock.advance(60)
+    _set(b, "later")
+
+
+def by_hand_and_pushed_first(a: Replica, b: Replica, clock: ManualClock) -> None:
+    _set(b, "earlier")
+    b.workspace.settle()
+    clock.advance(60)
+    _set(a, "later")
+    a.sync.run()
+
+
+def by_a_program_that_has_not_pushed_its_revision(
+    a: Replica, b: Replica, clock: ManualClock
+) -> None:
+    _set(b, "earlier")
+    b.workspace.settle()
+    clock.advance(60)
+    seen = a.workspace.read(MEMORY)
+    a.workspace.write(MEMORY, seen.text.replace("begun", "later"), by=CALLER, expect=seen.version)
+
+
+def before_the_other_changed_something_else(a: Replica, b: Replica, clock: ManualClock) -> None:
+    _set(a, "earlier")
+    a.workspace.settle()
+    clock.advance(60)
+    _set(b, "later")
+    b.workspace.settle()
+    clock.advance(60)
+    a.put("notes/x.md", "something else\n")
+    a.sync.run()
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        by_hand_and_seen_by_the_sync_alone,
+        by_hand_and_pushed_first,
+        by_a_program_that_has_not_pushed_its_revision,
+        before_the_other_changed_something_else,
+    ],
+)
+def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
+    tmp_path: Path, place: Place, story: Callable[[Replica, Replica, ManualClock], None]
+) -> None:
+    records, clock = MemoryRecords(), ManualClock()
+    a, b = (Replica(tmp_path / name, records, place, clock) for name in "ab")
+    _set(a, "begun")
+    a.sync.run()
+    b.sync.run()
+    clock.advance(60)
+    story(a, b, clock)
+    b.sync.run()
+    a.sync.run()
+    assert a.texts()[MEMORY] == b.texts()[MEMORY] == "---\nstatus: later\n---\n"
+
+
 def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) -> None:
     a.put("decisions/d.md", "first\n")
     b.put("decisions/d.md", "second\n")
