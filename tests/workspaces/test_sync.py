@@ -22,7 +22,7 @@ from workspaces.ids import version_of
 from workspaces.live import Label
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
-from workspaces.reconcile import Pull
+from workspaces.reconcile import Pull, Push
 from workspaces.stores.faulty import Fault, FaultyBlobs
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
 from workspaces.sync.sides import Survey
@@ -415,6 +415,24 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(a: Replica, b: Repli
     for file in list(a.root.iterdir()):
         file.unlink()
     assert a.sync.plan().alarm is not None
+
+
+def test_a_dry_run_with_another_store_forgets_nothing_of_the_first(
+    a: Replica, b: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(a, b)
+    (a.root / "1.md").unlink()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(MemoryPrefix, "address", lambda self: "elsewhere")
+        a.workspaces._place = Place("memory:", MemoryPrefix())
+        a.workspaces._close(a.workspace.record.id)
+        plan = a.workspaces.sync("notes").plan()
+        assert {type(action) for action in plan.actions} == {Push}
+        assert (len(plan.actions), plan.alarm) == (5, None)
+    machine("a").sync.run()
+    assert "1.md" not in a.texts()
+    b.sync.run()
+    assert "1.md" not in b.texts()
 
 
 class Liar(MemoryBlobs):
