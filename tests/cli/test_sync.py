@@ -58,6 +58,29 @@ def test_a_dry_run_prints_the_plan_and_a_mass_deletion_stops(shared: Terminal) -
     assert len(synced(shared, "--accept-deletions")["pushed"]) >= 5
 
 
+def test_where_a_directory_is_missing_it_is_said_and_everything_else_goes_on(
+    shared: Terminal,
+) -> None:
+    shared("workspace", "create", "other").done()
+    synced(shared)
+    root = root_of(shared)
+    root.rename(root.with_name("away"))
+    refused = shared("sync").refused("notes", "is missing", "mount what it lies on")
+    assert "other" in refused.out
+    shared("run", "What is green?").refused("notes", "is missing")
+    listed = shared("workspace", "list", "--json").done().json["workspaces"]
+    assert {one["name"]: one["path"] for one in listed}["notes"] == str(root)
+    found = {one["check"]: one for one in shared("doctor", "--json").json}
+    assert (found["workspaces"]["state"], found["clock"]["state"]) == ("broken", "ok")
+    assert shared("status", "--json").done().json["tasks"] == []
+    root.mkdir(mode=0o700)
+    shared("sync", "notes").refused("mass_deletion", "harness restore")
+    (shared.home / "sync" / f"{root.name}.db").unlink()
+    assert "MEMORY.md" in synced(shared)["pulled"]
+    root.rename(root.with_name("away again"))
+    shared("workspace", "rm", "notes", "--force").done()
+
+
 def test_conditional_writes_are_decided_there(shared: Terminal, seaweedfs: S3Server) -> None:
     shared("write", "notes", "x.md", "--if-version", "none", stdin=b"one\n").done()
     stale = shared("write", "notes", "x.md", "--if-version", "none", stdin=b"two\n")
