@@ -11,9 +11,10 @@ commands have the tree to themselves; watchers push what was saved. In some worl
 matter, in some there are names that have no place beside each other, in some few packs are folded.
 
 People write lines that never come twice. At the end everyone syncs until nothing happens any more. Then
-all trees and the store hold the same files, but for what has no place somewhere and is listed there, until it
-is given other names (nothing has diverged), and every line that nobody has taken away on purpose is in them (nothing is lost); whatever was
-in the store is in a revision; a front matter is whole, and holds no value that somebody saw and replaced.
+all trees and the store hold the same files, but for what has no place somewhere and is listed there, until
+it is given other names (nothing has diverged), and every line that nobody has taken away on purpose is in
+them (nothing is lost); whatever was in the store is in a revision; a front matter is whole, and holds no
+value that somebody saw and replaced.
 
 One thing is not claimed: what one person moves back to where another has moved it away from. To a sync of
 paths a move is a deletion and a new file. Who moves a file away and back has changed nothing there, and has
