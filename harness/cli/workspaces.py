@@ -150,7 +150,7 @@ def attach(
         print_followed(followed)
         for record in harness.workspaces.list(private=True):
             if record.id == workspace_id or (record.is_shared and is_private(record.id)):
-                synced(record.name, harness.workspaces.sync(record.id), as_json=True)
+                synced(record.name, harness.workspaces, as_json=True)
         print_record(_shown(harness.workspaces.get(workspace_id)), as_json=as_json)
 
 

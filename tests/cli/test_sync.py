@@ -58,6 +58,22 @@ def test_a_dry_run_prints_the_plan_and_a_mass_deletion_stops(shared: Terminal) -
     assert len(synced(shared, "--accept-deletions")["pushed"]) >= 5
 
 
+def test_what_can_be_on_one_side_alone_is_told(shared: Terminal, seaweedfs: S3Server) -> None:
+    root = root_of(shared)
+    (root / "a:b.md").write_text("x\n")
+    namespace = shared("workspace", "show", "notes", "--json").done().json["namespace"]
+    prefix = shared.variables["HARNESS_S3"].removeprefix(f"s3://{BUCKET}/")
+    client = seaweedfs.client()
+    client.put_object(Bucket=BUCKET, Key=f"{prefix}/{namespace}/one\nleft alone.md", Body=b"x")
+    client.close()
+    for more in (["--dry-run"], []):
+        refused = synced(shared, *more)["refused"]
+        assert [one["path"] for one in refused] == ["a:b.md", "one\nleft alone.md"]
+        assert all(one["reason"] for one in refused)
+        told = shared("sync", *more).done().out.splitlines()
+        assert sum("left alone.md" in line or "a:b.md" in line for line in told) == 2
+
+
 def test_where_a_directory_is_missing_it_is_said_and_everything_else_goes_on(
     shared: Terminal,
 ) -> None:
