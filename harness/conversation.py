@@ -211,7 +211,7 @@ class Conversations:
         begun_until = last + 1 if at is None else at
         at = last if at is None else at
         if not 1 <= at <= last:
-            raise Refused("entry", at, f"must be one of 1 to {last}")
+            raise Refused("at", at, f"must be one of 1 to {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
         kept = [one for one in transcript.sessions() if one.first <= begun_until]
         sessions = [_anew(one, transcript, at) for one in kept]

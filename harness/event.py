@@ -228,11 +228,11 @@ def body_hash_of(stated: JsonObject) -> str:
     return sha256(json.dumps(body, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
 
 
-def check_key(key: str) -> str:
+def check_key(key: str, field: str = "conversationKey") -> str:
     """A conversation key, as it may be chosen. Refused."""
-    _check_name("conversationKey", key)
+    _check_name(field, key)
     if key.startswith(_RESERVED):
-        raise Refused("conversationKey", key, "begins with a reserved word")
+        raise Refused(field, key, "begins with a reserved word")
     return key
 
 

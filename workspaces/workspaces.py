@@ -349,10 +349,10 @@ class Workspaces:
         )
         if record.is_shared:
             if self._place is None:
-                workspace.remote = _OutOfReach()
+                workspace.share(_OutOfReach())
             else:
-                workspace.remote = self._syncs[record.id] = self._synced(workspace, self._place)
-                workspace.revised = lambda: self._revised(record.id)
+                sync = self._syncs[record.id] = self._synced(workspace, self._place)
+                workspace.share(sync, lambda: self._revised(record.id))
         return workspace
 
     def _seen_from_afar(self, record: WorkspaceRecord) -> DistantWorkspace:

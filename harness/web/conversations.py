@@ -252,7 +252,7 @@ async def decide(
 def fork_conversation(caller: Caller, found: Found, fields: Fields) -> Json:
     """A new one, under a key of its own, that begins with the entries of this one."""
     stated = parse(Fork, fields)
-    made = caller.conversations.fork(found, check_key(stated.key), stated.at)
+    made = caller.conversations.fork(found, check_key(stated.key, "key"), stated.at)
     told = conversation_document(made, caller.conversations.transcript(made))
     return Json(told, 201, {"Location": f"/v1/conversations/{made.id}"})
 

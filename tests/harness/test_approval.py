@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from harness.message import Text, ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
 from harness.outcome import Outcome
 from harness.request import Request
+from harness.sandboxes.none import NoSandbox
+from workspaces.claim import CLAIM_S
+from workspaces.clock import ManualClock
 from workspaces.errors import Busy, Conflict, Forbidden, NotFound, Refused
 from workspaces.ids import new_id
 
@@ -374,6 +378,19 @@ def test_what_waits_is_the_same_in_another_process(asking: Scripted, scripted: S
     roles = [message.role for message in model.requests[0].messages]
     assert roles == ["user", "assistant", "user"]
     assert is_there(second, "tea.md")
+
+
+def test_an_answer_after_days_is_told_what_came_of_it_for_a_day(home: Path) -> None:
+    clock, model = ManualClock(), ScriptedModel([TEA], "Written.")
+    with Harness.open(home, clock=clock, model=model, sandbox=NoSandbox("not here")) as harness:
+        harness.rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
+        assert harness.run("tea", conversation="c1").status == "waiting"
+        clock.advance(3 * CLAIM_S)
+        done = allow(harness, "w1", event_id="a1")
+        assert done.reply == "Written."
+        clock.advance(CLAIM_S / 2)
+        assert allow(harness, "w1", event_id="a1") == done
+        assert state(harness, "a1") == "done"
 
 
 def test_a_change_of_the_permission_meanwhile_changes_nothing_of_what_waits(

@@ -216,7 +216,7 @@ def test_a_fork_at_no_entry_is_refused(scripted: Scripted, at: int) -> None:
     harness.run("first", conversation="c1")
     with pytest.raises(Refused) as caught:
         harness.fork_conversation(harness.conversation("c1"), "c2", at=at)
-    assert caught.value.field == "entry"
+    assert caught.value.field == "at"
 
 
 def test_a_fork_under_a_key_that_is_taken_leaves_nothing_behind(scripted: Scripted) -> None:

@@ -39,6 +39,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import assert_never
 
+from workspaces.arrival import Theirs
 from workspaces.baseline import Baseline, Step
 from workspaces.blobs import BlobStore, Stat
 from workspaces.errors import Failure, MassDeletion, NotFound
@@ -66,7 +67,7 @@ from workspaces.sync.report import Progress, Report, Tell
 from workspaces.sync.sides import Sides, Survey
 from workspaces.sync.store import CountedStore, Listing
 from workspaces.tree import FileState
-from workspaces.workspace import Theirs, Workspace
+from workspaces.workspace import Workspace
 
 LISTED_EVERY_S = 60.0
 """Files without a history that tells of them (a machine died; a person wrote into the bucket) are found by
@@ -348,11 +349,13 @@ class Sync:
         return again
 
     def _second_look(self) -> list[WorkspacePath]:
-        """At what swaps have displaced, once those who had it open had the time to write."""
-        if not self._workspace.has_displaced:
+        """At what swaps have displaced, once those who had it open had the time to write. What is displaced
+        while others are given theirs waits for the next look."""
+        displaced = self._workspace.displaced()
+        if not displaced:
             return []
         self._pause(SECOND_LOOK_S)
-        return self._workspace.look_again()
+        return self._workspace.look_again(displaced)
 
 
 def _scanned(there: BlobStore) -> Listing:
