@@ -30,7 +30,7 @@ from harness.line import Waiting
 from harness.message import Message, Text, user
 from harness.outcome import Ending
 from harness.session import new_session
-from harness.transcript import Entry, Transcript
+from harness.transcript import Carried, Entry, Transcript
 from workspaces.account import Person, Principal
 from workspaces.claim import Claims
 from workspaces.clock import SystemClock
@@ -151,7 +151,7 @@ def _on_disk(directory: Path) -> None:
     kept = filled(here, "c1", KEPT, sessions=(1,))
     lines = b"".join(
         json.dumps(line, ensure_ascii=False).encode() + b"\n"
-        for line in exported(kept, here.transcript(kept))
+        for line in exported(kept, here.transcript(kept), here.conversations.carried(kept))
     )
     here.records.close()
     size = (directory / "disk" / "state.db").stat().st_size
@@ -279,7 +279,7 @@ def filled(here: Place, key: str, count: int, *, sessions: tuple[int, ...]) -> C
         AGENT,
         key,
         [new_session(first, now) for first in sessions],
-        (said(number, TEXT) for number in range(1, count + 1)),
+        (Carried(said(number, TEXT)) for number in range(1, count + 1)),
     )
 
 

@@ -3,7 +3,9 @@
     {"format": 1, "conversation": {id, key, agentId, userId, createdAt}}
     {"session": {first, id, startedAt, windowFrom?, summary?}}              each
     {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?, asks?, allowed?, system?,
-        kind?, covers?}                                             each, numbered without gaps
+        kind?, covers?, whole?}                                     each, numbered without gaps
+
+`whole` holds, by the ids of their calls, results that the entry itself has only a head and a tail of.
 
 What is brought back is a stranger's text: every line is looked at before it is kept. It comes under new
 ids, belongs to whoever brings it, and knows no file: what was read elsewhere was not read here.
@@ -22,7 +24,7 @@ from pydantic import Field
 from harness.context.repair import sound_json
 from harness.conversation import Conversation
 from harness.session import Session, new_session
-from harness.transcript import Entry, Transcript, entry_of
+from harness.transcript import Carried, Entry, Transcript, entry_of
 from workspaces.errors import Refused
 from workspaces.parse import Shape, parse
 from workspaces.records import JsonObject
@@ -98,15 +100,18 @@ class _Entry(Shape):
     system: list[str] = Field(default=[])
     kind: Literal["said", "flush", "summary"] = "said"
     covers: _Count | None = None
+    whole: dict[str, str] = Field(default={})
 
 
-def exported(conversation: Conversation, transcript: Transcript) -> Iterator[JsonObject]:
+def exported(
+    conversation: Conversation, transcript: Transcript, entries: Iterable[Carried]
+) -> Iterator[JsonObject]:
     """The lines, in order."""
     yield {"format": FORMAT, "conversation": conversation.as_json()}
     for session in transcript.sessions():
         yield {"session": {"first": session.first, **session.as_json()}}
-    for entry in transcript.entries():
-        yield entry_line(entry)
+    for entry, whole in entries:
+        yield {**entry_line(entry), **({"whole": dict(whole)} if whole else {})}
 
 
 def entry_line(entry: Entry) -> JsonObject:
@@ -115,7 +120,7 @@ def entry_line(entry: Entry) -> JsonObject:
     return {"entry": entry.number, **value}
 
 
-def imported(lines: Iterable[str]) -> tuple[JsonObject, list[Session], Iterator[Entry]]:
+def imported(lines: Iterable[str]) -> tuple[JsonObject, list[Session], Iterator[Carried]]:
     """What the conversation was, its sessions, and its entries as they are read. Refused, naming the
     line; for the entries while they are read."""
     objects = _objects(lines)
@@ -137,17 +142,17 @@ def imported(lines: Iterable[str]) -> tuple[JsonObject, list[Session], Iterator[
     return header.conversation, sessions, _entries(chain([rest] if rest else [], objects), sessions)
 
 
-def _entries(lines: Iterable[tuple[int, object]], sessions: list[Session]) -> Iterator[Entry]:
+def _entries(lines: Iterable[tuple[int, object]], sessions: list[Session]) -> Iterator[Carried]:
     summarised = {one.summary: one for one in sessions if one.summary is not None}
     count = 0
     for count, (number, data) in enumerate(lines, start=1):
-        entry = _entry(number, data, count)
+        entry, whole = _entry(number, data, count)
         session = summarised.pop(count, None)
         if session is not None and not _stands_for_the_past_of(session, entry):
             covered = session.window_from - 1
             rule = f"must be a summary of what comes up to entry {covered}: so says its session"
             raise Refused(f"line {number}", entry.kind, rule)
-        yield entry
+        yield Carried(entry, whole)
     if sessions[-1].first > count + 1:
         raise Refused("session", sessions[-1].first, f"begins behind the last entry, {count}")
     for missing in summarised:
@@ -191,7 +196,7 @@ def _session(number: int, data: object, before: list[Session]) -> Session:
     return replace(session, window_from=window_from, summary=line.summary)
 
 
-def _entry(number: int, data: object, expected: int) -> Entry:
+def _entry(number: int, data: object, expected: int) -> Carried:
     within = f"line {number}"
     line = parse(_Entry, data, within=within)
     if line.entry != expected:
@@ -201,7 +206,7 @@ def _entry(number: int, data: object, expected: int) -> Entry:
         raise Refused(f"{within}.message.parts", [], "must hold something")
     for position, part in enumerate(line.message.parts):
         _check_part(f"{within}.message.parts.{position}", part)
-    return entry_of(expected, cast(JsonObject, data))
+    return Carried(entry_of(expected, cast(JsonObject, data)), line.whole)
 
 
 def _check_part(field: str, part: dict[str, Any]) -> None:

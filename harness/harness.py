@@ -285,7 +285,12 @@ class Harness:
 
     def export_conversation(self, conversation: Conversation) -> Iterator[str]:
         """JSON lines, each with its end."""
-        lines = exported(conversation, self.conversations.transcript(conversation))
+        conversations = self.conversations
+        transcript, entries = (
+            conversations.transcript(conversation),
+            conversations.carried(conversation),
+        )
+        lines = exported(conversation, transcript, entries)
         return (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
     def import_conversation(

@@ -249,6 +249,32 @@ def test_an_exported_conversation_is_the_same_when_it_comes_back(
         assert texts(elsewhere, "c1")[-2:] == ["go on", "on it goes"]
 
 
+def test_what_was_too_long_to_be_shown_is_read_whole_in_forks_and_elsewhere(
+    scripted: Scripted, tmp_path: Any
+) -> None:
+    harness, _ = scripted([READ], "one", [replace(READ, id="t2")], "two")
+    harness.run("first", conversation="c1")
+    harness.run("second", conversation="c1")
+    original = harness.conversation("c1")
+    whole = {"t1": "ä\u2028" * 100_000, "t2": "of the second turn"}
+    for call_id, text in whole.items():
+        harness.rooms.ingress.results(original.id).keep(call_id, text)
+    lines = list(harness.export_conversation(original))
+    fork = harness.fork_conversation(original, "c2", at=4)
+    harness.conversations.delete(original)
+    results = harness.rooms.ingress.results(fork.id)
+    assert results.read("t1") == whole["t1"]
+    with pytest.raises(NotFound):
+        results.read("t2")
+    harness.conversations.delete(fork)
+    assert list(harness.conversations._large.scan("")) == []
+    with Harness.open(tmp_path / "elsewhere") as elsewhere:
+        made = elsewhere.import_conversation(lines)
+        results = elsewhere.rooms.ingress.results(made.id)
+        assert {call_id: results.read(call_id) for call_id in whole} == whole
+        assert without_ids(list(elsewhere.export_conversation(made))) == without_ids(lines)
+
+
 def without_ids(lines: list[str]) -> list[Any]:
     objects = [json.loads(line) for line in lines]
     for one in objects:

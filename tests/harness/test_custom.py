@@ -122,7 +122,7 @@ def test_what_it_returns_is_the_result_whether_it_is_async_or_not(opened: Opened
     [
         (ToolCall("t1", "broken", {"text": "luck"}), "broken failed: ValueError: no luck\ufffd"),
         (ToolCall("t1", "broken", {"texts": "luck"}), "texts"),
-        (ToolCall("t1", "weather", {}), "place"),
+        (ToolCall("t1", "weather", {}), "Not done: place: is required."),
         (
             ToolCall("t1", "weather", {"place": {"city": "Graz"}, "days": 9}),
             "days: 9 should be less",

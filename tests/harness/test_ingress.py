@@ -35,6 +35,7 @@ from tests.harness.talk import (
 from workspaces.errors import Busy, NotFound, TooMany, Unavailable
 from workspaces.ids import TurnId
 from workspaces.lease import Lease
+from workspaces.records import BATCH_CHANGES_MAX
 from workspaces.stamp import stamp_of
 from workspaces.stores.faulty import Fault, FaultyRecords
 
@@ -455,6 +456,20 @@ def test_tools_that_may_have_run_are_told_and_not_run_again(rooms: Rooms) -> Non
     )
     results = [e.message.parts[0] for e in entries_of(rooms, "c1")[2:4]]
     assert results == list(request.messages[-1].parts)
+
+
+def test_very_many_calls_that_may_have_run_stand_in_nobodys_way(rooms: Rooms) -> None:
+    calls = tuple(replace(CALLS[0], id=f"t{number}") for number in range(BATCH_CHANGES_MAX + 1))
+    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+    accept(rooms, "one")
+    begin(rooms, lease, Message("assistant", calls))
+    rooms.ingress.leases.release(lease)
+    model = ScriptedModel("I see.")
+    ingress = answered_by(rooms, model)
+    outcome = run(ingress.deliver(rooms.agents.get("assistant"), say(rooms, "one")))
+    assert (outcome.status, outcome.reply) == ("done", "I see.")
+    interrupted = (ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
+    assert model.requests[0].messages[-1].parts == tuple(interrupted)
 
 
 def test_an_answer_that_was_stored_is_not_asked_for_again(rooms: Rooms) -> None:

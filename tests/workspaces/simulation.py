@@ -37,6 +37,7 @@ from tests.workspaces.simulated import Machine, Process, parse_head
 from workspaces import head
 from workspaces.blobs import Token
 from workspaces.clock import ManualClock
+from workspaces.expect import ABSENT, ANY
 from workspaces.head import PACKS_MAX
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.revision import Author
@@ -313,14 +314,21 @@ class World:
         return store
 
     def part_the_twins(self) -> None:
-        """As the list of problems asks for: people give other names to them."""
+        """As the list of problems asks for: people give other names to them, in the store to what is nowhere
+        else any more."""
         for machine in self.machines:
-            for name in sorted(machine.tree.files):
-                if name == "notes" or name.startswith(ODD_STARTS):
-                    machine.tree.files[f"kept-{self.line().strip()}.md"] = machine.tree.files.pop(
-                        name
-                    )
+            files = machine.tree.files
+            for name in filter(_is_odd, sorted(files)):
+                files[self.kept_name()] = files.pop(name)
         self.settle()
+        for name in [stat.name for stat in self.store.scan()]:
+            if _is_odd(name) and not any(name in one.tree.files for one in self.machines):
+                self.store.write(self.kept_name(), self.store.read(name).data, expect=ABSENT)
+                self.store.delete(name, expect=ANY)
+        self.settle()
+
+    def kept_name(self) -> str:
+        return f"kept-{self.line().strip()}.md"
 
     def check_history(self, store: dict[str, bytes]) -> None:
         history = self.machines[0].history
@@ -400,6 +408,10 @@ def parted(text: str) -> tuple[list[str], list[str]]:
         return [], lines
     end = lines.index("---\n", 1) + 1
     return lines[:end], lines[end:]
+
+
+def _is_odd(name: str) -> bool:
+    return name == "notes" or name.startswith(ODD_STARTS)
 
 
 def without(names: set[str], files: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -774,9 +775,53 @@ def test_a_new_process_hashes_only_what_changed(
     a.sync.run()
     again = machine("a")
     again.sync._get_ready()
-    read: list[str] = []
-    plain = again.workspace._blobs.examine
-    monkeypatch.setattr(again.workspace._blobs, "examine", lambda n: (read.append(n), plain(n))[1])
+    read = files_read(again, monkeypatch)
     a.put("3.md", "changed")
     again.sync.run()
     assert set(read) == {"3.md"}
+
+
+def files_read(of: Replica, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    read: list[str] = []
+    plain = of.workspace._blobs.examine
+    monkeypatch.setattr(of.workspace._blobs, "examine", lambda n: (read.append(n), plain(n))[1])
+    return read
+
+
+def test_what_was_read_to_be_looked_at_is_sent_without_being_read_again(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{number}.md" for number in range(50)]
+    for name in names:
+        a.put(name, name)
+    a.workspace.settle()
+    read = files_read(a, monkeypatch)
+    assert sorted(a.sync.run().pushed) == sorted(names)
+    assert sorted(read) == sorted(names)
+    b.sync.run()
+    assert b.texts() == a.texts()
+
+
+def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workspaces.sync.in_hand.BYTES_MAX", 10)
+    a.put("0.md", "12345")
+    a.put("1.md", "678901")
+    a.put("2.md", "abcde")
+    a.workspace.settle()
+    read = files_read(a, monkeypatch)
+    settled = a.workspace.settled
+
+    def saved_meanwhile(found: Any) -> Any:
+        if a.texts()["1.md"] == "678901":
+            a.put("1.md", "changed")
+        return settled(found)
+
+    monkeypatch.setattr(a.workspace, "settled", saved_meanwhile)
+    report = a.sync.run()
+    assert sorted(report.pushed) == ["0.md", "1.md", "2.md"]
+    assert read.count("1.md") > read.count("0.md") == read.count("2.md")
+    assert a.workspace.pending() == []
+    b.sync.run()
+    assert b.texts() == a.texts() == {"0.md": "12345", "1.md": "changed", "2.md": "abcde"}
