@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -224,14 +225,14 @@ def test_a_batch_whose_answer_was_lost_is_found_again(clock: ManualClock) -> Non
 def test_a_sum_is_read_before_it_is_added_to_only_where_somebody_else_has_written_to_it(
     clock: ManualClock,
 ) -> None:
-    class Counting(MemoryRecords):
+    class Counting(FaultyRecords):
         read = 0
 
         def get(self, key: Key) -> Item | None:
             self.read += 1
             return super().get(key)
 
-    store = Counting(clock)
+    store = Counting(MemoryRecords(clock), itertools.repeat(Fault.NONE))
     ours, theirs = (Ledger(store, clock, own_prices(), sleep=lambda _: None) for _ in range(2))
     read: list[int] = []
     for ledger in (ours, ours, theirs, ours, ours):
