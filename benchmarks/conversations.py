@@ -89,8 +89,7 @@ def _begun_and_appended(
         for number in range(1, ROUNDS + 1):
             times[0].append(timed(lambda number=number: begin(here, number)))
             finish(here, number)
-            entry = said(number, TEXT)
-            times[1].append(timed(lambda entry=entry: transcript.append(entry, held)))
+            times[1].append(timed(lambda n=number: transcript.append(said(n, TEXT), held)))
     return median(times[0]), median(times[1])
 
 
@@ -109,9 +108,8 @@ def begun_from_the_line(here: Place, number: int) -> None:
     event = Event.said(f"e{number}", "c1", TEXT)
     accepted = here.inbox.accept(AGENT, event, rejects=False)
     assert accepted.lease is not None
-    conversation, lease = accepted.conversation, accepted.lease
-    waiting = here.inbox.next(conversation, lease)
-    assert isinstance(waiting, Waiting)
+    conversation, lease, waiting = accepted.conversation, accepted.lease, accepted.first
+    assert waiting is not None
     entry = said(2 * number - 1, TEXT, event.id)
     _, also = here.inbox.beginning(conversation, waiting, entry.turn_id, entry.number)
     here.transcript(conversation).append(entry, lease, *also)
