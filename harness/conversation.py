@@ -96,6 +96,16 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class New:
+    """A conversation that is not there yet, and what makes it: written with whatever it begins with."""
+
+    conversation: Conversation
+    session: Session
+    """Its first one, as it will be then."""
+    changes: tuple[Put, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gone:
     """What went with a conversation."""
 
@@ -139,10 +149,8 @@ class Conversations:
 
     def find(self, agent_id: AgentId, key: str) -> Conversation | None:
         """The principal's conversation with this agent under this key, if there was a first turn."""
-        pointer = self._records.get(self._pointer(agent_id, key))
-        if pointer is None or pointer.value["userId"] != self._principal.user_id:
-            return None
-        return _conversation(pointer.value["id"], self._principal.account_id, pointer)
+        found = self._under(agent_id, key)
+        return None if found is None or found.user_id != self._principal.user_id else found
 
     def get(self, conversation_id: str) -> Conversation:
         """NotFound, also for another user's."""
@@ -153,16 +161,25 @@ class Conversations:
 
     def open(self, agent_id: AgentId, key: str) -> Conversation:
         """The one under this key, begun if it is new. NotFound when it is another user's."""
-        found = self.find(agent_id, key)
-        if found is not None:
+        found = self.found_or_new(agent_id, key)
+        if isinstance(found, Conversation):
             return found
         try:
-            return self._create(self._new(agent_id, key), [new_session(1, self._now())], ())
-        except AlreadyExists:  # by somebody else, or by us in the same instant
-            found = self.find(agent_id, key)
-            if found is None:
-                raise NotFound("conversation", key, remedy="use another key") from None
-            return found
+            self._records.write(*found.changes)
+        except Conflict:  # by somebody else, or by us in the same instant
+            return self.open(agent_id, key)
+        return found.conversation
+
+    def found_or_new(self, agent_id: AgentId, key: str) -> Conversation | New:
+        """NotFound when it is another user's."""
+        found = self._under(agent_id, key)
+        if found is None:
+            fresh = self._new(agent_id, key)
+            session = new_session(1, fresh.created_at)
+            return New(fresh, replace(session, counter=1), self._made(fresh, session))
+        if found.user_id != self._principal.user_id:
+            raise NotFound("conversation", key, remedy="use another key")
+        return found
 
     def list(
         self, agent_id: AgentId | None = None, *, behind: str = "", limit: int | None = None
@@ -367,8 +384,8 @@ class Conversations:
         self, conversation: Conversation, sessions: Iterable[Session], entries: Iterable[Carried]
     ) -> Conversation:
         """What it consists of comes first: a conversation that can be found is whole."""
-        agent_id, key = conversation.agent_id, conversation.key
-        if self._records.get(self._pointer(agent_id, key)) is not None:
+        key = conversation.key
+        if self._under(conversation.agent_id, key) is not None:
             raise AlreadyExists("conversation", key)
         transcript = self.transcript(conversation)
         *earlier, newest = sessions
@@ -378,16 +395,28 @@ class Conversations:
             transcript.erase()
             raise
         try:
-            self._records.write(
-                transcript.session_put(newest),
-                Put(self._key(conversation.id), _value(conversation), expect=ABSENT),
-                Put(self._pointer(agent_id, key), conversation.as_json(), expect=ABSENT),
-                Put(self._listed(conversation), {}),
-            )
+            self._records.write(*self._made(conversation, newest))
         except Conflict as error:
             transcript.erase()
             raise AlreadyExists("conversation", key) from error
         return conversation
+
+    def _made(self, conversation: Conversation, newest: Session) -> tuple[Put, ...]:
+        """What it can be found by, with its newest session."""
+        pointer = self._pointer(conversation.agent_id, conversation.key)
+        return (
+            self.transcript(conversation).session_put(newest),
+            Put(self._key(conversation.id), _value(conversation), expect=ABSENT),
+            Put(pointer, conversation.as_json(), expect=ABSENT),
+            Put(self._listed(conversation), {}),
+        )
+
+    def _under(self, agent_id: AgentId, key: str) -> Conversation | None:
+        """Whoever's it is."""
+        pointer = self._records.get(self._pointer(agent_id, key))
+        if pointer is None:
+            return None
+        return _conversation(pointer.value["id"], self._principal.account_id, pointer)
 
     def _unloaded(self, conversation: Conversation, entries: Iterable[Carried]) -> Iterator[Entry]:
         """What lies beside them is there before they are."""

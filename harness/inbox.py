@@ -40,11 +40,13 @@ from harness.conversation import (
     SAY_FOR_GOOD,
     Conversation,
     Conversations,
+    New,
     claim_key,
 )
 from harness.event import Event, body_hash_of
 from harness.job import Job, Jobs, wish_key
 from harness.line import (
+    NOBODY_YET,
     Head,
     Line,
     Occupancy,
@@ -56,6 +58,7 @@ from harness.line import (
     is_large,
 )
 from harness.outcome import Ending
+from harness.session import Session
 from workspaces.account import Principal
 from workspaces.blobs import BlobStore
 from workspaces.claim import Claim, Claims
@@ -121,6 +124,10 @@ class Opening:
     of it is written."""
 
     conversation: Conversation
+    made: tuple[Change, ...]
+    """That it is there; or what makes it, when it is new."""
+    session: Session | None
+    """Of a new one: nothing was said in it yet."""
     event: Event
     stated: JsonObject
     body: str
@@ -196,10 +203,32 @@ class Inbox:
                     conversation = None
         raise Busy("the conversation", holder="very many at once")
 
-    def receive(self, agent_id: AgentId, event: Event, *, rejects: bool) -> Accepted | Opening:
-        """As `accept`, for whoever is ready to begin its turn: where nothing is before the event, nothing
-        is written yet. What was prepared for an opening is good for nothing when somebody was faster."""
-        return self._opening(agent_id, event) or self.accept(agent_id, event, rejects=rejects)
+    def opening(self, agent_id: AgentId, event: Event) -> Opening | None:
+        """For whoever is ready to begin its turn, where nothing is before it. None when it has been here
+        before, answers something, is large, or is not alone: then it is to be accepted. Nothing is written
+        yet. What is prepared for it is good for nothing when somebody else is faster."""
+        if event.is_answer:
+            return None
+        self._check_may_say(event)
+        stated = event.as_json()
+        if is_large(stated):
+            return None
+        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
+        expect = self._claims.look(claim, body)
+        if isinstance(expect, Claim):
+            return None
+        found = self._conversations.found_or_new(agent_id, event.conversation_key)
+        if isinstance(found, New):
+            conversation, made, session = found.conversation, found.changes, found.session
+            head, tail = NOBODY_YET, None
+        else:
+            conversation, made, session = found, (found.exists,), None
+            head, tail = self._line(conversation).ends()
+        bid = self._bid(conversation, rejects=False) if is_idle(head, tail) else None
+        if bid is None or head.paused is not None:
+            return None
+        of = (conversation, made, session)
+        return Opening(*of, event, stated, body, claim, expect, bid, head, tail)
 
     def opened(
         self, opening: Opening, turn_id: TurnId, first: int, *, is_own: bool = False
@@ -213,14 +242,19 @@ class Inbox:
         running = Running(opening.number, opening.event, turn_id, first, 1, opening.head, is_own)
         begun = Head(opening.head.counter, opening.number + 1, ends, running.as_json())
         job = self._jobs.wanted_anew(self._looking_after(conversation))
-        return running, (conversation.exists, claimed, *joined, line.moved(begun), *job)
+        return running, (*opening.made, claimed, *joined, line.moved(begun), *job)
 
     def refuse(self, opening: Opening, why: Failure) -> None:
         """Nothing has happened: the event may be sent again. Conflict when it was, meanwhile."""
         about = _about(opening.conversation, 0)
         claim, body, expect = opening.claim, opening.body, opening.expect
         refused = self._claims.refused(claim, body, about, expect, _told(why))
-        self._records.write(opening.conversation.exists, refused)
+        self._records.write(*opening.made, refused)
+
+    def lost(self, opening: Opening) -> None:
+        """Somebody was faster: what was put beside the records for a new conversation is nobody's."""
+        if opening.session is not None:
+            self._conversations.transcript(opening.conversation).erase()
 
     def claim_key(self, agent_id: AgentId, event_id: str) -> Key:
         return claim_key(self._principal.account_id, self._principal.user_id, agent_id, event_id)
@@ -440,25 +474,6 @@ class Inbox:
     def _again(self, claim: Claim) -> Accepted:
         conversation = self._conversations.get(claim.about["conversation"])
         return Accepted(conversation, claim.key, claim.about["number"])
-
-    def _opening(self, agent_id: AgentId, event: Event) -> Opening | None:
-        """None when it has been here before, answers something, is large, or is not alone."""
-        if event.is_answer:
-            return None
-        self._check_may_say(event)
-        stated = event.as_json()
-        if is_large(stated):
-            return None
-        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
-        expect = self._claims.look(claim, body)
-        if isinstance(expect, Claim):
-            return None
-        conversation = self._conversation(agent_id, event)
-        head, tail = self._line(conversation).ends()
-        bid = self._bid(conversation, rejects=False) if is_idle(head, tail) else None
-        if bid is None or head.paused is not None:
-            return None
-        return Opening(conversation, event, stated, body, claim, expect, bid, head, tail)
 
     def _added(
         self,

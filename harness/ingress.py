@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
@@ -39,7 +39,7 @@ from harness.audience import Ended, Listener, Stage, both
 from harness.client_tool import check_names
 from harness.compaction import Compacted
 from harness.conversation import Conversation
-from harness.crossing import in_thread, or_undone, to_the_end
+from harness.crossing import ForGood, in_thread, or_given_up, or_undone, to_the_end
 from harness.event import Event
 from harness.event_status import EventStatus, GivenBack, state_of
 from harness.holder import Holder, Opened
@@ -70,21 +70,15 @@ class Ingress(Means):
 
     async def deliver(self, agent: AgentRecord, event: Event, emit: Emit = silent) -> Outcome:
         """Process an event, or answer with what came of it before. What `accept` refuses is refused."""
-        outcome: Outcome | None = None
-        async with AsyncExitStack() as stack:
-            door = self._turnstile(f"{agent.id} {event.conversation_key}")
-            async with door:  # first come, first in
-                found = await self._received(agent, event)
-                if isinstance(found, Opening):
-                    opened = await self._opened(found, emit, stack)
-                    found = opened or await self.accept(agent, event)
-            if isinstance(found, Opened):
-                with suppress(LeaseLost):
-                    async with self._leased(found.holder.lease):
-                        outcome = await found.holder.run(found.running, found.begun)
-        if isinstance(found, Opened):
-            return outcome or await self._awaited(found.accepted, emit)
-        return await self.answer(found, emit)
+        async with self._turnstile(f"{agent.id} {event.conversation_key}"):  # first come, first in
+            found = await self._received(agent, event, emit)
+        if isinstance(found, Accepted):
+            return await self.answer(found, emit)
+        outcome = None
+        with suppress(LeaseLost):
+            async with self._leased(found.holder.lease):
+                outcome = await found.run()
+        return outcome or await self._awaited(found.accepted, emit)
 
     async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
         """Durably in line, from now on. Conflict, Busy, TooMany, NotFound, Forbidden, Refused."""
@@ -188,27 +182,31 @@ class Ingress(Means):
         check_names(event.tools, (tool.name for tool in self.tools))
         return (event.on_busy or agent.config.on_busy) == "reject"
 
-    async def _received(self, agent: AgentRecord, event: Event) -> Accepted | Opening:
+    async def _received(self, agent: AgentRecord, event: Event, emit: Emit) -> Accepted | Opened:
+        """Begun, where nothing is before it and nobody is faster; else in line."""
         rejects = self._checked(agent, event)
 
-        def give_up(found: Accepted | Opening) -> None:
-            if isinstance(found, Accepted):
+        def receive(for_good: ForGood) -> Accepted | Opened:
+            opening = self.inbox.opening(agent.id, event)
+            if opening is not None:
+                try:
+                    return self._opener(opening, emit).open(opening, for_good)
+                except Conflict:
+                    self.inbox.lost(opening)
+            for_good()
+            return self.inbox.accept(agent.id, event, rejects=rejects)
+
+        def give_up(found: Accepted | Opened) -> None:
+            if isinstance(found, Opened):
+                found.end()
+            else:
                 self._given_up(found)
 
-        return await or_undone(
-            lambda: self.inbox.receive(agent.id, event, rejects=rejects), give_up
-        )
+        return await or_given_up(receive, give_up)
 
-    async def _opened(self, opening: Opening, emit: Emit, stack: AsyncExitStack) -> Opened | None:
-        """None when somebody was faster: nothing happened, and nobody was told anything."""
-        unwon = opening.bid.unwon
-        holder = Holder(self, opening.conversation, unwon, True, True, emit, Stage())
-        await stack.enter_async_context(holder.slot)
-        try:
-            return await holder.open(opening, stack)
-        except Conflict:
-            await stack.aclose()
-            return None
+    def _opener(self, opening: Opening, emit: Emit) -> Holder:
+        """Until it has begun it tells nobody anything."""
+        return Holder(self, opening.conversation, opening.bid.unwon, True, True, emit, Stage())
 
     async def _awaited(self, accepted: Accepted, emit: Emit) -> Outcome:
         """Work whenever the conversation is free, until the event is done."""

@@ -50,6 +50,10 @@ class Head:
     paused: JsonObject | None = None
 
 
+NOBODY_YET = Head(ABSENT, 1, 0, None)
+"""Of a line in which nobody has stood."""
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The event whose turn it is."""
@@ -134,7 +138,7 @@ class Line:
         found = {item.key.sort: item for item in scan}
         tail, item = found.get("tail"), found.get("head")
         if item is None:
-            return Head(ABSENT, 1, 0, None), tail
+            return NOBODY_YET, tail
         value = item.value
         paused = value.get("paused")
         return Head(item.counter, value["next"], value["bytes"], value["running"], paused), tail

@@ -71,7 +71,7 @@ class Aside(Protocol):
 
 
 class LiveTree(BlobStore, Aside, Protocol):
-    """A store whose blobs are the files of a directory."""
+    """A store whose blobs are the files of a directory. The token of one is its version."""
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """Everything, ascending by name, good or not; a directory, the root too ("" is its name), comes

@@ -30,7 +30,7 @@ from workspaces.problem import Problem
 from workspaces.remote import Remote
 from workspaces.revision import Author, RevisionId
 from workspaces.room import Room
-from workspaces.tree import Known, Tree, TreeScan
+from workspaces.tree import Known, Told, Tree, TreeScan
 from workspaces.writer import WAIT_S, Held, Intent, WriterLock
 
 PATHS_LOOKED_UP_MAX = 50
@@ -168,9 +168,9 @@ class Settlement:
             here = (*here, Problem(".history", "history", "its directory is missing"))
         return [*here, *(self.remote.problems() if self.remote is not None else ())]
 
-    def scan(self) -> Tree:
+    def scan(self, told: Told = lambda _name, _data: None) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
-        tree = self._scan.scan()
+        tree = self._scan.scan(told)
         self.room.counted(tree)
         return tree
 

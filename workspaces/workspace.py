@@ -46,7 +46,7 @@ from workspaces.revision import SYNC, Author, Revision, RevisionId
 from workspaces.search.recall import Recall
 from workspaces.settlement import Settlement
 from workspaces.swap import Swaps
-from workspaces.tree import Known, Tree
+from workspaces.tree import Known, Told, Tree
 from workspaces.writer import WAIT_S, Held, WriterLock
 
 VERSIONS_SEARCHED_MAX = 200
@@ -177,9 +177,9 @@ class Workspace:
         go by, where one was just made."""
         return self._settlement.problems(tree)
 
-    def scan(self) -> Tree:
+    def scan(self, told: Told = lambda _name, _data: None) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
-        return self._settlement.scan()
+        return self._settlement.scan(told)
 
     def tip(self) -> RevisionId | None:
         return self._history.tip()

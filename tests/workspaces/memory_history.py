@@ -87,6 +87,10 @@ class MemoryHistory:
             return self._moved(self._made(differing, (onto,)) if differing or beside else onto)
         return self._moved(self._merged(differing, self._tip, onto))
 
+    def next_stamp(self) -> Stamp:
+        parents = (self.commits[self._tip].at,) if self._tip else ()
+        return next_stamp(self._clock.now(), *parents)
+
     def bundles(self, tip: str, known: Any) -> Iterator[tuple[str, bytes]]:
         there = set[str]().union(*(self.line(one) for one in known))
         wanted = [self.commits[one] for one in self.line(tip) - there]

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from workspaces.ids import version_of
 from workspaces.live import Label
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
-from workspaces.reconcile import Pull
+from workspaces.reconcile import Pull, Push
 from workspaces.stores.faulty import Fault, FaultyBlobs
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
 from workspaces.sync.sides import Survey
@@ -117,6 +118,70 @@ def test_both_sides_of_one_file_are_merged_and_each_line_keeps_its_author(
     assert a.workspace.tip() == b.workspace.tip()
     theirs = version_of(b"ONE\ntwo\nthree\n")
     assert b.workspace.find_version(MEMORY, theirs) is not None
+
+
+def _set(machine: Replica, value: str) -> None:
+    machine.put(MEMORY, f"---\nstatus: {value}\n---\n")
+
+
+def by_hand_and_seen_by_the_sync_alone(a: Replica, b: Replica, clock: ManualClock) -> None:
+    _set(a, "earlier")
+    a.sync.run()
+    clock.advance(60)
+    _set(b, "later")
+
+
+def by_hand_and_pushed_first(a: Replica, b: Replica, clock: ManualClock) -> None:
+    _set(b, "earlier")
+    b.workspace.settle()
+    clock.advance(60)
+    _set(a, "later")
+    a.sync.run()
+
+
+def by_a_program_that_has_not_pushed_its_revision(
+    a: Replica, b: Replica, clock: ManualClock
+) -> None:
+    _set(b, "earlier")
+    b.workspace.settle()
+    clock.advance(60)
+    seen = a.workspace.read(MEMORY)
+    a.workspace.write(MEMORY, seen.text.replace("begun", "later"), by=CALLER, expect=seen.version)
+
+
+def before_the_other_changed_something_else(a: Replica, b: Replica, clock: ManualClock) -> None:
+    _set(a, "earlier")
+    a.workspace.settle()
+    clock.advance(60)
+    _set(b, "later")
+    b.workspace.settle()
+    clock.advance(60)
+    a.put("notes/x.md", "something else\n")
+    a.sync.run()
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        by_hand_and_seen_by_the_sync_alone,
+        by_hand_and_pushed_first,
+        by_a_program_that_has_not_pushed_its_revision,
+        before_the_other_changed_something_else,
+    ],
+)
+def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
+    tmp_path: Path, place: Place, story: Callable[[Replica, Replica, ManualClock], None]
+) -> None:
+    records, clock = MemoryRecords(), ManualClock()
+    a, b = (Replica(tmp_path / name, records, place, clock) for name in "ab")
+    _set(a, "begun")
+    a.sync.run()
+    b.sync.run()
+    clock.advance(60)
+    story(a, b, clock)
+    b.sync.run()
+    a.sync.run()
+    assert a.texts()[MEMORY] == b.texts()[MEMORY] == "---\nstatus: later\n---\n"
 
 
 def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) -> None:
@@ -351,6 +416,24 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(a: Replica, b: Repli
     for file in list(a.root.iterdir()):
         file.unlink()
     assert a.sync.plan().alarm is not None
+
+
+def test_a_dry_run_with_another_store_forgets_nothing_of_the_first(
+    a: Replica, b: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(a, b)
+    (a.root / "1.md").unlink()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(MemoryPrefix, "address", lambda self: "elsewhere")
+        a.workspaces._place = Place("memory:", MemoryPrefix())
+        a.workspaces._close(a.workspace.record.id)
+        plan = a.workspaces.sync("notes").plan()
+        assert {type(action) for action in plan.actions} == {Push}
+        assert (len(plan.actions), plan.alarm) == (5, None)
+    machine("a").sync.run()
+    assert "1.md" not in a.texts()
+    b.sync.run()
+    assert "1.md" not in b.texts()
 
 
 class Liar(MemoryBlobs):
@@ -692,9 +775,53 @@ def test_a_new_process_hashes_only_what_changed(
     a.sync.run()
     again = machine("a")
     again.sync._get_ready()
-    read: list[str] = []
-    plain = again.workspace._blobs.examine
-    monkeypatch.setattr(again.workspace._blobs, "examine", lambda n: (read.append(n), plain(n))[1])
+    read = files_read(again, monkeypatch)
     a.put("3.md", "changed")
     again.sync.run()
     assert set(read) == {"3.md"}
+
+
+def files_read(of: Replica, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    read: list[str] = []
+    plain = of.workspace._blobs.examine
+    monkeypatch.setattr(of.workspace._blobs, "examine", lambda n: (read.append(n), plain(n))[1])
+    return read
+
+
+def test_what_was_read_to_be_looked_at_is_sent_without_being_read_again(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{number}.md" for number in range(50)]
+    for name in names:
+        a.put(name, name)
+    a.workspace.settle()
+    read = files_read(a, monkeypatch)
+    assert sorted(a.sync.run().pushed) == sorted(names)
+    assert sorted(read) == sorted(names)
+    b.sync.run()
+    assert b.texts() == a.texts()
+
+
+def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workspaces.sync.in_hand.BYTES_MAX", 10)
+    a.put("0.md", "12345")
+    a.put("1.md", "678901")
+    a.put("2.md", "abcde")
+    a.workspace.settle()
+    read = files_read(a, monkeypatch)
+    settled = a.workspace.settled
+
+    def saved_meanwhile(found: Any) -> Any:
+        if a.texts()["1.md"] == "678901":
+            a.put("1.md", "changed")
+        return settled(found)
+
+    monkeypatch.setattr(a.workspace, "settled", saved_meanwhile)
+    report = a.sync.run()
+    assert sorted(report.pushed) == ["0.md", "1.md", "2.md"]
+    assert read.count("1.md") > read.count("0.md") == read.count("2.md")
+    assert a.workspace.pending() == []
+    b.sync.run()
+    assert b.texts() == a.texts() == {"0.md": "12345", "1.md": "changed", "2.md": "abcde"}

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +34,7 @@ from workspaces.blobs import BLOB_BYTES_MAX
 from workspaces.errors import NotFound, OverLimit, Refused, Unavailable
 from workspaces.history.bundle import BUNDLE_BYTES_MAX, parse_bundle
 from workspaces.history.commit import glance
-from workspaces.history.git import run_git
+from workspaces.history.git import reading_git, run_git
 from workspaces.history.objects import Batch, ObjectId, Objects, sync, unwritable
 from workspaces.history.packfile import joined
 from workspaces.history.shape import Shape, Shapes
@@ -62,10 +62,8 @@ LOOSE_MAX = 100
 """From so many objects on they stay in their pack."""
 
 
-class _Object(NamedTuple):
-    kind: str
-    id: ObjectId
-    size: int
+_Object = tuple[str, ObjectId, int]
+"""Kind, id and size: nothing with a name is made twenty thousand times."""
 
 
 class _Extent(NamedTuple):
@@ -156,10 +154,10 @@ class Quarantine:
         if not self._is_checked:
             self.check()
         found = self._listed()
-        if len(found) <= LOOSE_MAX and sum(one.size for one in found) <= READ_BYTES:
+        if len(found) <= LOOSE_MAX and sum(size for _, _, size in found) <= READ_BYTES:
             batch = Batch(self._history / "objects")
-            for one, data in self._read(found):
-                batch.add(one.kind, data)
+            for (kind, _, _), data in self._read(found):
+                batch.add(kind, data)
             batch.sync()
             return
         there = self._history / "objects" / "pack"
@@ -222,23 +220,23 @@ class Quarantine:
         )
         words = out.decode().split()
         names = cast("list[ObjectId]", words[1::3])
-        self._found = list(map(_Object, words[::3], names, map(int, words[2::3])))
+        self._found = list(zip(words[::3], names, map(int, words[2::3]), strict=True))
         return self._found
 
     def check(self) -> None:
         """Unpack all that was taken and look at it. Refused, OverLimit."""
         found = self._listed()
-        revisions = {one.id for one in found if one.kind == "commit"}
+        revisions = {name for kind, name, _ in found if kind == "commit"}
         for tip in self._tips:
             if tip not in revisions and not self._is_in_history(tip):
                 raise Refused("bundle", tip, "is named as its newest revision and is not in it")
         _check_sizes(found)
         roots: set[ObjectId] = set()
-        for one, data in self._read([one for one in found if one.kind != "blob"]):
-            if one.kind == "tree":
-                self._look_at_tree(one.id, data)
+        for (kind, name, _), data in self._read([one for one in found if one[0] != "blob"]):
+            if kind == "tree":
+                self._look_at_tree(name, data)
             else:
-                roots.add(_checked_commit(RevisionId(one.id), data))
+                roots.add(_checked_commit(RevisionId(name), data))
         for root in roots:
             self._check_extent(root)
         self._is_checked = True
@@ -285,23 +283,30 @@ class Quarantine:
             raise Refused("bundle", tree, "is not in it, and not here") from failure
 
     def _read(self, wanted: Sequence[_Object]) -> Iterator[tuple[_Object, bytes]]:
-        for part in _parts(wanted):
-            told = "".join(f"{one.id}\n" for one in part)
-            out = self._git("cat-file", "--batch", "--buffer", told=told.encode())
-            position = 0
-            for one in part:
-                position = out.index(b"\n", position) + 1
-                yield one, out[position : position + one.size]
-                position += one.size + 1
+        """While git unpacks the next ones."""
+        if not wanted:
+            return
+        told = "".join(f"{name}\n" for _, name, _ in wanted).encode()
+        command = ("cat-file", "--batch", "--buffer")
+        with reading_git(self._there(), *command, told=told, is_limited=True) as out:
+            for one in wanted:
+                size = one[2]
+                head, data = out.readline(), out.read(size + 1)
+                if not head.endswith(b" %d\n" % size) or len(data) <= size:
+                    raise Unavailable("git cat-file", f"did not print {one[1]} as it listed it")
+                yield one, data[:-1]
 
-    def _git(self, *arguments: str, told: bytes = b"", alternates: bool = False) -> bytes:
+    def _there(self, *, alternates: bool = False) -> str:
         """`alternates`: together with what is in the history."""
         file = self._directory / "objects" / "info" / "alternates"
         if alternates:
             file.write_text(f"{self._history / 'objects'}\n")
         else:
             file.unlink(missing_ok=True)
-        return run_git(f"--git-dir={self._directory}", *arguments, told=told, is_limited=True)
+        return f"--git-dir={self._directory}"
+
+    def _git(self, *arguments: str, told: bytes = b"", alternates: bool = False) -> bytes:
+        return run_git(self._there(alternates=alternates), *arguments, told=told, is_limited=True)
 
 
 def _check_sizes(found: Sequence[_Object]) -> None:
@@ -310,13 +315,15 @@ def _check_sizes(found: Sequence[_Object]) -> None:
             "objects of a bundle", maximum=OBJECTS_MAX, actual=len(found), unit="objects"
         )
     limits = {"blob": BLOB_BYTES_MAX, "commit": COMMIT_BYTES_MAX, "tree": READ_BYTES}
-    for one in found:
-        if one.kind not in limits:
-            raise Refused("bundle", one.id, f"is a {one.kind}, and no history has one")
-        if one.size > limits[one.kind]:
-            what = f"size of a {one.kind} in a bundle"
-            raise OverLimit(what, maximum=limits[one.kind], actual=one.size, unit="bytes")
-    total = sum(one.size for one in found if one.kind != "blob")
+    total = 0
+    for kind, name, size in found:
+        if kind not in limits:
+            raise Refused("bundle", name, f"is a {kind}, and no history has one")
+        if size > limits[kind]:
+            what = f"size of a {kind} in a bundle"
+            raise OverLimit(what, maximum=limits[kind], actual=size, unit="bytes")
+        if kind != "blob":
+            total += size
     if total > TREES_BYTES_MAX:
         raise OverLimit("trees of a bundle", maximum=TREES_BYTES_MAX, actual=total, unit="bytes")
 
@@ -334,16 +341,3 @@ def sweep(git_directory: Path, older_than: float) -> None:
         with suppress(OSError):
             if left.stat().st_mtime < older_than:
                 shutil.rmtree(left, ignore_errors=True)
-
-
-def _parts(objects: Iterable[_Object]) -> Iterator[list[_Object]]:
-    part: list[_Object] = []
-    size = 0
-    for one in objects:
-        if part and size + one.size > READ_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += one.size
-    if part:
-        yield part

@@ -19,6 +19,7 @@ from workspaces.reconcile import Apart, Meet, Merged, Pull, PullDeletion, Same, 
 from workspaces.revision import SYNC
 from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
+from workspaces.sync.recency import changed_at, decides
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
 from workspaces.workspace import Workspace
@@ -173,10 +174,10 @@ class Incoming:
 
     def _later(self, path: WorkspacePath, here: bytes, blob: Blob) -> Literal["here", "there"]:
         """Whose change of one key of the front matter is the later one; equal on every machine."""
-        if not here.startswith(b"---"):
+        if not decides(here):
             return "here"
-        newest = self._workspace.log(path, limit=1)
-        mine = (str(newest[0].at) if newest else "", here)
+        self._workspace.settled({path: blob_id(here)})  # before, what was done by hand has no stamp
+        mine = (changed_at(self._workspace.history, path), here)
         return "here" if mine > (blob.meta.get("stamp", ""), blob.data) else "there"
 
 
