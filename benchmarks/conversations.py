@@ -24,7 +24,7 @@ from benchmarks.ratio import compare, report
 from harness.conversation import Conversation, Conversations
 from harness.event import Event
 from harness.export import exported
-from harness.inbox import Inbox, Opening
+from harness.inbox import Inbox
 from harness.job import Jobs
 from harness.line import Waiting
 from harness.message import Message, Text, user
@@ -96,8 +96,8 @@ def _begun_and_appended(
 def begun(here: Place, number: int) -> None:
     """As whoever waits for the answer does it: nothing is before the event."""
     event = Event.said(f"e{number}", "c1", TEXT)
-    opening = here.inbox.receive(AGENT, event, rejects=False)
-    assert isinstance(opening, Opening)
+    opening = here.inbox.opening(AGENT, event)
+    assert opening is not None
     entry = said(2 * number - 1, TEXT, event.id)
     _, also = here.inbox.opened(opening, entry.turn_id, entry.number)
     here.transcript(opening.conversation).open(entry, opening.bid, *also)
