@@ -256,8 +256,10 @@ class Ingress(Means):
     async def _line(
         self, conversation: Conversation, lease: Lease, accepted: Accepted | None, emit: Emit
     ) -> None:
+        first = accepted.first if accepted is not None and accepted.lease == lease else None
         while not self.leases.has_let_go(lease):
-            found = await in_thread(self.inbox.next, conversation, lease)
+            found = first or await in_thread(self.inbox.next, conversation, lease)
+            first = None
             if found is None or (accepted is not None and found.number > accepted.number):
                 return
             is_mine = accepted is not None and found.number == accepted.number
