@@ -18,7 +18,7 @@ from harness.models.port import Model
 from harness.price import Price
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
-from harness.transcript import Entry, Transcript
+from harness.transcript import Entry, Transcript, Window
 from harness.turn import Turn
 from workspaces.durable import HERE, Durable
 from workspaces.errors import Refused
@@ -64,9 +64,10 @@ def prepared(
     first: int | None,
     *,
     is_mine: bool,
+    window: Window | None = None,
 ) -> Begun:
     """`first` is the first entry of a turn that was interrupted; `is_mine`: whoever calls waits for it, and
-    brings what is theirs."""
+    brings what is theirs; `window`: of a conversation that is not there yet."""
     means.follow()
     agent = means.agents.get(conversation.agent_id)
     own_model = means.callers_model if is_mine else None
@@ -74,7 +75,7 @@ def prepared(
     mounts = means.agents.bindings(agent)
     pull(mounts)
     transcript = means.conversations.transcript(conversation, told=stage.stored)
-    window = transcript.window()
+    window = window or transcript.window()
     stage.begin(window.next_number - 1)
     is_resumed, first = first is not None, window.next_number if first is None else first
     briefing = Briefing(

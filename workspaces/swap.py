@@ -141,16 +141,26 @@ class Swaps:
         self, label: Label, path: WorkspacePath, out: bytes, expected: ObjectId
     ) -> WorkspacePath | None:
         """Where it stands now; None when somebody was faster."""
-        current = self._read(path)
-        if current is None:
-            return self._entered(label, path)
-        together = _together(path, self._base(expected), current, out)
-        if together is None:
-            beside = conflict_path(path, version_of(out))
+        try:
+            current = self._read(path)
+            if current is None:
+                return self._entered(label, path)
+            together = _together(path, self._base(expected), current, out)
+            if together is not None:
+                is_there = together == current or self.put(path, together, current)
+                return path if is_there else None
+        except Refused:
+            pass  # there is no place for a file any more
+        return self._put_beside(label, path, out)
+
+    def _put_beside(self, label: Label, path: WorkspacePath, out: bytes) -> WorkspacePath:
+        """As a second file; in the root, where its directory is none any more."""
+        beside = conflict_path(path, version_of(out))
+        try:
             return self._entered(label, beside) or beside
-        if together == current or self.put(path, together, current):
-            return path
-        return None
+        except Refused:
+            beside = WorkspacePath(beside.name)
+            return self._entered(label, beside) or beside
 
     def _entered(self, label: Label, path: WorkspacePath) -> WorkspacePath | None:
         try:

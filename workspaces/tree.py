@@ -76,6 +76,9 @@ _FIXED: frozenset[Kind] = frozenset({"bad_name", "not_a_file", "conflict"})
 Known = Mapping[str, tuple[Signature, FileState]]
 """The stat cache: what need not be hashed again."""
 
+Told = Callable[[str, bytes], None]
+"""Is told of every file that had to be read."""
+
 
 class TreeScan:
     """Scans one directory again and again, hashing only what may have changed."""
@@ -96,23 +99,25 @@ class TreeScan:
         """Of the last scan. May be set to that of an earlier process."""
         self._last: _Scanned | None = None
         """None where stats alone do not tell that a scan would find the same."""
+        self._was_overtaken = False
+        """Whether another file was read than the one that was walked by."""
         self._lock = threading.Lock()
 
-    def scan(self) -> Tree:
+    def scan(self, told: Told = lambda _name, _data: None) -> Tree:
         """To be looked at only: the next scan may give the same one."""
         with self._lock:
             young = self._clock.now().timestamp() - YOUNG_S
+            self._was_overtaken = False
             walked = dict(self._blobs.walk())
             stats = dict(zip(walked, map(_TELLING, walked.values()), strict=True))
             if self._last is not None and self._last.stats == stats:
                 self.known = self._last.known
                 return self._last.tree
-            tree = self._tree_of(walked)
+            tree = self._tree_of(walked, told)
             is_young = any(_changed_at(status) >= young for status in walked.values())
             is_fixed = not tree.scratch and _FIXED.issuperset(one.kind for one in tree.problems)
-            self._last = (
-                None if is_young or not is_fixed else _scanned(tree, self.known, stats, walked)
-            )
+            is_told = not is_young and is_fixed and not self._was_overtaken
+            self._last = _scanned(tree, self.known, stats, walked) if is_told else None
             return tree
 
     def untouched(self, directory: str, files: Iterable[str]) -> Tree | None:
@@ -127,14 +132,14 @@ class TreeScan:
         before = {name: last.stats[name] for name in names if name in last.stats}
         return last.tree if now == before else None
 
-    def _tree_of(self, walked: Mapping[str, os.stat_result]) -> Tree:
+    def _tree_of(self, walked: Mapping[str, os.stat_result], told: Told) -> Tree:
         walked = {name: one for name, one in walked.items() if not stat.S_ISDIR(one.st_mode)}
         scratch = self._scratch(walked)
         walked = {name: status for name, status in walked.items() if name not in scratch}
-        tree = self._look_at(walked)
+        tree = self._look_at(walked, told)
         if any(problem.kind in {"twin", "over_quota"} for problem in tree.problems):
             first = {name: walked[name] for name in self._recorded() if name in walked}
-            tree = self._look_at({**first, **walked})
+            tree = self._look_at({**first, **walked}, told)
         tree.scratch = sorted(scratch)
         return tree
 
@@ -142,31 +147,32 @@ class TreeScan:
         found = {name for name in walked if is_scratch(name)}
         return found - set(self._recorded()) if found else found
 
-    def _look_at(self, walked: Mapping[str, os.stat_result]) -> Tree:
+    def _look_at(self, walked: Mapping[str, os.stat_result], told: Told) -> Tree:
         tree = Tree()
         names = _Names()
         seen: dict[str, tuple[Signature, FileState]] = {}
         young = self._clock.now().timestamp() - YOUNG_S
         for name, status in walked.items():
-            found = self._look(name, status, tree, names)
+            found = self._look(name, status, tree, names, told)
             if isinstance(found, Problem):
                 tree.problems.append(found)
             elif found is not None:
-                tree.files[WorkspacePath(name)] = found
-                tree.bytes += found.size
+                state, examined = found
+                tree.files[WorkspacePath(name)] = state
+                tree.bytes += state.size
                 if is_conflict(name):
                     tree.problems.append(Problem(name, "conflict", "could not be merged"))
-                if _changed_at(status) < young:
+                if _changed_at(examined) < young:
                     known = self.known.get(name)  # which is this very entry, when nothing changed
-                    is_same = known is not None and known[1] is found
-                    seen[name] = known if known and is_same else (_signature(status), found)
+                    is_same = known is not None and known[1] is state
+                    seen[name] = known if known and is_same else (_signature(examined), state)
         self.known = seen
         tree.files = dict(sorted(tree.files.items()))
         return tree
 
     def _look(
-        self, name: str, status: os.stat_result, tree: Tree, names: _Names
-    ) -> FileState | Problem | None:
+        self, name: str, status: os.stat_result, tree: Tree, names: _Names, told: Told
+    ) -> tuple[FileState, os.stat_result] | Problem | None:
         """What to make of one entry of the directory; None when it is gone since it was listed."""
         problem = _problem(name, status) or names.problem(name)
         if problem is not None:
@@ -180,7 +186,7 @@ class TreeScan:
                 name, "over_quota", f"is beyond the quota of {self._quota.bytes:,} bytes"
             )
         try:
-            return self._state(name, status)
+            return self._state(name, status, told)
         except NotFound:
             return None
         except OverLimit as error:
@@ -188,12 +194,17 @@ class TreeScan:
         except Failure as error:
             return Problem(name, "unreadable", str(error))
 
-    def _state(self, name: str, status: os.stat_result) -> FileState:
+    def _state(
+        self, name: str, status: os.stat_result, told: Told
+    ) -> tuple[FileState, os.stat_result]:
+        """With what is told of the file that it is the state of."""
         known = self.known.get(name)
         if known is not None and known[0] == _signature(status):
-            return known[1]
-        data = self._blobs.read(name).data
-        return FileState(version_of(data), blob_id(data), len(data))
+            return known[1], status
+        data, examined = self._blobs.examine(name)
+        told(name, data)
+        self._was_overtaken = self._was_overtaken or _signature(examined) != _signature(status)
+        return FileState(version_of(data), blob_id(data), len(data)), examined
 
 
 @dataclass(frozen=True, slots=True)

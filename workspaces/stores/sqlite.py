@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from workspaces.clock import Clock, SystemClock
-from workspaces.database import is_busy, name_of, transaction, use_log
+from workspaces.database import DAMAGED, explained, transaction, use_log
 from workspaces.errors import Conflict, Refused, Unavailable
 from workspaces.expect import Wildcard, is_met
 from workspaces.records import (
@@ -230,7 +230,7 @@ class SqliteRecords:
                 connection = self._opened()
             yield connection
         except sqlite3.Error as error:
-            raise self._unavailable(*_explained(error)) from error
+            raise self._unavailable(*explained(error, damaged=_DAMAGED)) from error
         except json.JSONDecodeError as error:
             raise self._unavailable(*_DAMAGED) from error
         finally:
@@ -285,23 +285,4 @@ def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Cou
             return seen + 1 if connection.execute(_WRITE_SEEN, values).rowcount else None
 
 
-_DAMAGED = (
-    "the file is damaged",
-    "restore it from a copy; the workspaces themselves are not in it",
-)
-
-
-def _explained(error: sqlite3.Error) -> tuple[str, str]:
-    name = name_of(error)
-    if is_busy(error):
-        return "it is locked by another process", "end the process that holds it, then try again"
-    if name.startswith("SQLITE_FULL"):
-        return "the disk is full", "free some space and try again; nothing was half-written"
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return "it cannot be written", "check that the home exists and belongs to you"
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return _DAMAGED
-    if name.startswith("SQLITE_IOERR"):
-        # also a disk too full for what WAL keeps beside the file
-        return f"the disk fails ({name})", "check that the disk has space and works, then try again"
-    return str(error), "try again; if it stays so, run `harness doctor`"
+_DAMAGED = (DAMAGED, "restore it from a copy; the workspaces themselves are not in it")

@@ -14,6 +14,7 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.problem import Problem
 from workspaces.reconcile import Plan, reconcile
+from workspaces.sync.in_hand import InHand
 from workspaces.sync.store import CountedStore
 from workspaces.tree import FileState, Known, Tree
 from workspaces.workspace import Workspace
@@ -29,6 +30,8 @@ class Survey:
     plan: Plan
     held: Collection[str]
     """What is on one side and cannot be kept on this one."""
+    in_hand: InHand
+    """Of what is here, as far as it was read."""
 
 
 class Sides:
@@ -57,7 +60,8 @@ class Sides:
             self._saved = self._workspace.stat_cache = self._baseline.known()
 
     def survey(self) -> Survey:
-        tree, stats = self._both(sorted(self._baseline.tree()))
+        in_hand = InHand()
+        tree, stats = self._both(sorted(self._baseline.tree()), in_hand)
         base = self._baseline.tree()
         there, refused = self._listed(stats, tree, base)
         held = _held(tree) | {problem.path for problem in refused}
@@ -65,12 +69,12 @@ class Sides:
         plan = reconcile(base, here, there, held=held)
         plan = Plan(plan.actions, (*refused, *plan.refused), plan.alarm)
         held.update(problem.path for problem in plan.refused)
-        return Survey(base, tree.files, there, plan, held)
+        return Survey(base, tree.files, there, plan, held, in_hand)
 
     def dirty(self) -> list[WorkspacePath]:
         """What differs here from what was last agreed."""
         base = self._baseline.tree()
-        tree = self._scan()
+        tree = self._scan(InHand())
         held = _held(tree)
         changed = [path for path, state in tree.files.items() if _differs(base.get(path), state)]
         gone = [path for path in base if path not in tree.files and path not in held]
@@ -84,15 +88,15 @@ class Sides:
             return None
         return FileState(version_of(data), blob_id(data), len(data)), data
 
-    def _both(self, known: Sequence[str]) -> tuple[Tree, Sequence[Stat]]:
+    def _both(self, known: Sequence[str], in_hand: InHand) -> tuple[Tree, Sequence[Stat]]:
         if not self._at_once:
-            return self._scan(), self._there.list(known)
+            return self._scan(in_hand), self._there.list(known)
         with ThreadPoolExecutor(1) as pool:
             listing = pool.submit(self._there.list, known)
-            return self._scan(), listing.result()
+            return self._scan(in_hand), listing.result()
 
-    def _scan(self) -> Tree:
-        tree = self._workspace.scan()
+    def _scan(self, in_hand: InHand) -> Tree:
+        tree = self._workspace.scan(in_hand.keep)
         known = self._workspace.stat_cache
         if known != self._saved:
             self._baseline.keep_known(self._saved, known)
