@@ -23,6 +23,7 @@ from pydantic import Field
 
 from harness.context.repair import sound_json
 from harness.conversation import Conversation
+from harness.message import check_part
 from harness.session import Session, new_session
 from harness.transcript import Carried, Entry, Transcript, entry_of
 from workspaces.errors import Refused
@@ -34,13 +35,6 @@ FORMAT = 1
 
 _Word = Annotated[str, Field(min_length=1, max_length=200)]
 _Count = Annotated[int, Field(ge=0)]
-
-_PART_FIELDS: dict[str, dict[str, type]] = {
-    "text": {"text": str},
-    "tool_use": {"id": str, "name": str, "input": dict},
-    "tool_result": {"tool_use_id": str, "content": str},
-}
-"""What each kind of part must have; parts of other kinds are the provider's, and kept as they are."""
 
 
 class _Header(Shape):
@@ -205,18 +199,8 @@ def _entry(number: int, data: object, expected: int) -> Carried:
     if not line.message.parts and not line.allowed:
         raise Refused(f"{within}.message.parts", [], "must hold something")
     for position, part in enumerate(line.message.parts):
-        _check_part(f"{within}.message.parts.{position}", part)
+        check_part(f"{within}.message.parts.{position}", part)
     return Carried(entry_of(expected, cast(JsonObject, data)), line.whole)
-
-
-def _check_part(field: str, part: dict[str, Any]) -> None:
-    kind = part.get("type")
-    if not isinstance(kind, str) or not kind:
-        raise Refused(f"{field}.type", kind, "must name the kind of the part")
-    for name, type_ in _PART_FIELDS.get(kind, {}).items():
-        if not isinstance(part.get(name), type_):
-            words = {str: "a text", dict: "an object"}[type_]
-            raise Refused(f"{field}.{name}", part.get(name), f"must be {words}")
 
 
 def _stamp(field: str, text: str) -> Stamp:

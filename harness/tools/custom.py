@@ -91,7 +91,7 @@ class CustomTool:
             return _text(said)
         except Failure:
             raise
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:  # the second is how programs give up
             told = f"{self.name} failed: {type(problem).__name__}: {problem}"
             raise ToolFailed(told[:SHOWN_CHARACTERS_MAX]) from problem
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from harness.message import INVALID_JSON, Message, Text, ToolCall, ToolResult, user
-from harness.models.anthropic import PAUSES_MAX, AnthropicModel
+from harness.models.anthropic import PAUSES_MAX, AnthropicModel, parameters
 from harness.models.anthropic_client import AnthropicClients
 from harness.models.patient import TRIES_MAX, WAIT_S_MAX, PatientModel
 from harness.progress import Counted, Progress, TextArrived, Waiting, Withdrawn
@@ -121,6 +121,22 @@ def test_text_is_told_before_the_stream_has_ended(server: MessagesServer) -> Non
 
     asyncio.run(ask())
     assert hold.left.wait(TEST_S_MAX), "the connection outlives the question"
+
+
+def test_what_is_sent_is_what_the_sdk_would_send_itself(server: MessagesServer) -> None:
+    clients = AnthropicClients(KEY, server.url)
+    server.answers(says(text("ours")), says(text("its own")))
+
+    async def both() -> None:
+        model = AnthropicModel("claude-test", clients)
+        await model.reply(HELLO, output_tokens_max=500, emit=lambda _: None)
+        stated = parameters("claude-test", HELLO, 500)
+        async with await clients.of_running_loop().messages.create(**stated) as stream:
+            assert [event.type async for event in stream][-1] == "message_stop"
+
+    asyncio.run(both())
+    ours, its_own = zip(server.requests, server.heads, strict=True)
+    assert ours == its_own
 
 
 def test_the_request_holds_the_prompt_the_tools_and_the_limit(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.context.repair import INTERRUPTED
-from harness.event import Event
+from harness.event import Event, ToolAnswer
 from harness.event_status import GivenBack
 from harness.holder import ATTEMPTS_MAX
 from harness.ingress import Ingress
@@ -415,6 +415,32 @@ def test_whoever_sends_an_event_again_and_goes_ends_nothing(rooms: Rooms) -> Non
         assert (await waits).reply == "answer to two"
 
     run(talk())
+
+
+def test_who_accepts_an_event_that_nothing_is_before_need_not_look_for_it(rooms: Rooms) -> None:
+    first, second = accept(rooms, "one"), accept(rooms, "two")
+    assert first.first == rooms.ingress.inbox.next(conversation_of(rooms, "c1"), first.lease)
+    assert (second.lease, second.first) == (None, None)
+    rooms.ingress.leases.release(first.lease)
+    third = accept(rooms, "three")
+    assert third.lease is not None
+    assert third.first is None
+    rooms.ingress.leases.release(third.lease)
+    assert deliver(rooms, "four").reply == "answer to four"
+    assert entries_of(rooms, "c1")[0].message.text == "one"
+
+
+def test_what_is_said_after_a_deletion_elsewhere_begins_a_conversation_anew(rooms: Rooms) -> None:
+    """Though this process remembers the one that was."""
+    assert run(rooms.ingress.answer(accept(rooms, "one"))).reply == "answer to one"
+    before = conversation_of(rooms, "c1")
+    rooms.conversations.delete(before)
+    answer = Event("e2", "c1", (ToolAnswer(call_id="t1", content="x"),))
+    with pytest.raises(NotFound):
+        rooms.ingress.inbox.accept(before.agent_id, answer, rejects=False)
+    assert run(rooms.ingress.answer(accept(rooms, "two"))).reply == "answer to two"
+    assert conversation_of(rooms, "c1").id != before.id
+    assert [entry.message.text for entry in entries_of(rooms, "c1")] == ["two", "answer to two"]
 
 
 # interrupted

@@ -169,7 +169,8 @@ class Store:
         answer = ask()
         self._machine.io()
         if thrown < 0.04:
-            self._world.unanswered.add(written)
+            if written == "MEMORY.md":
+                self._world.may_come_back = True
             raise Unavailable("store", "the answer was lost")
         return answer
 

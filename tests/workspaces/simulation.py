@@ -71,8 +71,6 @@ class World:
         self.store = MemoryBlobs(_etag if as_s3 else None)
         self.packs = MemoryBlobs(_etag if as_s3 else None)
         self.stored: set[ObjectId] = set()
-        self.unanswered: set[str] = set()
-        """Names of what was written without its writer being told."""
         self.written: set[str] = set()
         self.removed: set[str] = set()
         self.taken_away: set[int] = set()
@@ -87,8 +85,9 @@ class World:
         self.replaced: set[str] = set()
         """Of its lines those that somebody has seen, and set to another value or taken away."""
         self.may_come_back = self.crashes > 0
-        """They may: who dies between a swap and its row meets once more what they have replaced, as
-        somebody's who was later; and a deleted file comes back as who had changed it has it."""
+        """They may: who dies between a swap and its row, or never hears that a write was done, meets once
+        more what they have replaced, as somebody's who was later; and a deleted file comes back as who had
+        changed it has it."""
         self.has_twins = self.randomly.random() < 0.25
         self.packs_max = self.randomly.choice((3, PACKS_MAX))
         self.names = (*NAMES, *TWINS) if self.has_twins else NAMES
@@ -362,8 +361,7 @@ class World:
         assert all(line.startswith("L") for line in lines), "a front matter was torn"
         keys = [line.partition(":")[0] for line in front if line != "---\n"]
         assert len(keys) == len(set(keys)), "a key stands there twice"
-        may_come_back = self.may_come_back or "MEMORY.md" in self.unanswered
-        assert may_come_back or self.replaced.isdisjoint(front), "a replaced value is back"
+        assert self.may_come_back or self.replaced.isdisjoint(front), "a replaced value is back"
 
     def epilogue(self) -> None:
         """A deletion, a change and a new file go everywhere."""
