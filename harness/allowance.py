@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 
-from harness.crossing import in_thread, in_thread_of_its_own
+from harness.crossing import in_thread, in_thread_of_its_own, or_undone
 from harness.price import NANODOLLARS
 from harness.usage import Ledger
 from workspaces.account import AccountLimits, Accounts
@@ -48,7 +48,7 @@ TRIES_MAX = 100
 
 
 @dataclass(slots=True)
-class _Slot:
+class Slot:
     key: Key
     by: str
     """Its own mark: who comes after an item that expired begins with its counter anew."""
@@ -73,13 +73,13 @@ class Allowance:
     async def admitted(self, account_id: AccountId) -> AsyncGenerator[None]:
         """For a turn that is about to run, around its run. Exhausted, naming the limit, while the
         account may not."""
-        admitting = asyncio.ensure_future(in_thread(self._admit, account_id))
-        try:
-            slot = await asyncio.shield(admitting)
-        except asyncio.CancelledError:
-            with suppress(Failure):
-                await in_thread(self._let_go, await admitting)
-            raise
+        slot = await or_undone(lambda: self.admit(account_id), self.let_go)
+        async with self.holding(slot):
+            yield
+
+    @asynccontextmanager
+    async def holding(self, slot: Slot | None) -> AsyncGenerator[None]:
+        """It stays taken, and is let go of in the end."""
         if slot is None:
             yield
             return
@@ -88,7 +88,7 @@ class Allowance:
             yield
         finally:
             keeper.cancel()
-            await in_thread(self._let_go, slot)
+            await in_thread(self.let_go, slot)
 
     def check(self, account_id: AccountId, *, waits: bool = False) -> None:
         """Exhausted if a turn would not be admitted now; takes nothing. `waits`: another one runs before it
@@ -124,7 +124,7 @@ class Allowance:
     def _limits(self, account_id: AccountId) -> AccountLimits:
         return self._accounts.get(account_id).config.limits
 
-    def _admit(self, account_id: AccountId) -> _Slot | None:
+    def admit(self, account_id: AccountId) -> Slot | None:
         """The rate comes last: what is refused for another reason does not count as a turn."""
         limits = self._limits(account_id)
         self._check_money(account_id, limits)
@@ -135,7 +135,7 @@ class Allowance:
                     self._count_turn(account_id, limits.turns_per_minute)
             except BaseException:
                 if slot is not None:
-                    self._let_go(slot)
+                    self.let_go(slot)
                 raise
             return slot
 
@@ -189,14 +189,14 @@ class Allowance:
 
     # slots
 
-    def _taken(self, account_id: AccountId, maximum: int) -> _Slot:
+    def _taken(self, account_id: AccountId, maximum: int) -> Slot:
         for _ in range(TRIES_MAX):
             key, counter = random.choice(self._free_slots(account_id, maximum))  # noqa: S311
             by = secrets.token_hex(8)
             value = {"process": this_process(), "by": by}
             put = Put(key, value, counter or ABSENT, self._slot_end())
             with suppress(Conflict):
-                return _Slot(key, by, self._records.write(put)[0])
+                return Slot(key, by, self._records.write(put)[0])
         raise _restless("runningTurns")
 
     def _free_slots(self, account_id: AccountId, maximum: int) -> list[tuple[Key, Counter | None]]:
@@ -217,13 +217,13 @@ class Allowance:
             raise Exhausted("runningTurns", told, maximum=maximum, left=0, free_in_s=LOOK_AGAIN_S)
         return free
 
-    async def _keep(self, slot: _Slot) -> None:
+    async def _keep(self, slot: Slot) -> None:
         while True:
             await asyncio.sleep(RENEW_S)
             with suppress(Failure):  # a store that does not answer may answer the next time
                 await in_thread_of_its_own(self._renew, slot)
 
-    def _renew(self, slot: _Slot) -> None:
+    def _renew(self, slot: Slot) -> None:
         with slot.guard:
             item = self._records.get(slot.key)
             if not slot.is_held or item is None or item.value["by"] != slot.by:
@@ -231,7 +231,7 @@ class Allowance:
             put = Put(slot.key, item.value, slot.counter, self._slot_end())
             (slot.counter,) = self._records.write(put)
 
-    def _let_go(self, slot: _Slot | None) -> None:
+    def let_go(self, slot: Slot | None) -> None:
         if slot is None:
             return
         with slot.guard, suppress(Failure):  # it ends by itself

@@ -10,7 +10,7 @@ from harness.audience import Stage
 from harness.briefing import Briefing
 from harness.compaction import Compaction
 from harness.conversation import Conversation
-from harness.crossing import in_thread_of_its_own
+from harness.crossing import in_thread, in_thread_of_its_own
 from harness.event import Event
 from harness.freshness import is_shared, pull, push
 from harness.means import Means
@@ -18,12 +18,12 @@ from harness.models.port import Model
 from harness.price import Price
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
-from harness.transcript import Entry, Transcript
+from harness.transcript import Entry, Transcript, Window
 from harness.turn import Turn
 from workspaces.durable import HERE, Durable
 from workspaces.errors import Refused
 from workspaces.ids import TurnId
-from workspaces.lease import Lease
+from workspaces.lease import Lease, Leases
 from workspaces.revision import Author
 
 
@@ -36,11 +36,13 @@ class Begun:
     left_out: tuple[str, ...]
     """Mounts that lead nowhere."""
 
-    async def pushed(self, entries: Iterable[Entry]) -> Durable:
-        """What was changed with these entries goes out; where it is safe now."""
+    async def pushed(self, entries: Iterable[Entry], leases: Leases) -> Durable:
+        """What was changed with these entries goes out; where it is safe now. LeaseLost: whoever has the
+        conversation now brings it out."""
         mounts = self.toolset.desk.mounts
         if not is_shared(mounts):
             return HERE
+        await in_thread(leases.check, self.turn.lease)
         changed = [change.workspace for entry in entries for change in entry.changes]
         return await in_thread_of_its_own(push, mounts, changed)
 
@@ -64,9 +66,10 @@ def prepared(
     first: int | None,
     *,
     is_mine: bool,
+    window: Window | None = None,
 ) -> Begun:
     """`first` is the first entry of a turn that was interrupted; `is_mine`: whoever calls waits for it, and
-    brings what is theirs."""
+    brings what is theirs; `window`: of a conversation that is not there yet."""
     means.follow()
     agent = means.agents.get(conversation.agent_id)
     own_model = means.callers_model if is_mine else None
@@ -74,7 +77,7 @@ def prepared(
     mounts = means.agents.bindings(agent)
     pull(mounts)
     transcript = means.conversations.transcript(conversation, told=stage.stored)
-    window = transcript.window()
+    window = window or transcript.window()
     stage.begin(window.next_number - 1)
     is_resumed, first = first is not None, window.next_number if first is None else first
     briefing = Briefing(

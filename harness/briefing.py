@@ -158,16 +158,15 @@ class Briefing:
         """How things are at a request whose newest message is `entry`, to whoever was `shown` these
         revisions of memory, each by the source of its part."""
         parts = self.parts(at.date(), summary)
-        trusted = [part.text for part in parts if part.is_trusted and part.source != DATE]
+        trusted = tuple(part.text for part in parts if part.is_trusted and part.source != DATE)
         mounts = [_access(mount) for mount in self._mounts]
-        offered = [tool.as_json() for tool in tools]
         terms = Terms(
             reset=session.id,
             compacted=str(session.window_from),
             mounts=_digest(mounts),
             policy=self._policy,
             gate=_digest(self._views),
-            configuration=_digest([self.model, self._memory_max, trusted, offered]),
+            configuration=_configuration(self.model, self._memory_max, trusted, tools),
         )
         return Moment(at, entry, terms, parts, tools, self._is_erased(shown), self._seams(shown))
 
@@ -255,6 +254,13 @@ class Briefing:
 @lru_cache(maxsize=PROMPTS_KEPT)
 def _parts_of(sources: Sources) -> tuple[Part, ...]:
     return prompt_parts(sources, render)
+
+
+@lru_cache(maxsize=PROMPTS_KEPT)
+def _configuration(
+    model: str, memory_max: int, trusted: tuple[str, ...], tools: tuple[ToolSpec, ...]
+) -> str:
+    return _digest([model, memory_max, trusted, [tool.as_json() for tool in tools]])
 
 
 def _access(mount: Mount) -> list[object]:

@@ -21,9 +21,11 @@ from itertools import islice
 
 from harness.event import full_key
 from harness.job import Job, Jobs
+from harness.message import ToolResult
 from harness.session import Session, new_session
 from harness.showing import Showing
-from harness.transcript import Entry, Transcript
+from harness.tools.result import Results
+from harness.transcript import Carried, Entry, Transcript
 from harness.usage import conversation_rows
 from workspaces.account import Principal
 from workspaces.blobs import BlobStore
@@ -94,6 +96,16 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class New:
+    """A conversation that is not there yet, and what makes it: written with whatever it begins with."""
+
+    conversation: Conversation
+    session: Session
+    """Its first one, as it will be then."""
+    changes: tuple[Put, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gone:
     """What went with a conversation."""
 
@@ -137,10 +149,8 @@ class Conversations:
 
     def find(self, agent_id: AgentId, key: str) -> Conversation | None:
         """The principal's conversation with this agent under this key, if there was a first turn."""
-        pointer = self._records.get(self._pointer(agent_id, key))
-        if pointer is None or pointer.value["userId"] != self._principal.user_id:
-            return None
-        return _conversation(pointer.value["id"], self._principal.account_id, pointer)
+        found = self._under(agent_id, key)
+        return None if found is None or found.user_id != self._principal.user_id else found
 
     def get(self, conversation_id: str) -> Conversation:
         """NotFound, also for another user's."""
@@ -151,16 +161,25 @@ class Conversations:
 
     def open(self, agent_id: AgentId, key: str) -> Conversation:
         """The one under this key, begun if it is new. NotFound when it is another user's."""
-        found = self.find(agent_id, key)
-        if found is not None:
+        found = self.found_or_new(agent_id, key)
+        if isinstance(found, Conversation):
             return found
         try:
-            return self._create(self._new(agent_id, key), [new_session(1, self._now())], ())
-        except AlreadyExists:  # by somebody else, or by us in the same instant
-            found = self.find(agent_id, key)
-            if found is None:
-                raise NotFound("conversation", key, remedy="use another key") from None
-            return found
+            self._records.write(*found.changes)
+        except Conflict:  # by somebody else, or by us in the same instant
+            return self.open(agent_id, key)
+        return found.conversation
+
+    def found_or_new(self, agent_id: AgentId, key: str) -> Conversation | New:
+        """NotFound when it is another user's."""
+        found = self._under(agent_id, key)
+        if found is None:
+            fresh = self._new(agent_id, key)
+            session = new_session(1, fresh.created_at)
+            return New(fresh, replace(session, counter=1), self._made(fresh, session))
+        if found.user_id != self._principal.user_id:
+            raise NotFound("conversation", key, remedy="use another key")
+        return found
 
     def list(
         self, agent_id: AgentId | None = None, *, behind: str = "", limit: int | None = None
@@ -201,30 +220,41 @@ class Conversations:
             raise Busy("the conversation", holder="a turn that waits for an answer")
 
     def fork(self, conversation: Conversation, key: str, at: int | None = None) -> Conversation:
-        """A new conversation that begins with the entries of this one, up to number `at` or all."""
+        """A new conversation that begins with the entries of this one, up to number `at` or all. Only with
+        all of them it knows of a reset behind the last."""
         transcript = self.transcript(conversation)
         newest = transcript.newest()
         last = newest.number if newest else 0
+        begun_until = last + 1 if at is None else at
         at = last if at is None else at
         if not 1 <= at <= last:
-            raise Refused("entry", at, f"must be one of 1 to {last}")
+            raise Refused("at", at, f"must be one of 1 to {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
-        kept = [one for one in transcript.sessions() if one.first <= at]
+        kept = [one for one in transcript.sessions() if one.first <= begun_until]
         sessions = [_anew(one, transcript, at) for one in kept]
-        return self._create(fresh, sessions, transcript.entries(1, at))
+        return self._create(fresh, sessions, self.carried(conversation, at))
+
+    def carried(self, conversation: Conversation, last: int | None = None) -> Iterator[Carried]:
+        """Its entries up to a number or all, with what lies beside them."""
+        kept = Results(conversation.id, self._large).kept()
+        for entry in self.transcript(conversation).entries(1, last):
+            parts = entry.message.parts
+            calls = [part.call_id for part in parts if isinstance(part, ToolResult)]
+            whole = {call: text for call in calls if (text := kept(call)) is not None}
+            yield Carried(entry, whole)
 
     def add(
-        self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Entry]
+        self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Carried]
     ) -> Conversation:
         """A conversation that was elsewhere before. AlreadyExists when the key is taken."""
         return self._create(self._new(agent_id, key), sessions, self._admitted(entries))
 
-    def _admitted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def _admitted(self, entries: Iterable[Carried]) -> Iterator[Carried]:
         """What a platform says to its models is not for its users to bring along. Forbidden."""
-        for entry in entries:
-            if entry.system and not self._principal.may_configure:
+        for carried in entries:
+            if carried.entry.system and not self._principal.may_configure:
                 raise Forbidden(SAY_FOR_GOOD)
-            yield entry
+            yield carried
 
     def delete(self, conversation: Conversation) -> Gone:
         """The conversation and everything in it. Busy while a turn runs."""
@@ -351,30 +381,50 @@ class Conversations:
         )
 
     def _create(
-        self, conversation: Conversation, sessions: Iterable[Session], entries: Iterable[Entry]
+        self, conversation: Conversation, sessions: Iterable[Session], entries: Iterable[Carried]
     ) -> Conversation:
         """What it consists of comes first: a conversation that can be found is whole."""
-        agent_id, key = conversation.agent_id, conversation.key
-        if self._records.get(self._pointer(agent_id, key)) is not None:
+        key = conversation.key
+        if self._under(conversation.agent_id, key) is not None:
             raise AlreadyExists("conversation", key)
         transcript = self.transcript(conversation)
         *earlier, newest = sessions
         try:
-            transcript.fill(earlier, entries)
+            transcript.fill(earlier, self._unloaded(conversation, entries))
         except BaseException:
             transcript.erase()
             raise
         try:
-            self._records.write(
-                transcript.session_put(newest),
-                Put(self._key(conversation.id), _value(conversation), expect=ABSENT),
-                Put(self._pointer(agent_id, key), conversation.as_json(), expect=ABSENT),
-                Put(self._listed(conversation), {}),
-            )
+            self._records.write(*self._made(conversation, newest))
         except Conflict as error:
             transcript.erase()
             raise AlreadyExists("conversation", key) from error
         return conversation
+
+    def _made(self, conversation: Conversation, newest: Session) -> tuple[Put, ...]:
+        """What it can be found by, with its newest session."""
+        pointer = self._pointer(conversation.agent_id, conversation.key)
+        return (
+            self.transcript(conversation).session_put(newest),
+            Put(self._key(conversation.id), _value(conversation), expect=ABSENT),
+            Put(pointer, conversation.as_json(), expect=ABSENT),
+            Put(self._listed(conversation), {}),
+        )
+
+    def _under(self, agent_id: AgentId, key: str) -> Conversation | None:
+        """Whoever's it is."""
+        pointer = self._records.get(self._pointer(agent_id, key))
+        if pointer is None:
+            return None
+        return _conversation(pointer.value["id"], self._principal.account_id, pointer)
+
+    def _unloaded(self, conversation: Conversation, entries: Iterable[Carried]) -> Iterator[Entry]:
+        """What lies beside them is there before they are."""
+        results = Results(conversation.id, self._large)
+        for entry, whole in entries:
+            for call_id, text in whole.items():
+                results.keep(call_id, text)
+            yield entry
 
     def _look(self, conversation_id: str) -> Conversation | None:
         if not _CONVERSATION_ID.fullmatch(conversation_id):

@@ -25,8 +25,14 @@ from workspaces.errors import Failure
 T = TypeVar("T")
 P = ParamSpec("P")
 
+ForGood = Callable[[], None]
+
 STOP_S_MAX = 10.0
 """How long an interrupted turn may take to leave things in order."""
+
+
+class GivenUp(Exception):
+    """In a thread for which nobody waits any more, and which has done nothing yet that lasts."""
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -110,10 +116,54 @@ async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
     try:
         return await completed(running)
     except asyncio.CancelledError:
+        await _undone(running, undo)
+        raise
+
+
+async def or_given_up(call: Callable[[ForGood], T], undo: Callable[[T], None]) -> T:
+    """The same for what waits for others first, in a thread of its own: `call` is handed what it calls before
+    it does anything that lasts. Cancelled sooner, nobody waits for it: then it is told so, by GivenUp."""
+    point = _PointOfNoReturn()
+    running = asyncio.ensure_future(in_thread_of_its_own(call, point.passed))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if point.closed():
+            running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        else:
+            await _undone(running, undo)
+        raise
+
+
+async def _undone(running: asyncio.Future[T], undo: Callable[[T], None]) -> None:
+    async def undone() -> None:
+        await asyncio.wait({running})
         if not running.cancelled() and running.exception() is None:
             with suppress(Failure):  # it ends by itself, later
                 await in_thread(undo, running.result())
-        raise
+
+    with suppress(asyncio.CancelledError):
+        await completed(undone())
+
+
+class _PointOfNoReturn:
+    """Between a thread and whoever waits for it: the one passes it, or the other closes it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_passed = self._is_closed = False
+
+    def passed(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise GivenUp
+            self._is_passed = True
+
+    def closed(self) -> bool:
+        """Whether it could be."""
+        with self._lock:
+            self._is_closed = not self._is_passed
+            return self._is_closed
 
 
 class UnderWay(Generic[T]):

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
+from harness.allowance import Slot
 from harness.approval import (
     Unanswered,
     answered,
@@ -21,7 +22,7 @@ from harness.begun import Begun, prepared
 from harness.compaction import Compacted, remarks_of
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation
-from harness.crossing import in_thread, in_thread_of_its_own, or_undone, to_the_end
+from harness.crossing import ForGood, in_thread, in_thread_of_its_own, to_the_end
 from harness.event import Event
 from harness.inbox import Accepted, Opening
 from harness.line import Paused, Running, Waiting
@@ -32,7 +33,7 @@ from harness.progress import Emit
 from harness.request import ModelFailure
 from harness.showing import Keeping
 from harness.stop import Stop, Stopped
-from harness.transcript import Entry, Transcript
+from harness.transcript import Entry, Transcript, Window
 from harness.turn import Turn, run_turn
 from workspaces.errors import Conflict, Failure, LeaseLost, Unavailable
 from workspaces.ids import TurnId, new_id
@@ -81,43 +82,37 @@ class Holder:
             if entering is not None:
                 await self._enter(waiting, entering)
 
-    async def open(self, opening: Opening, stack: AsyncExitStack) -> Opened:
+    def open(self, opening: Opening, for_good: ForGood) -> Opened:
         """What nothing is before: its turn is prepared first, and then all is written at once. Conflict
-        when somebody was faster."""
-        inbox, event = self.means.inbox, opening.event
-        try:
-            await self._admitted()
-            begun, entry, keeping = await in_thread_of_its_own(
-                self._asking, event, opening.bid.mark
-            )
-        except Exception as problem:
-            why = problem if isinstance(problem, Failure) else Failure(_told(problem))
-            with suppress(Failure):  # whoever waits for it hears why in any case
-                await to_the_end(inbox.refuse, opening, why)
-            raise
-        turn = begun.turn
-        is_own = self.means.callers_model is not None
-        running, also = inbox.opened(opening, turn.id, turn.first, is_own=is_own)
-        if keeping is not None:
-            also = (*also, *keeping.changes)
-        try:
-            lease = await or_undone(
-                lambda: turn.transcript.open(entry, opening.bid, *also),
-                lambda lease: replace(self, lease=lease).end(running),
-            )
-        except Unavailable:
-            self.means.leases.lose(opening.bid)
-            raise
-        stage = stack.enter_context(self.means.audience.stage(self.conversation.id))
-        stage.begin(turn.first - 1)
-        stage.stored(turn.first)
-        holder = replace(self, lease=lease, stage=stage, emit=both(self.emit, stage.emit))
-        turn = turn.with_entry(entry)
+        when somebody was faster, and nothing happened. `for_good` is called before anything is."""
+        inbox, allowance = self.means.inbox, self.means.allowance
+        with ExitStack() as undo:
+            try:
+                slot = allowance.admit(self.conversation.account_id)
+                undo.callback(allowance.let_go, slot)
+                begun, entry, keeping = self._asking(opening)
+            except Exception as problem:
+                for_good()
+                why = problem if isinstance(problem, Failure) else Failure(_told(problem))
+                with suppress(Failure):  # whoever waits for it hears why in any case
+                    inbox.refuse(opening, why)
+                raise
+            for_good()
+            turn = begun.turn
+            is_own = self.means.callers_model is not None
+            running, also = inbox.opened(opening, turn.id, turn.first, is_own=is_own)
+            kept = () if keeping is None else keeping.changes
+            try:
+                lease = turn.transcript.open(entry, opening.bid, *also, *kept)
+            except Unavailable:
+                self.means.leases.lose(opening.bid)
+                raise
+            undo.pop_all()
         if keeping is not None:
             turn.showing.kept(keeping)
-            turn = replace(turn, asked=keeping.question)
-        begun = begun.with_turn(turn).held(lease, holder.transcript())
-        return Opened(holder, opening.accepted(lease), running, begun)
+        turn = replace(turn.with_entry(entry), asked=keeping.question if keeping else None)
+        begun = begun.with_turn(turn)
+        return Opened(replace(self, lease=lease), opening.accepted(lease), running, begun, slot)
 
     def end(self, running: Running) -> None:
         """At once: whoever brought the event is gone."""
@@ -175,16 +170,18 @@ class Holder:
         account_id = self.conversation.account_id
         await self.slot.enter_async_context(self.means.allowance.admitted(account_id))
 
-    def _asking(self, event: Event, writer: str) -> tuple[Begun, Entry, Keeping | None]:
+    def _asking(self, opening: Opening) -> tuple[Begun, Entry, Keeping | None]:
         """A turn with its first entry, and its first question, if nothing is to be done before that is
         asked: so both can be written in one batch."""
-        begun = self._prepared(event, TurnId(new_id("turn")), None)
+        event = opening.event
+        window = None if opening.session is None else Window(opening.session, ())
+        begun = self._prepared(event, TurnId(new_id("turn")), None, window=window)
         entry = self._first_entry(begun.turn, event)
         turn = begun.turn.with_entry(entry)
         question = turn.question(begun.toolset)
         if begun.compaction.is_due(turn.window, question):
             return begun, entry, None
-        return begun, entry, turn.keeping(question, writer)
+        return begun, entry, turn.keeping(question, opening.bid.mark)
 
     async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
         transcript = self.transcript()
@@ -218,9 +215,16 @@ class Holder:
             raise LeaseLost(self.lease.key) from conflict
         self.means.inbox.forget(self.conversation, paused)
 
-    def _prepared(self, event: Event | None, turn_id: TurnId, first: int | None) -> Begun:
+    def _prepared(
+        self,
+        event: Event | None,
+        turn_id: TurnId,
+        first: int | None,
+        *,
+        window: Window | None = None,
+    ) -> Begun:
         at = (self.means, self.conversation, self.lease, self.stage)
-        return prepared(*at, event, turn_id, first, is_mine=self.is_mine)
+        return prepared(*at, event, turn_id, first, is_mine=self.is_mine, window=window)
 
     def transcript(self) -> Transcript:
         """One that tells on the stage how far it has come."""
@@ -256,14 +260,14 @@ class Holder:
         begun = await in_thread_of_its_own(self._prepared, None, TurnId(new_id("turn")), None)
         question = await in_thread(begun.turn.question, begun.toolset)
         found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
-        await begun.pushed(begun.turn.compacted(found).asides)
+        await begun.pushed(begun.turn.compacted(found).asides, self.means.leases)
         return found
 
     async def run(self, running: Running, begun: Begun) -> Outcome | None:
         """What came of it, where it came to an end of its own; else it stands with its claim."""
         try:
             ending, own = await self._stoppable(running, begun)
-            durable = await begun.pushed(own)
+            durable = await begun.pushed(own, self.means.leases)
         except LeaseLost:
             raise
         except Exception as problem:
@@ -380,6 +384,25 @@ class Opened:
     accepted: Accepted
     running: Running
     begun: Begun
+    slot: Slot | None
+
+    def end(self) -> None:
+        """At once: whoever brought the event is gone."""
+        self.holder.means.allowance.let_go(self.slot)
+        self.holder.end(self.running)
+
+    async def run(self) -> Outcome | None:
+        """What came of it, where it came to an end of its own."""
+        holder, turn = self.holder, self.begun.turn
+        means, conversation_id = holder.means, holder.conversation.id
+        async with holder.slot:
+            await holder.slot.enter_async_context(means.allowance.holding(self.slot))
+            with means.audience.stage(conversation_id) as stage:
+                stage.begin(turn.first - 1)
+                stage.stored(turn.first)
+                holder = replace(holder, stage=stage, emit=both(holder.emit, stage.emit))
+                begun = self.begun.held(holder.lease, holder.transcript())
+                return await holder.run(self.running, begun)
 
 
 @dataclass(frozen=True, slots=True)

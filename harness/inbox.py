@@ -40,11 +40,13 @@ from harness.conversation import (
     SAY_FOR_GOOD,
     Conversation,
     Conversations,
+    New,
     claim_key,
 )
 from harness.event import Event, body_hash_of
 from harness.job import Job, Jobs, wish_key
 from harness.line import (
+    NOBODY_YET,
     Head,
     Line,
     Occupancy,
@@ -56,6 +58,7 @@ from harness.line import (
     is_large,
 )
 from harness.outcome import Ending
+from harness.session import Session
 from workspaces.account import Principal
 from workspaces.blobs import BlobStore
 from workspaces.claim import Claim, Claims
@@ -93,6 +96,9 @@ LET_GO_TRIES = 50
 """Whoever has just heard the end of a turn is not rejected because of it: a lease that is held over an idle
 line is let go of a moment later, as a rule."""
 
+MET_MAX = 1_000
+"""Conversations that are remembered: those of a busy day."""
+
 TRIES_MAX = 200
 PAUSE_S_MAX = 0.02
 
@@ -106,6 +112,8 @@ class Accepted:
     number: int
     lease: Lease | None = None
     """Of the conversation, when it was free."""
+    first: Waiting | None = None
+    """The event itself, where it is what the holder of that lease has to do: nobody need look for it."""
     is_new: bool = False
     """Put in line just now, not by an earlier delivery of the same event, which may still wait."""
 
@@ -116,6 +124,10 @@ class Opening:
     of it is written."""
 
     conversation: Conversation
+    made: tuple[Change, ...]
+    """That it is there; or what makes it, when it is new."""
+    session: Session | None
+    """Of a new one: nothing was said in it yet."""
     event: Event
     stated: JsonObject
     body: str
@@ -156,6 +168,9 @@ class Inbox:
         self._claims = claims
         self._leases = leases
         self._jobs = jobs
+        self._met: dict[tuple[AgentId, str], Conversation] = {}
+        """Those in which something was accepted here, by agent and key. One that was deleted since is found
+        out by the batch that would put something into it."""
 
     def accept(self, agent_id: AgentId, event: Event, *, rejects: bool) -> Accepted:
         """Durably in line, once; the same event again leads to the same place.
@@ -164,7 +179,8 @@ class Inbox:
         conversation in use, when the agent `rejects` what comes then; NotFound for another user's.
         """
         self._check_may_say(event)
-        claim, body = self.claim_key(agent_id, event.id), event.body_hash
+        stated = event.as_json()
+        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
         conversation: Conversation | None = None
         for number in _tries():
             standing = self._claims.look(claim, body)
@@ -173,19 +189,46 @@ class Inbox:
             if conversation is None:
                 conversation = self._conversation(agent_id, event)
             try:
-                return self._added(conversation, event, body, claim, standing, rejects=rejects)
+                return self._added(
+                    conversation, event, stated, body, claim, standing, rejects=rejects
+                )
             except Busy:
                 if self._is_in_use(conversation) or number >= LET_GO_TRIES:
                     raise
             except Conflict as conflict:
-                if conflict.name == str(conversation.exists.key):  # deleted in this instant
+                if conflict.name == str(
+                    conversation.exists.key
+                ):  # deleted, in this instant or before
+                    self._met.pop((agent_id, event.conversation_key), None)
                     conversation = None
         raise Busy("the conversation", holder="very many at once")
 
-    def receive(self, agent_id: AgentId, event: Event, *, rejects: bool) -> Accepted | Opening:
-        """As `accept`, for whoever is ready to begin its turn: where nothing is before the event, nothing
-        is written yet. What was prepared for an opening is good for nothing when somebody was faster."""
-        return self._opening(agent_id, event) or self.accept(agent_id, event, rejects=rejects)
+    def opening(self, agent_id: AgentId, event: Event) -> Opening | None:
+        """For whoever is ready to begin its turn, where nothing is before it. None when it has been here
+        before, answers something, is large, or is not alone: then it is to be accepted. Nothing is written
+        yet. What is prepared for it is good for nothing when somebody else is faster."""
+        if event.is_answer:
+            return None
+        self._check_may_say(event)
+        stated = event.as_json()
+        if is_large(stated):
+            return None
+        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
+        expect = self._claims.look(claim, body)
+        if isinstance(expect, Claim):
+            return None
+        found = self._conversations.found_or_new(agent_id, event.conversation_key)
+        if isinstance(found, New):
+            conversation, made, session = found.conversation, found.changes, found.session
+            head, tail = NOBODY_YET, None
+        else:
+            conversation, made, session = found, (found.exists,), None
+            head, tail = self._line(conversation).ends()
+        bid = self._bid(conversation, rejects=False) if is_idle(head, tail) else None
+        if bid is None or head.paused is not None:
+            return None
+        of = (conversation, made, session)
+        return Opening(*of, event, stated, body, claim, expect, bid, head, tail)
 
     def opened(
         self, opening: Opening, turn_id: TurnId, first: int, *, is_own: bool = False
@@ -199,14 +242,19 @@ class Inbox:
         running = Running(opening.number, opening.event, turn_id, first, 1, opening.head, is_own)
         begun = Head(opening.head.counter, opening.number + 1, ends, running.as_json())
         job = self._jobs.wanted_anew(self._looking_after(conversation))
-        return running, (conversation.exists, claimed, *joined, line.moved(begun), *job)
+        return running, (*opening.made, claimed, *joined, line.moved(begun), *job)
 
     def refuse(self, opening: Opening, why: Failure) -> None:
         """Nothing has happened: the event may be sent again. Conflict when it was, meanwhile."""
         about = _about(opening.conversation, 0)
         claim, body, expect = opening.claim, opening.body, opening.expect
         refused = self._claims.refused(claim, body, about, expect, _told(why))
-        self._records.write(opening.conversation.exists, refused)
+        self._records.write(*opening.made, refused)
+
+    def lost(self, opening: Opening) -> None:
+        """Somebody was faster: what was put beside the records for a new conversation is nobody's."""
+        if opening.session is not None:
+            self._conversations.transcript(opening.conversation).erase()
 
     def claim_key(self, agent_id: AgentId, event_id: str) -> Key:
         return claim_key(self._principal.account_id, self._principal.user_id, agent_id, event_id)
@@ -396,11 +444,17 @@ class Inbox:
 
     def _conversation(self, agent_id: AgentId, event: Event) -> Conversation:
         """An answer begins no conversation. NotFound."""
-        if not event.is_answer:
-            return self._conversations.open(agent_id, event.conversation_key)
-        found = self._conversations.find(agent_id, event.conversation_key)
+        name = (agent_id, event.conversation_key)
+        found = self._met.get(name)
+        if found is None and event.is_answer:
+            found = self._conversations.find(*name)
+        elif found is None:
+            found = self._conversations.open(*name)
         if found is None:
             raise NotFound("conversation", event.conversation_key)
+        if len(self._met) >= MET_MAX:
+            self._met.clear()
+        self._met[name] = found
         return found
 
     def _led(self, conversation: Conversation, answer: Event, to: Event) -> tuple[Put, ...]:
@@ -421,29 +475,11 @@ class Inbox:
         conversation = self._conversations.get(claim.about["conversation"])
         return Accepted(conversation, claim.key, claim.about["number"])
 
-    def _opening(self, agent_id: AgentId, event: Event) -> Opening | None:
-        """None when it has been here before, answers something, is large, or is not alone."""
-        if event.is_answer:
-            return None
-        self._check_may_say(event)
-        stated = event.as_json()
-        if is_large(stated):
-            return None
-        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
-        expect = self._claims.look(claim, body)
-        if isinstance(expect, Claim):
-            return None
-        conversation = self._conversation(agent_id, event)
-        head, tail = self._line(conversation).ends()
-        bid = self._bid(conversation, rejects=False) if is_idle(head, tail) else None
-        if bid is None or head.paused is not None:
-            return None
-        return Opening(conversation, event, stated, body, claim, expect, bid, head, tail)
-
     def _added(
         self,
         conversation: Conversation,
         event: Event,
+        stated: JsonObject,
         body: str,
         claim: Key,
         expect: Condition,
@@ -452,25 +488,37 @@ class Inbox:
     ) -> Accepted:
         line = self._line(conversation)
         head, tail = line.ends()
+        is_alone = is_idle(head, tail)
         number: int = tail.value["next"] if tail else 1
         line.check_room(head, tail, event.size_bytes)
         bid = self._bid(conversation, rejects=rejects)
         claimed = self._claims.made(claim, body, _about(conversation, number), expect)
-        stated = line.stated(event)
-        joined, _ = line.joined(event, stated, tail)
-        job = self._jobs.wanted(self._looking_after(conversation), at_the_latest=True)
-        bids = bid.changes if bid else ()
+        kept = line.kept(stated)
+        (put, moved), _ = line.joined(event, kept, tail)
+        bids, job = bid.changes if bid else (), self._job(conversation, is_alone=is_alone)
         try:
-            counters = self._records.write(*bids, conversation.exists, claimed, *joined, *job)
+            counters = self._records.write(*bids, conversation.exists, claimed, put, moved, *job)
         except Conflict:
-            line.forget(stated)
+            line.forget(kept)
             raise
         except Unavailable:
             if bid is not None:
                 self._leases.lose(bid)
             raise
-        lease = bid.won(counters) if bid else None
-        return Accepted(conversation, claim, number, lease, is_new=True)
+        if bid is None:
+            return Accepted(conversation, claim, number, is_new=True)
+        first = None
+        if is_alone:  # a head that was moved since makes the batch that begins it conflict
+            _, _, counter, *_ = counters
+            first = Waiting(number, event, Item(put.key, put.value, counter), head)
+        return Accepted(conversation, claim, number, bid.won(counters), first, is_new=True)
+
+    def _job(self, conversation: Conversation, *, is_alone: bool) -> tuple[Change, ...]:
+        """That looks after an event. Where none is before it nobody can want that earlier."""
+        job = self._looking_after(conversation)
+        if is_alone:
+            return self._jobs.wanted_anew(job)
+        return self._jobs.wanted(job, at_the_latest=True)
 
     def _bid(self, conversation: Conversation, *, rejects: bool) -> Bid | None:
         try:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
@@ -39,7 +39,7 @@ from harness.audience import Ended, Listener, Stage, both
 from harness.client_tool import check_names
 from harness.compaction import Compacted
 from harness.conversation import Conversation
-from harness.crossing import in_thread, or_undone, to_the_end
+from harness.crossing import ForGood, in_thread, or_given_up, or_undone, to_the_end
 from harness.event import Event
 from harness.event_status import EventStatus, GivenBack, state_of
 from harness.holder import Holder, Opened
@@ -58,6 +58,10 @@ LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.5
 """Between two looks at a conversation that another process is at: a turn takes seconds. The end of one that
 runs in this process is heard at once."""
 
+BEGIN_S_MAX = 5.0
+"""For the turn of an event that was just accepted to begin, when somebody wants it to end: opening workspaces
+takes seconds where they are shared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ingress(Means):
@@ -70,21 +74,15 @@ class Ingress(Means):
 
     async def deliver(self, agent: AgentRecord, event: Event, emit: Emit = silent) -> Outcome:
         """Process an event, or answer with what came of it before. What `accept` refuses is refused."""
-        outcome: Outcome | None = None
-        async with AsyncExitStack() as stack:
-            door = self._turnstile(f"{agent.id} {event.conversation_key}")
-            async with door:  # first come, first in
-                found = await self._received(agent, event)
-                if isinstance(found, Opening):
-                    opened = await self._opened(found, emit, stack)
-                    found = opened or await self.accept(agent, event)
-            if isinstance(found, Opened):
-                with suppress(LeaseLost):
-                    async with self._leased(found.holder.lease):
-                        outcome = await found.holder.run(found.running, found.begun)
-        if isinstance(found, Opened):
-            return outcome or await self._awaited(found.accepted, emit)
-        return await self.answer(found, emit)
+        async with self._turnstile(f"{agent.id} {event.conversation_key}"):  # first come, first in
+            found = await self._received(agent, event, emit)
+        if isinstance(found, Accepted):
+            return await self.answer(found, emit)
+        outcome = None
+        with suppress(LeaseLost):
+            async with self._leased(found.holder.lease):
+                outcome = await found.run()
+        return outcome or await self._awaited(found.accepted, emit)
 
     async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
         """Durably in line, from now on. Conflict, Busy, TooMany, NotFound, Forbidden, Refused."""
@@ -135,9 +133,19 @@ class Ingress(Means):
                 return await holder.compact()
 
     async def cancel(self, conversation: Conversation) -> bool:
-        """End the turn that runs or waits in it: its outcome will be "interrupted". Here it is stopped at
-        once, in another process when that looks next. False when there is none. Busy while it is changing
-        from one to the other. What waits in line behind it stays."""
+        """End the turn that runs or waits in it, or is about to begin: its outcome will be "interrupted".
+        Here it is stopped at once, in another process when that looks next. False when there is none. Busy
+        while it is changing from one to the other. What waits in line behind it stays."""
+        give_up_at = asyncio.get_running_loop().time() + BEGIN_S_MAX
+        while not await self._cancelled(conversation):
+            line = await in_thread(self.inbox.line, conversation)
+            is_about_to_begin = line.waiting > 0 or line.turn_id is not None
+            if not is_about_to_begin or asyncio.get_running_loop().time() > give_up_at:
+                return False
+            await asyncio.sleep(LOOK_S_MIN)
+        return True
+
+    async def _cancelled(self, conversation: Conversation) -> bool:
         turn_id = await in_thread(self.inbox.cancel, conversation)
         if turn_id is not None:
             stop = self.stops.get(turn_id)
@@ -188,27 +196,31 @@ class Ingress(Means):
         check_names(event.tools, (tool.name for tool in self.tools))
         return (event.on_busy or agent.config.on_busy) == "reject"
 
-    async def _received(self, agent: AgentRecord, event: Event) -> Accepted | Opening:
+    async def _received(self, agent: AgentRecord, event: Event, emit: Emit) -> Accepted | Opened:
+        """Begun, where nothing is before it and nobody is faster; else in line."""
         rejects = self._checked(agent, event)
 
-        def give_up(found: Accepted | Opening) -> None:
-            if isinstance(found, Accepted):
+        def receive(for_good: ForGood) -> Accepted | Opened:
+            opening = self.inbox.opening(agent.id, event)
+            if opening is not None:
+                try:
+                    return self._opener(opening, emit).open(opening, for_good)
+                except Conflict:
+                    self.inbox.lost(opening)
+            for_good()
+            return self.inbox.accept(agent.id, event, rejects=rejects)
+
+        def give_up(found: Accepted | Opened) -> None:
+            if isinstance(found, Opened):
+                found.end()
+            else:
                 self._given_up(found)
 
-        return await or_undone(
-            lambda: self.inbox.receive(agent.id, event, rejects=rejects), give_up
-        )
+        return await or_given_up(receive, give_up)
 
-    async def _opened(self, opening: Opening, emit: Emit, stack: AsyncExitStack) -> Opened | None:
-        """None when somebody was faster: nothing happened, and nobody was told anything."""
-        unwon = opening.bid.unwon
-        holder = Holder(self, opening.conversation, unwon, True, True, emit, Stage())
-        await stack.enter_async_context(holder.slot)
-        try:
-            return await holder.open(opening, stack)
-        except Conflict:
-            await stack.aclose()
-            return None
+    def _opener(self, opening: Opening, emit: Emit) -> Holder:
+        """Until it has begun it tells nobody anything."""
+        return Holder(self, opening.conversation, opening.bid.unwon, True, True, emit, Stage())
 
     async def _awaited(self, accepted: Accepted, emit: Emit) -> Outcome:
         """Work whenever the conversation is free, until the event is done."""
@@ -244,8 +256,10 @@ class Ingress(Means):
     async def _line(
         self, conversation: Conversation, lease: Lease, accepted: Accepted | None, emit: Emit
     ) -> None:
+        first = accepted.first if accepted is not None and accepted.lease == lease else None
         while not self.leases.has_let_go(lease):
-            found = await in_thread(self.inbox.next, conversation, lease)
+            found = first or await in_thread(self.inbox.next, conversation, lease)
+            first = None
             if found is None or (accepted is not None and found.number > accepted.number):
                 return
             is_mine = accepted is not None and found.number == accepted.number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.message import Message, part_as_json
@@ -13,7 +13,7 @@ from workspaces.records import JsonObject
 class ToolSpec:
     name: str
     description: str
-    schema: JsonObject
+    schema: JsonObject = field(hash=False)
     """JSON Schema of the input."""
 
     def as_json(self) -> JsonObject:

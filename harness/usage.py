@@ -5,10 +5,11 @@ to five sums: of the account's day and month, and of the agent's, the user's and
 Reading a period is so many rows for each of its days, however many questions they stand for. In each sum
 stand apart what for (the purpose) and by which model.
 
-Sums that many writers add to are exact, because every addition is conditional on the sum that was read.
-Two things keep that cheap. Within a process one writer carries the notes of all who wait, so that a
-process never loses a race against itself. And a writer whose answer got lost finds out whether its notes
-arrived: each batch has a number, and the account's row of the day remembers the latest of each writer.
+Sums that many writers add to are exact, because every addition is conditional on the sum that it was added
+to. Three things keep that cheap. Within a process one writer carries the notes of all who wait, so that a
+process never loses a race against itself. A sum that it wrote last is not read again until somebody else
+turns out to have written to it. And a writer whose answer got lost finds out whether its notes arrived: each
+batch has a number, and the account's row of the day remembers the latest of each writer.
 
 Days and months are UTC. What a question cost is decided when it is noted, by the prices of that moment.
 """
@@ -31,7 +32,16 @@ from workspaces.clock import Clock
 from workspaces.errors import Conflict, Failure, Forbidden, Refused, Unavailable
 from workspaces.expect import ABSENT
 from workspaces.ids import AccountId, AgentId, ConversationId, UserId
-from workspaces.records import Delete, JsonObject, Key, Put, RecordStore, with_prefix
+from workspaces.records import (
+    Counter,
+    Delete,
+    Item,
+    JsonObject,
+    Key,
+    Put,
+    RecordStore,
+    with_prefix,
+)
 
 Purpose = Literal["turn", "compaction", "extraction"]
 """What a question was asked for. Whatever asks for something else adds its word here."""
@@ -51,6 +61,9 @@ PAUSE_S = 0.01
 
 CELLS_MAX = 200
 """In one sum; a day with more models than that tells those that came later as `other`."""
+
+KEPT_MAX = 1_000
+"""Sums that need not be read before they are added to, a few hundred bytes each."""
 
 WRITERS_MAX = 32
 """As many processes as may be waiting for a lost answer at the same time."""
@@ -203,6 +216,8 @@ class Ledger:
         self._sleep = sleep
         self._writer = secrets.token_hex(6)
         self._line = _Line()
+        self._kept: dict[Key, Item] = {}
+        """Sums as they were written here last: so they still are, unless others have written to them too."""
 
     def note(self, spender: Spender, model: str, usage: Usage) -> None:
         """Durable on return. Unavailable when it is not known whether it was written."""
@@ -307,9 +322,10 @@ class Ledger:
             try:
                 changes = self._changes(batch, number)
                 if changes:
-                    self._records.write(*changes)
+                    self._keep(changes, self._records.write(*changes))
                 return
             except Conflict:
+                self._kept.clear()
                 self._sleep(PAUSE_S * random.random())  # noqa: S311 - spreads writers out
             except Unavailable:
                 lost += 1
@@ -326,7 +342,7 @@ class Ledger:
                 additions.setdefault(key, []).append(note)
         changes: list[Put] = []
         for key, notes in additions.items():
-            item = self._records.get(key)
+            item = self._kept.get(key) or self._records.get(key)
             value: JsonObject = item.value if item else {}
             if self._is_written(value, number):
                 return []
@@ -340,6 +356,12 @@ class Ledger:
                 told["writers"] = self._writers(value, number)
             changes.append(Put(key, told, expect=item.counter if item else ABSENT))
         return changes
+
+    def _keep(self, changes: Sequence[Put], counters: Sequence[Counter]) -> None:
+        if len(self._kept) > KEPT_MAX:
+            self._kept.clear()
+        for put, counter in zip(changes, counters, strict=True):
+            self._kept[put.key] = Item(put.key, put.value, counter)
 
     def _is_written(self, value: JsonObject, number: int) -> bool:
         return value.get("writers", {}).get(self._writer) == number

@@ -152,14 +152,18 @@ class Settlement:
         """Under the lock: a revision, the person's unless `by` somebody else, of those of the paths that
         differ from the newest one. Returns what is there."""
         found = {path: self._found(path) for path in paths}
-        self._recorded_as(by or self._person, found, frozenset())
+        changes = self._differing(found)
+        if None in changes.values():
+            changes = self._without_what_is_elsewhere(changes)
+        if changes:
+            self._history.record(changes, by or self._person)
         return found
 
     def record_whole(self, by: Author | None = None) -> RevisionId | None:
         """As `record`, of whatever differs in the whole tree; None when nothing does."""
         changed, gone = self._dirty(self._history.tip())
-        found = {path: self._found(path) for path in (*changed, *gone)}
-        return self._recorded_as(by or self._person, found, gone)
+        changes = self._differing({path: self._found(path) for path in (*changed, *gone)}, gone)
+        return self._history.record(changes, by or self._person) if changes else None
 
     def pending(self) -> list[WorkspacePath]:
         """What is new, different or gone since the newest revision."""
@@ -236,9 +240,10 @@ class Settlement:
         reason = f"the directory {self._namespace}.git is missing"
         return Unavailable(f"history of {name}", reason, remedy=remedy)
 
-    def _recorded_as(
-        self, by: Author, found: Mapping[WorkspacePath, Found], gone: Collection[WorkspacePath]
-    ) -> RevisionId | None:
+    def _differing(
+        self, found: Mapping[WorkspacePath, Found], gone: Collection[WorkspacePath] = ()
+    ) -> dict[WorkspacePath, bytes | None]:
+        """What these are now, where that is not what the newest revision has."""
         recorded = self.recorded(found, self._history.tip())
         changes: dict[WorkspacePath, bytes | None] = {}
         for path, blob in found.items():
@@ -248,7 +253,16 @@ class Settlement:
                 continue
             if (blob_id(blob.data) if blob else None) != recorded.get(path):
                 changes[path] = blob.data if blob else None
-        return self._history.record(changes, by) if changes else None
+        return changes
+
+    def _without_what_is_elsewhere(
+        self, changes: Mapping[WorkspacePath, bytes | None]
+    ) -> dict[WorkspacePath, bytes | None]:
+        """What is there and could not be brought here has not been deleted."""
+        held = {problem.path for problem in self.remote.problems()} if self.remote else set[str]()
+        return {
+            path: data for path, data in changes.items() if data is not None or path not in held
+        }
 
     def _found(self, path: WorkspacePath) -> Found:
         try:

@@ -27,7 +27,7 @@ from workspaces.configuration import Quota
 from workspaces.conflict import is_conflict
 from workspaces.errors import Failure, NotFound, OverLimit
 from workspaces.history.objects import ObjectId, blob_id
-from workspaces.ids import Version
+from workspaces.ids import Version, version_of
 from workspaces.live import LiveTree
 from workspaces.paths import WorkspacePath, broken_rule, folded
 from workspaces.problem import Kind, Problem
@@ -99,12 +99,15 @@ class TreeScan:
         """Of the last scan. May be set to that of an earlier process."""
         self._last: _Scanned | None = None
         """None where stats alone do not tell that a scan would find the same."""
+        self._was_overtaken = False
+        """Whether another file was read than the one that was walked by."""
         self._lock = threading.Lock()
 
     def scan(self, told: Told = lambda _name, _data: None) -> Tree:
         """To be looked at only: the next scan may give the same one."""
         with self._lock:
             young = self._clock.now().timestamp() - YOUNG_S
+            self._was_overtaken = False
             walked = dict(self._blobs.walk())
             stats = dict(zip(walked, map(_TELLING, walked.values()), strict=True))
             if self._last is not None and self._last.stats == stats:
@@ -113,9 +116,8 @@ class TreeScan:
             tree = self._tree_of(walked, told)
             is_young = any(_changed_at(status) >= young for status in walked.values())
             is_fixed = not tree.scratch and _FIXED.issuperset(one.kind for one in tree.problems)
-            self._last = (
-                None if is_young or not is_fixed else _scanned(tree, self.known, stats, walked)
-            )
+            is_told = not is_young and is_fixed and not self._was_overtaken
+            self._last = _scanned(tree, self.known, stats, walked) if is_told else None
             return tree
 
     def untouched(self, directory: str, files: Iterable[str]) -> Tree | None:
@@ -155,21 +157,22 @@ class TreeScan:
             if isinstance(found, Problem):
                 tree.problems.append(found)
             elif found is not None:
-                tree.files[WorkspacePath(name)] = found
-                tree.bytes += found.size
+                state, examined = found
+                tree.files[WorkspacePath(name)] = state
+                tree.bytes += state.size
                 if is_conflict(name):
                     tree.problems.append(Problem(name, "conflict", "could not be merged"))
-                if _changed_at(status) < young:
+                if _changed_at(examined) < young:
                     known = self.known.get(name)  # which is this very entry, when nothing changed
-                    is_same = known is not None and known[1] is found
-                    seen[name] = known if known and is_same else (_signature(status), found)
+                    is_same = known is not None and known[1] is state
+                    seen[name] = known if known and is_same else (_signature(examined), state)
         self.known = seen
         tree.files = dict(sorted(tree.files.items()))
         return tree
 
     def _look(
         self, name: str, status: os.stat_result, tree: Tree, names: _Names, told: Told
-    ) -> FileState | Problem | None:
+    ) -> tuple[FileState, os.stat_result] | Problem | None:
         """What to make of one entry of the directory; None when it is gone since it was listed."""
         problem = _problem(name, status) or names.problem(name)
         if problem is not None:
@@ -191,13 +194,17 @@ class TreeScan:
         except Failure as error:
             return Problem(name, "unreadable", str(error))
 
-    def _state(self, name: str, status: os.stat_result, told: Told) -> FileState:
+    def _state(
+        self, name: str, status: os.stat_result, told: Told
+    ) -> tuple[FileState, os.stat_result]:
+        """With what is told of the file that it is the state of."""
         known = self.known.get(name)
         if known is not None and known[0] == _signature(status):
-            return known[1]
-        blob = self._blobs.read(name)
-        told(name, blob.data)
-        return FileState(Version(blob.token), blob_id(blob.data), len(blob.data))
+            return known[1], status
+        data, examined = self._blobs.examine(name)
+        told(name, data)
+        self._was_overtaken = self._was_overtaken or _signature(examined) != _signature(status)
+        return FileState(version_of(data), blob_id(data), len(data)), examined
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,11 @@ from workspaces.history.objects import ObjectId
 from workspaces.history.origins import Origins
 from workspaces.history.undo import Files, touched, undone
 from workspaces.ids import Namespace, Version, version_of
-from workspaces.live import Displaced, LiveTree, Staged
+from workspaces.live import Displaced, Label, LiveTree, Staged
 from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.remote import Remote
-from workspaces.revision import Author, Revision, RevisionId
+from workspaces.revision import SYNC, Author, Revision, RevisionId
 from workspaces.search.recall import Recall
 from workspaces.settlement import Settlement
 from workspaces.swap import Swaps
@@ -125,7 +125,9 @@ class Workspace:
             clock=clock,
         )
         self._room = self._settlement.room
-        self._swaps = Swaps(blobs, history.read, nonce, self._path_of)
+        self._swaps = Swaps(
+            blobs, history.read, nonce, self._path_of, lambda path: self._settlement.record([path])
+        )
         self._arrivals = Arrivals(self._settlement, history, self._swaps)
 
     @property
@@ -331,12 +333,27 @@ class Workspace:
         finally:
             self._blobs.unstage(files)
 
-    def look_again(self) -> list[WorkspacePath]:
-        """Look at what swaps have displaced; what somebody wrote to it after that comes back, as the
-        person's. Returns where it stands now."""
-        labels = self._blobs.labels()
-        if not labels:
+    def staying(self, seen: Mapping[WorkspacePath, ObjectId]) -> set[WorkspacePath]:
+        """Of these files those that are still as they were seen. Between two moves of a swap a file is for
+        a moment what it may not become; nobody is there while this looks."""
+        if not seen:
+            return set()
+        with self._settlement.hold(SYNC):
+            return {
+                path for path, state in seen.items() if self._settlement.object_at(path) == state
+            }
+
+    def displaced(self) -> list[Label]:
+        """What swaps have left aside. Under the lock: what somebody is about to swap in lies there too, under
+        the label of what will come out."""
+        if not self._blobs.labels():
             return []
+        with self._settlement.hold(self._person):
+            return self._blobs.labels()
+
+    def look_again(self, labels: Sequence[Label]) -> list[WorkspacePath]:
+        """Look at what swaps had displaced some time ago; what somebody wrote to it after that comes back,
+        as the person's. Returns where it stands now."""
         with self._settlement.hold(self._person):
             paths = {path for label in labels if (path := self._swaps.path_of(label))}
             self._settlement.record(paths)
@@ -344,11 +361,6 @@ class Workspace:
             if found:
                 self._settlement.record(found)
         return found
-
-    @property
-    def has_displaced(self) -> bool:
-        """Whether something waits to be looked at again."""
-        return bool(self._blobs.labels())
 
     def identity(self) -> str | None:
         """Which directory this is; None when it is not where it should be."""

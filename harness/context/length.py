@@ -10,13 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from harness.message import Message, part_as_json
-from harness.request import Request
+from harness.request import Request, ToolSpec
 from workspaces.records import JsonObject
 
 TOKEN_CHARACTERS = 4
 """Of English prose, as long as no provider has counted."""
+
+TOOLS_MEASURED = BLOCKS_MEASURED = 64
+"""Of the turns of a process: conversations with an agent begin with the same, and it is long."""
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -60,8 +64,7 @@ def measured(request: Request, before: Length | None, *, is_same: bool = False) 
     if before is not None and is_same:
         tools, snapshot = before.tools, before.snapshot
     else:
-        tools = len(_JSON.encode([tool.as_json() for tool in request.tools]))
-        snapshot = _blocks(request.system[:count])
+        tools, snapshot = _tools(request.tools), _blocks(request.system[:count])
     others = request.system[count:]
     shown = characters(others, request.messages) + snapshot
     if snapshot and not others:
@@ -73,7 +76,13 @@ def measured(request: Request, before: Length | None, *, is_same: bool = False) 
     return Length(shown, tools, tokens, snapshot)
 
 
-def _blocks(texts: Sequence[str]) -> int:
+@lru_cache(maxsize=TOOLS_MEASURED)
+def _tools(tools: tuple[ToolSpec, ...]) -> int:
+    return len(_JSON.encode([tool.as_json() for tool in tools]))
+
+
+@lru_cache(maxsize=BLOCKS_MEASURED)
+def _blocks(texts: tuple[str, ...]) -> int:
     """Each with the comma behind it."""
     return sum(len(_JSON.encode(text)) + 1 for text in texts)
 

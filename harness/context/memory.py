@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from harness.context.budget import Cut, cut, shares
 from harness.context.fence import attribute, fenced, one_line
@@ -27,6 +28,9 @@ NOTE_LINE_CHARACTERS_MAX = 200
 
 NOTES_SHARE = 0.25
 """Of a mount's share, when it is too small for everything: the index gives way to MEMORY.md."""
+
+MEMORIES_SIZED = 64
+"""Kept as they were fenced, each as long as it is: every prompt asks for it twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ def needs_ages(memories: Sequence[Memory], characters_max: int) -> bool:
     return sum(wanted) > characters_max or wanted != [one.length for one in sized]
 
 
+@lru_cache(maxsize=MEMORIES_SIZED)
 def _sized(memory: Memory) -> _Sized:
     index = tuple(_note_line(note) for note in memory.notes[:NOTES_MAX])
     return _Sized(memory, fenced(memory.text or ""), index)

@@ -8,6 +8,7 @@ thinking in it is sent once more without. What passes by itself is not waited fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -30,6 +31,9 @@ from workspaces.records import JsonObject
 
 PAUSES_MAX = 10
 """The provider pauses after ten or so uses of its own tools; nobody waits for a hundred."""
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class AnthropicModel:
@@ -102,7 +106,7 @@ class _Question:
 
         try:
             async with (
-                await self._client.messages.create(**self._parameters) as stream,
+                await self._sent() as stream,
                 aclosing(_texts(stream, answer)) as texts,
             ):
                 await self._tell(texts, answer)
@@ -115,6 +119,20 @@ class _Question:
             return broken(f"its answer cannot be understood ({name})")
         is_whole = answer.is_whole and answer.stop_reason is not None
         return None if is_whole else broken("its answer broke off")
+
+    async def _sent(self) -> Any:
+        """As the SDK's `messages.create` sends it, which looks through all of a request for what is not plain
+        yet: that takes as long as all else that is done before the first byte goes out."""
+        import anthropic
+        from anthropic.types import RawMessageStreamEvent
+
+        return await self._client.post(
+            "/v1/messages",
+            content=_JSON.encode(self._parameters).encode(),
+            cast_to=anthropic.types.Message,
+            stream=True,
+            stream_cls=anthropic.AsyncStream[RawMessageStreamEvent],
+        )
 
     async def _tell(self, texts: AsyncGenerator[str | None], answer: Answer) -> None:
         counted = NO_USAGE

@@ -136,6 +136,8 @@ class MessagesServer:
         """Begin as if nothing had been said or asked."""
         self.requests: list[Body] = []
         """The bodies of all requests that kept the rules, in their order."""
+        self.heads: list[dict[str, str]] = []
+        """And their headers."""
         self.broken_rules: list[str] = []
         self.refused: list[str] = []
         """What was refused though it broke no rule."""
@@ -182,6 +184,7 @@ class MessagesServer:
             self.broken_rules.append("the script is over")
             return _error(400, "invalid_request_error", "the script is over")
         self.requests.append(body)
+        self.heads.append(dict(request.headers))
         line = self._lines.pop(0)
         if isinstance(line, Streamed):
             self._remember(body, line)

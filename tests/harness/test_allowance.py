@@ -203,7 +203,7 @@ def test_a_turn_cancelled_while_it_is_admitted_leaves_nothing_behind(in_memory: 
 def test_a_slot_that_is_not_renewed_is_free_again(house: Open, clock: ManualClock) -> None:
     """As of a machine that vanished."""
     one = house(runningTurns=1)
-    vanished = one.allowance()._admit(one.account.id)
+    vanished = one.allowance().admit(one.account.id)
     assert vanished is not None
     with pytest.raises(Exhausted):
         one.begin()
@@ -214,14 +214,14 @@ def test_a_slot_that_is_not_renewed_is_free_again(house: Open, clock: ManualCloc
 def test_a_slot_that_is_renewed_stays_taken(in_memory: Open, clock: ManualClock) -> None:
     one = in_memory(runningTurns=1)
     allowance = one.allowance()
-    slot = allowance._admit(one.account.id)
+    slot = allowance.admit(one.account.id)
     assert slot is not None
     for _ in range(6):
         clock.advance(RENEW_S)
         allowance._renew(slot)
     with pytest.raises(Exhausted):
         one.begin()
-    allowance._let_go(slot)
+    allowance.let_go(slot)
     one.begin()
 
 
@@ -230,13 +230,13 @@ def test_a_holder_that_was_followed_takes_nothing_from_who_came_after(
 ) -> None:
     one = in_memory(runningTurns=1)
     late, next_one = one.allowance(), one.allowance()
-    slept = late._admit(one.account.id)
+    slept = late.admit(one.account.id)
     clock.advance(SLOT_S)
-    taken = next_one._admit(one.account.id)
+    taken = next_one.admit(one.account.id)
     assert slept is not None
     assert taken is not None
     late._renew(slept)
-    late._let_go(slept)
+    late.let_go(slept)
     with pytest.raises(Exhausted):
         one.begin()
 
@@ -244,13 +244,13 @@ def test_a_holder_that_was_followed_takes_nothing_from_who_came_after(
 def test_a_lower_limit_counts_the_turns_that_run_already(in_memory: Open) -> None:
     one = in_memory(runningTurns=40)
     allowance = one.allowance()
-    slots = [allowance._admit(one.account.id) for _ in range(4)]
+    slots = [allowance.admit(one.account.id) for _ in range(4)]
     patch = {"config": {"limits": {"runningTurns": 2}}}
     one.accounts.patch(one.account.id, patch)
     with pytest.raises(Exhausted):
         one.begin()
     for slot in slots[:3]:
-        allowance._let_go(slot)
+        allowance.let_go(slot)
     one.begin()
 
 

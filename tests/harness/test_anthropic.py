@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from harness.message import INVALID_JSON, Message, Text, ToolCall, ToolResult, user
-from harness.models.anthropic import PAUSES_MAX, AnthropicModel
+from harness.models.anthropic import PAUSES_MAX, AnthropicModel, parameters
 from harness.models.anthropic_client import AnthropicClients
 from harness.models.patient import TRIES_MAX, WAIT_S_MAX, PatientModel
 from harness.progress import Counted, Progress, TextArrived, Waiting, Withdrawn
@@ -123,6 +123,22 @@ def test_text_is_told_before_the_stream_has_ended(server: MessagesServer) -> Non
     assert hold.left.wait(TEST_S_MAX), "the connection outlives the question"
 
 
+def test_what_is_sent_is_what_the_sdk_would_send_itself(server: MessagesServer) -> None:
+    clients = AnthropicClients(KEY, server.url)
+    server.answers(says(text("ours")), says(text("its own")))
+
+    async def both() -> None:
+        model = AnthropicModel("claude-test", clients)
+        await model.reply(HELLO, output_tokens_max=500, emit=lambda _: None)
+        stated = parameters("claude-test", HELLO, 500)
+        async with await clients.of_running_loop().messages.create(**stated) as stream:
+            assert [event.type async for event in stream][-1] == "message_stop"
+
+    asyncio.run(both())
+    ours, its_own = zip(server.requests, server.heads, strict=True)
+    assert ours == its_own
+
+
 def test_the_request_holds_the_prompt_the_tools_and_the_limit(
     ask: Ask, server: MessagesServer
 ) -> None:
@@ -222,6 +238,16 @@ FAULTS: list[tuple[str, Line, FailureKind]] = [
     (
         "a long prompt",
         Refusal(400, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"),
+        "too_long",
+    ),
+    (
+        "a prompt that leaves no room for the answer",
+        Refusal(
+            400,
+            "invalid_request_error",
+            "input length and `max_tokens` exceed context limit: 7 + 2 > 8, decrease input length or "
+            "`max_tokens` and try again",
+        ),
         "too_long",
     ),
     ("a full window", says(text("I"), stop="model_context_window_exceeded"), "window_full"),

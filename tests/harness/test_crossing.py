@@ -9,7 +9,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness.crossing import completed, entered, in_thread, in_thread_of_its_own
+from harness.crossing import (
+    ForGood,
+    GivenUp,
+    completed,
+    entered,
+    in_thread,
+    in_thread_of_its_own,
+    or_given_up,
+)
 from harness.pulse import kept_alive
 from workspaces.lease import Terms
 
@@ -151,6 +159,88 @@ def test_work_is_completed_before_its_cancellation_is_told() -> None:
 
     asyncio.run(go())
     assert done == ["done", "done"]
+
+
+class Waiting:
+    """What waits for others, then does something that lasts; a test can hold up both."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+        self.is_for_good, self.may_end = threading.Event(), threading.Event()
+        self.has_ended = threading.Event()
+
+    def run(self, for_good: ForGood) -> str:
+        try:
+            self.has_begun.set()
+            self.may_go_on.wait(WAIT_S)
+            for_good()
+            self.is_for_good.set()
+            self.may_end.wait(WAIT_S)
+            self.said.append("done")
+            return "it"
+        except GivenUp:
+            self.said.append("given up")
+            raise
+        finally:
+            self.has_ended.set()
+
+    def undo(self, done: str) -> None:
+        self.said.append(f"{done} undone")
+
+
+def test_what_only_waits_is_given_up_by_whoever_is_cancelled_and_does_nothing_more() -> None:
+    waiting = Waiting()
+
+    async def go() -> None:
+        task = asyncio.create_task(or_given_up(waiting.run, waiting.undo))
+        await until(waiting.has_begun)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not waiting.has_ended.is_set(), "it was waited for"
+        waiting.may_go_on.set()
+        await until(waiting.has_ended)
+
+    asyncio.run(go())
+    assert waiting.said == ["given up"]
+
+
+def test_what_is_done_for_good_is_undone_for_whoever_is_cancelled_however_often() -> None:
+    waiting = Waiting()
+    waiting.may_go_on.set()
+
+    async def go() -> None:
+        task = asyncio.create_task(or_given_up(waiting.run, waiting.undo))
+        await until(waiting.is_for_good)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        assert not task.done()
+        waiting.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    assert waiting.said == ["done", "it undone"]
+
+
+def test_what_came_of_it_is_told_and_what_went_wrong_too() -> None:
+    waiting = Waiting()
+    waiting.may_go_on.set()
+    waiting.may_end.set()
+
+    def broken(for_good: ForGood) -> str:
+        for_good()
+        raise PermissionError
+
+    async def go() -> None:
+        assert await or_given_up(waiting.run, waiting.undo) == "it"
+        with pytest.raises(PermissionError):
+            await or_given_up(broken, waiting.undo)
+
+    asyncio.run(go())
+    assert waiting.said == ["done"]
 
 
 def test_however_many_wait_for_it_whoever_holds_a_lock_can_let_go_of_it() -> None:

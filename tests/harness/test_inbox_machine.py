@@ -125,7 +125,7 @@ class Machine(RuleBasedStateMachine):
     def was_accepted(self, process: Process, event: int, accepted: Accepted) -> None:
         if accepted.lease is not None and process.lease is None:
             process.forget()
-            process.lease = accepted.lease
+            process.lease, process.waiting = accepted.lease, accepted.first
         assert self.accepted.setdefault(event, accepted.number) == accepted.number
 
     @rule(name=names, event=events)
@@ -133,7 +133,8 @@ class Machine(RuleBasedStateMachine):
         """It is prepared now and written later: anything may come in between."""
         process = self.processes[name]
         try:
-            found = process.inbox.receive(AGENT, say(event), rejects=False)
+            inbox, said = process.inbox, say(event)
+            found = inbox.opening(AGENT, said) or inbox.accept(AGENT, said, rejects=False)
             if isinstance(found, Opening):
                 transcript = process.conversations.transcript(self.conversation)
                 process.next_number = transcript.window().next_number
@@ -436,15 +437,16 @@ class Repeating(Inbox):
 class Hasty(Inbox):
     """Opens a turn at once although others wait in line."""
 
-    def receive(self, agent_id: AgentId, event: Event, *, rejects: bool) -> Accepted | Opening:
+    def opening(self, agent_id: AgentId, event: Event) -> Opening | None:
         claim, stated = self.claim_key(agent_id, event.id), event.as_json()
         expect = self._claims.look(claim, event.body_hash)
         conversation = self._conversation(agent_id, event)
         bid = self._bid(conversation, rejects=False)
         if isinstance(expect, Claim) or bid is None or is_large(stated):
-            return self.accept(agent_id, event, rejects=rejects)
+            return None
         head, tail = self._line(conversation).ends()
-        return Opening(conversation, event, stated, event.body_hash, claim, expect, bid, head, tail)
+        of = (conversation, (conversation.exists,), None, event, stated, event.body_hash)
+        return Opening(*of, claim, expect, bid, head, tail)
 
 
 def _blind(change: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,6 +31,7 @@ from tests.harness.talk import (
 )
 from workspaces.account import Accounts
 from workspaces.errors import Conflict, Unavailable
+from workspaces.expect import ABSENT
 from workspaces.ids import TurnId
 from workspaces.records import Change, Counter, Key, Put, RecordStore
 from workspaces.stamp import stamp_of
@@ -56,8 +58,8 @@ def run(coroutine: Any) -> Any:
 def receive(rooms: Rooms, event_id: str) -> Opening:
     agent = rooms.agents.get("assistant")
     event = Event.said(event_id, "c1", event_id)
-    found = rooms.ingress.inbox.receive(agent.id, event, rejects=False)
-    assert isinstance(found, Opening)
+    found = rooms.ingress.inbox.opening(agent.id, event)
+    assert found is not None
     return found
 
 
@@ -100,13 +102,17 @@ def _is_first_entry(changes: tuple[Change, ...]) -> bool:
     return {"transcript", "claims", "inbox", "conversation-lease", "jobs"} <= partitions
 
 
-def test_one_batch_accepts_leases_and_begins(rooms: Rooms) -> None:
-    run(delivered(rooms.ingress, "before", "c1", "before"))
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
+def test_one_batch_accepts_leases_and_begins(rooms: Rooms, is_known: bool) -> None:
+    before = ["before"] if is_known else []
+    for text in before:
+        run(delivered(rooms.ingress, text, "c1", text))
     wire = Listening(rooms.records)
     run(delivered(ingress_of(rooms, records=wire), "one", "c1", "one"))
     assert _is_first_entry(wire.batches[0])
-    assert assert_in_order(rooms, "c1") == ["before", "one"]
+    assert assert_in_order(rooms, "c1") == [*before, "one"]
     assert rooms.jobs.list() == []
+    assert [one.key for one in rooms.conversations.list()] == ["c1"]
 
 
 def test_the_batch_that_ends_a_turn_lets_go_of_its_lease(rooms: Rooms) -> None:
@@ -189,6 +195,75 @@ def test_of_two_that_open_one_conversation_one_does(rooms: Rooms) -> None:
     assert rooms.ingress.inbox.claim(one.claim) is None
 
 
+def test_of_two_that_begin_one_conversation_one_does_and_the_other_leaves_nothing(
+    rooms: Rooms,
+) -> None:
+    one, two = receive(rooms, "one"), receive(rooms, "two")
+    assert one.conversation.id != two.conversation.id
+    write(rooms, two, 1)
+    before = everything(rooms)
+    rooms.conversations._large.write(f"{one.conversation.id}/x.json", b"x", expect=ABSENT)
+    with pytest.raises(Conflict):
+        write(rooms, one, 1)
+    rooms.ingress.inbox.lost(one)
+    assert everything(rooms) == before
+    assert list(rooms.conversations._large.scan("")) == []
+    assert conversation_of(rooms, "c1").id == two.conversation.id
+
+
+def everything(rooms: Rooms) -> set[tuple[str, str]]:
+    """The keys of all records."""
+    with sqlite3.connect(rooms.settings.home.root / "state.db") as database:
+        return set(database.execute("select partition, sort from item"))
+
+
+def test_who_begins_a_conversation_that_somebody_else_begins_meanwhile_waits_in_its_line(
+    rooms: Rooms,
+) -> None:
+    theirs = ingress_of(rooms)
+
+    def meanwhile() -> None:
+        asyncio.run(delivered(theirs, "two", "c1", "two"))
+
+    ingress = replace(ingress_of(rooms), open_model=interrupting(rooms, meanwhile))
+    assert run(delivered(ingress, "one", "c1", "one")).reply == "answer to one"
+    assert assert_in_order(rooms, "c1") == ["two", "one"]
+    assert [one.key for one in rooms.conversations.list()] == ["c1"]
+
+
+def test_who_goes_while_a_turn_is_prepared_is_not_waited_for_and_has_done_nothing(
+    rooms: Rooms,
+) -> None:
+    accounts, limits = Accounts(rooms.records, rooms.clock), {"runningTurns": 1}
+    accounts.patch(rooms.principal.account_id, {"config": {"limits": limits}})
+    waits, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        waits.set()
+        assert go_on.wait(WAIT_S)
+
+    ingress = replace(ingress_of(rooms), open_model=interrupting(rooms, hang))
+
+    async def go() -> None:
+        task = asyncio.create_task(delivered(ingress, "one", "c1", "one"))
+        assert await asyncio.to_thread(waits.wait, WAIT_S)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        before = everything(rooms)
+        go_on.set()
+        while rooms.records.scan(slots, start="slot:"):  # noqa: ASYNC110 - a thread gives it back
+            await asyncio.sleep(0.01)
+        assert {key for key in everything(rooms) if key[0] != slots} == {
+            key for key in before if key[0] != slots
+        }
+
+    slots = f"allowance:{rooms.principal.account_id}"
+    run(go())
+    assert rooms.conversations.list() == []
+    assert run(delivered(rooms.ingress, "two", "c1", "two")).reply == "answer to two"
+
+
 def interrupting(rooms: Rooms, call: Any) -> Any:
     """Opens the agent's model, and does something else before it does so for the first time."""
     calls = iter([call])
@@ -261,11 +336,15 @@ def test_who_goes_while_the_batch_is_written_ends_the_turn_with_it(rooms: Rooms)
     assert run(delivered(rooms.ingress, "two", "c1", "two")).reply == "answer to two"
 
 
-def test_what_cannot_be_prepared_may_be_sent_again_with_another_body(rooms: Rooms) -> None:
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
+def test_what_cannot_be_prepared_may_be_sent_again_with_another_body(
+    rooms: Rooms, is_known: bool
+) -> None:
     def broken(*_: object) -> Any:
         raise Unavailable("model", "no such thing")
 
-    run(delivered(rooms.ingress, "before", "c1", "before"))
+    if is_known:
+        run(delivered(rooms.ingress, "before", "c1", "before"))
     ingress = replace(rooms.ingress, open_model=broken)
     with pytest.raises(Unavailable):
         run(delivered(ingress, "one", "c1", "one"))
@@ -276,8 +355,11 @@ def test_what_cannot_be_prepared_may_be_sent_again_with_another_body(rooms: Room
     assert run(delivered(rooms.ingress, "one", "c1", "one, again")).status == "done"
 
 
-def test_a_known_conversation_writes_one_batch_before_its_model_is_asked(
-    scripted: Callable[..., tuple[Harness, ScriptedModel]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("key", ["c1", "c2"], ids=["known", "new"])
+def test_a_conversation_writes_one_batch_before_its_model_is_asked(
+    scripted: Callable[..., tuple[Harness, ScriptedModel]],
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
 ) -> None:
     written: list[list[str]] = []
     asked: list[int] = []
@@ -295,7 +377,7 @@ def test_a_known_conversation_writes_one_batch_before_its_model_is_asked(
     harness, _ = scripted("one", look)
     harness.run("first", conversation="c1")
     monkeypatch.setattr(SqliteRecords, "write", noting)
-    harness.run("second", conversation="c1")
+    harness.run("second", conversation=key)
     assert asked == [1]
     assert {"conversation-lease", "transcript", "shown", "inbox"} <= set(written[0])
 

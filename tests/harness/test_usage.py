@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from workspaces.account import Person, Principal
 from workspaces.clock import ManualClock, SystemClock
 from workspaces.errors import Forbidden, Refused, Unavailable
 from workspaces.ids import AccountId, AgentId, ConversationId, UserId
-from workspaces.records import RecordStore
+from workspaces.records import Item, Key, RecordStore
 from workspaces.stores.faulty import Fault, FaultyRecords, seeded
 from workspaces.stores.memory import MemoryRecords
 from workspaces.stores.sqlite import SqliteRecords
@@ -219,6 +220,27 @@ def test_a_batch_whose_answer_was_lost_is_found_again(clock: ManualClock) -> Non
     ledger = Ledger(FaultyRecords(behind, iter(plan)), clock, own_prices(), sleep=lambda _: None)
     ledger.note(spender(), MODEL, USAGE)
     assert ledger.report(ACCOUNT).total.asked == 1
+
+
+def test_a_sum_is_read_before_it_is_added_to_only_where_somebody_else_has_written_to_it(
+    clock: ManualClock,
+) -> None:
+    class Counting(FaultyRecords):
+        read = 0
+
+        def get(self, key: Key) -> Item | None:
+            self.read += 1
+            return super().get(key)
+
+    store = Counting(MemoryRecords(clock), itertools.repeat(Fault.NONE))
+    ours, theirs = (Ledger(store, clock, own_prices(), sleep=lambda _: None) for _ in range(2))
+    read: list[int] = []
+    for ledger in (ours, ours, theirs, ours, ours):
+        before = store.read
+        ledger.note(spender(), MODEL, USAGE)
+        read.append(store.read - before)
+    assert read == [5, 0, 5, 5, 0]
+    assert ours.report(ACCOUNT).total.asked == 5
 
 
 def test_who_waits_for_a_store_that_fails_is_told(clock: ManualClock) -> None:

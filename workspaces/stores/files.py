@@ -114,8 +114,11 @@ class FileBlobs:
         os.close(self._staging)
 
     def read(self, name: BlobName) -> Blob:
-        data, _ = self._tree.read(check_name(name), bytes_max=self._bytes_max)
+        data, _ = self.examine(name)
         return Blob(name, data, Token(version_of(data)))
+
+    def examine(self, name: BlobName) -> tuple[bytes, os.stat_result]:
+        return self._tree.read(check_name(name), bytes_max=self._bytes_max)
 
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
         """A token is what the bytes are: without them there is none to compare."""

@@ -431,6 +431,7 @@ class _Bucket:
             ),
         )
         client.meta.events.register(EVENT, read_contents)
+        client.meta.events.register("before-parameter-build.s3", _ask_where_once)
         return client
 
     def _region(self, client: Any) -> str:
@@ -438,10 +439,18 @@ class _Bucket:
         as a listing where it fails: the answer to a HEAD has no room for a reason."""
         try:
             head: dict[str, Any] = client.head_bucket(Bucket=self.name)
-        except boto.ClientError:
+        except boto.ClientError as error:
             client.list_objects_v2(Bucket=self.name, MaxKeys=1)
-            head = {}
-        return head.get("BucketRegion") or client.meta.region_name or "us-east-1"
+            head = error.response
+        told: dict[str, str] = head["ResponseMetadata"]["HTTPHeaders"]
+        return told.get("x-amz-bucket-region") or client.meta.region_name or "us-east-1"
+
+
+def _ask_where_once(model: Any, context: dict[str, Any], **_: object) -> None:
+    """The client answers every redirection with the question where the bucket is, that of this question
+    too: where something on the way redirects whatever it is asked, that has no end."""
+    if model.name == "HeadBucket":
+        context["s3_redirect"]["redirected"] = True
 
 
 def _token(etag: str | None) -> Token:

@@ -6,9 +6,9 @@ the log. Every batch begins with BEGIN IMMEDIATE: a transaction that only turns 
 fails at once with SQLITE_BUSY_SNAPSHOT, whatever the busy timeout says (241 of 400 did, measured).
 
 Connections are lent to one thread at a time and kept for the next one. They belong to the process that
-opened them: after a fork the child finds none and opens its own. What it inherited it must never touch,
-not even to close, so a forked child that does not exec has to leave through `os._exit`, as
-multiprocessing's do.
+opened them, and so does the turn in which its threads write: after a fork the child finds none and makes its
+own. What it inherited it must never touch, not even to close, so a forked child that does not exec has to
+leave through `os._exit`, as multiprocessing's do.
 
 What has expired is invisible at once and removed a minute later, along with whatever is written then.
 """
@@ -18,12 +18,13 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from workspaces.clock import Clock, SystemClock
-from workspaces.database import is_busy, name_of, transaction, use_log
+from workspaces.database import DAMAGED, LOCKED, explained, transaction, use_log
 from workspaces.errors import Conflict, Refused, Unavailable
 from workspaces.expect import Wildcard, is_met
 from workspaces.records import (
@@ -110,6 +111,7 @@ class SqliteRecords:
         self._clock = clock or SystemClock()
         self._wait_s = wait_s
         self._kept: dict[int, list[sqlite3.Connection]] = {}
+        self._turns: dict[int, threading.Lock] = {}
         self._is_closed = False
         self._sweep_at = 0.0
         try:
@@ -128,7 +130,7 @@ class SqliteRecords:
     def write(self, *changes: Change) -> tuple[Counter, ...]:
         check_batch(changes)
         texts = encoded_batch(changes)
-        with self._connected() as connection, transaction(connection):
+        with self._turn(), self._connected() as connection, transaction(connection):
             counters: list[Counter] = []
             now = self._now()
             for change, text in zip(changes, texts, strict=True):
@@ -230,7 +232,7 @@ class SqliteRecords:
                 connection = self._opened()
             yield connection
         except sqlite3.Error as error:
-            raise self._unavailable(*_explained(error)) from error
+            raise self._unavailable(*explained(error, damaged=_DAMAGED)) from error
         except json.JSONDecodeError as error:
             raise self._unavailable(*_DAMAGED) from error
         finally:
@@ -238,6 +240,19 @@ class SqliteRecords:
                 kept.append(connection)
                 if self._is_closed or len(kept) > CONNECTIONS_KEPT_MAX:
                     self._close_kept(0 if self._is_closed else CONNECTIONS_KEPT_MAX)
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """Of this process's threads one writes at a time. SQLite itself lets whoever finds the file locked
+        sleep and try again, and of a hundred who do some never wake at the right moment. The lock is this
+        process's: one that a thread of the parent held at the moment of a fork is left behind with it."""
+        turn = self._turns.setdefault(os.getpid(), threading.Lock())
+        if not turn.acquire(timeout=self._wait_s):
+            raise self._unavailable(*LOCKED)
+        try:
+            yield
+        finally:
+            turn.release()
 
     def _close_kept(self, keep: int = 0) -> None:
         kept = self._kept.get(os.getpid(), [])
@@ -285,23 +300,4 @@ def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Cou
             return seen + 1 if connection.execute(_WRITE_SEEN, values).rowcount else None
 
 
-_DAMAGED = (
-    "the file is damaged",
-    "restore it from a copy; the workspaces themselves are not in it",
-)
-
-
-def _explained(error: sqlite3.Error) -> tuple[str, str]:
-    name = name_of(error)
-    if is_busy(error):
-        return "it is locked by another process", "end the process that holds it, then try again"
-    if name.startswith("SQLITE_FULL"):
-        return "the disk is full", "free some space and try again; nothing was half-written"
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return "it cannot be written", "check that the home exists and belongs to you"
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return _DAMAGED
-    if name.startswith("SQLITE_IOERR"):
-        # also a disk too full for what WAL keeps beside the file
-        return f"the disk fails ({name})", "check that the disk has space and works, then try again"
-    return str(error), "try again; if it stays so, run `harness doctor`"
+_DAMAGED = (DAMAGED, "restore it from a copy; the workspaces themselves are not in it")

@@ -14,6 +14,7 @@ from workspaces.problem import Problem
 from workspaces.reconcile import Push, PushDeletion
 from workspaces.sync.crowd import Crowd
 from workspaces.sync.in_hand import InHand
+from workspaces.sync.recency import changed_at, decides
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
 from workspaces.tree import FileState
@@ -71,7 +72,11 @@ class Outgoing:
         if data is None:
             return self._deleted(path, base, expect)
         state = FileState(version_of(data), blob_id(data), len(data))
-        return self._put(path, data, state, base, expect, self._meta())
+        meta = {
+            **self._meta(),
+            "stamp": self._workspace.history.next_stamp(),
+        }  # its revision follows
+        return self._put(path, data, state, base, expect, meta)
 
     def _meta(self) -> Meta:
         """What a person who looks into the bucket is told of where a file came from."""
@@ -138,6 +143,8 @@ class Outgoing:
                 data = self._workspace.read(path).data
                 if version_of(data) != action.version:
                     return path, None
+            if base is not None and decides(data):
+                meta = {**meta, "stamp": changed_at(self._workspace.history, path)}
             return path, self._put(path, data, here[path], base, action.expect, meta)
         except (Conflict, NotFound):
             return path, None

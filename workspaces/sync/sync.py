@@ -55,6 +55,7 @@ from workspaces.reconcile import (
     Push,
     PushDeletion,
     action_for,
+    reconcile,
 )
 from workspaces.replicate import Replication
 from workspaces.swap import SECOND_LOOK_S
@@ -132,8 +133,14 @@ class Sync:
     def plan(self) -> Plan:
         """What `run` would do now. What it would ask first is in the plan."""
         with self._alone():
-            self._get_ready()
-            return self._sides.survey().plan
+            self._check()
+            self._sides.remember()
+            survey = self._sides.survey()
+        if self._baseline.fact("place") == self._place():
+            return survey.plan
+        here = {path: state.version for path, state in survey.here.items()}
+        anew = reconcile({}, here, survey.there, held=survey.held)
+        return Plan(anew.actions, (*survey.plan.refused, *anew.refused))
 
     def pull(self) -> Report:
         """What others wrote comes here, and what was written here goes there. While their history says
@@ -349,11 +356,13 @@ class Sync:
         return again
 
     def _second_look(self) -> list[WorkspacePath]:
-        """At what swaps have displaced, once those who had it open had the time to write."""
-        if not self._workspace.has_displaced:
+        """At what swaps have displaced, once those who had it open had the time to write. What is displaced
+        while others are given theirs waits for the next look."""
+        displaced = self._workspace.displaced()
+        if not displaced:
             return []
         self._pause(SECOND_LOOK_S)
-        return self._workspace.look_again()
+        return self._workspace.look_again(displaced)
 
 
 def _scanned(there: BlobStore) -> Listing:
