@@ -251,9 +251,13 @@ class FileBlobs:
         directories = {path.rpartition("/")[0] for path in paths} | self._made_in
         if len(directories) < FLUSHED_AT_ONCE or not flush_all(self._staging):
             for directory in directories:
-                # One that is gone has nothing left to make durable but its absence, which its parent knows.
-                with suppress(FileNotFoundError), self._tree.directory(directory) as fd:
-                    _flush(fd, directory or ".")
+                try:
+                    with self._tree.directory(directory) as fd:
+                        _flush(fd, directory or ".")
+                except FileNotFoundError:
+                    continue  # nothing is left to make durable but its absence, which its parent knows
+                except OSError as error:
+                    raise as_failure(error, directory or ".") from error
         self._made_in -= directories
 
     def exchange(self, label: Label, path: WorkspacePath) -> None:
