@@ -17,7 +17,7 @@ A path cannot hold a `:`. One that makes the label too long for a file's name is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -48,13 +48,16 @@ class Aside(Protocol):
         """A file aside. It need not survive a crash, and may be made while somebody else has the lock."""
         ...
 
-    def unstage(self, files: Collection[Staged]) -> None:
-        """Away with those that are still there."""
+    def unstage(self) -> None:
+        """Away with all that is staged, by whomever: only one at a time may stage."""
         ...
 
-    def prepare(self, files: Mapping[Label, bytes | Staged], new: Iterable[Staged] = ()) -> None:
-        """Whole, durable files aside. Until one is whole it is under no label; `new` ones, in whose place
-        nothing is, need none."""
+    def confirm(self, files: Collection[Staged]) -> None:
+        """From here on these survive a power cut, and may enter where nothing is."""
+        ...
+
+    def prepare(self, files: Mapping[Label, bytes | Staged]) -> None:
+        """Whole, durable files aside. Until one is whole it is under no label."""
         ...
 
     def exchange(self, label: Label, path: WorkspacePath) -> None:

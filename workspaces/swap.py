@@ -115,7 +115,8 @@ class Swaps:
             labels[swap.path] = label = self._label(swap)
             if swap.data is not None:
                 over[label] = swap.staged or swap.data
-        self._tree.prepare(over, new.values())
+        self._tree.confirm(new.values())
+        self._tree.prepare(over)
         return labels, new
 
     def _let_in(self, path: WorkspacePath, staged: Staged) -> bool:

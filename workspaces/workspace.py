@@ -321,17 +321,13 @@ class Workspace:
 
     @contextmanager
     def staging(self) -> Generator[Callable[[bytes], Staged]]:
-        """For what is on its way in: it is put aside as it comes. What was not brought in the block goes."""
-        files: list[Staged] = []
-
-        def stage(data: bytes) -> Staged:
-            files.append(self._blobs.stage(data))
-            return files[-1]
-
+        """For what is on its way in: it is put aside as it comes. What was not brought in the block goes, and
+        what somebody who died has left. One at a time: whoever stages holds off all others."""
+        self._blobs.unstage()
         try:
-            yield stage
+            yield self._blobs.stage
         finally:
-            self._blobs.unstage(files)
+            self._blobs.unstage()
 
     def staying(self, seen: Mapping[WorkspacePath, ObjectId]) -> set[WorkspacePath]:
         """Of these files those that are still as they were seen. Between two moves of a swap a file is for

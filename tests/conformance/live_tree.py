@@ -153,7 +153,7 @@ class LiveTreeConformance:
         staged = [tree.stage(b"%d" % number) for number in range(20)]
         assert tree.labels() == []
         assert list(tree.scan()) == []
-        tree.prepare({}, staged)
+        tree.confirm(staged)
         assert tree.labels() == []
         for number, one in enumerate(staged):
             tree.enter(one, WorkspacePath(f"d/{number}.md"))
@@ -169,19 +169,20 @@ class LiveTreeConformance:
     def test_what_is_staged_replaces_nothing(self, tree: LiveTree) -> None:
         tree.write(A, b"old", expect=ABSENT)
         staged = tree.stage(b"new")
-        tree.prepare({}, [staged])
+        tree.confirm([staged])
         with pytest.raises(AlreadyExists):
             tree.enter(staged, A)
         tree.discard(staged)
         assert tree.read(A).data == b"old"
 
     def test_of_what_was_staged_only_what_did_not_come_in_goes(self, tree: LiveTree) -> None:
-        came, left = tree.stage(b"came"), tree.stage(b"left")
-        tree.prepare({}, [came])
+        tree.prepare({label(1): b"labelled"})
+        came, _ = tree.stage(b"came"), tree.stage(b"left")
+        tree.confirm([came])
         tree.enter(came, A)
-        tree.unstage([came, left])
-        tree.unstage([came, left])
-        assert tree.read(A).data == b"came"
+        tree.unstage()
+        tree.unstage()
+        assert (tree.read(A).data, tree.look(label(1))) == (b"came", b"labelled")
 
     def test_it_is_the_same_directory_as_before(self, tree: LiveTree) -> None:
         assert tree.identity() == tree.identity() != ""

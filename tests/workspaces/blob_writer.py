@@ -12,19 +12,19 @@ from pathlib import Path
 
 from workspaces.errors import Failure
 from workspaces.expect import ABSENT, ANY
-from workspaces.history.objects import blob_id
-from workspaces.live import label_of
 from workspaces.paths import WorkspacePath
 from workspaces.stores.files import FileBlobs
 
 OLD, NEW = b"old\n" * 100, b"new\n" * 200
 NAME = "notes/deep/a.md"
+NEW_FILE = {"create", "enter"}
+"""What begins without the file."""
 
 
 def once(home: Path, mode: str) -> None:
     """Say "ready", wait for a line, change one file, say what came of it."""
     store = FileBlobs(home / "tree", home / "staging")
-    token = store.read(NAME).token if mode not in {"create", "enter"} else None
+    token = store.read(NAME).token if mode not in NEW_FILE else None
     os.write(1, b"ready\n")
     os.read(0, 1)
     told: dict[str, object] = {"outcome": "ok"}
@@ -32,16 +32,23 @@ def once(home: Path, mode: str) -> None:
         if mode == "delete":
             store.delete(NAME, expect=token)
         elif mode == "enter":
-            path = WorkspacePath(NAME)
-            label = label_of(path, blob_id(b""), None, "0")
-            store.prepare({label: NEW})
-            store.enter(label, path)
-            store.flush([path])
+            come_in(store, WorkspacePath(NAME))
         else:
             store.write(NAME, NEW, expect=token or ABSENT)
     except Failure as error:
         told = {"outcome": error.code, "text": str(error)}
     os.write(1, json.dumps(told).encode() + b"\n")
+
+
+def come_in(store: FileBlobs, path: WorkspacePath) -> None:
+    """As a sync brings a new file."""
+    try:
+        staged = store.stage(NEW)
+        store.confirm([staged])
+        store.enter(staged, path)
+        store.flush([path])
+    finally:
+        store.unstage()
 
 
 def forever(home: Path) -> None:

@@ -92,7 +92,8 @@ class _Shelled(MemoryTree):
         super().take(path, label)
 
 
-_MOVES = ("prepare", "exchange", "enter", "take", "look", "discard", "flush")
+_STAGING = ("stage", "confirm", "unstage")
+_MOVES = (*_STAGING, "prepare", "exchange", "enter", "take", "look", "discard", "flush")
 Tree = at_each_call(_Shelled, "examine", "write", "delete", *_MOVES)
 History = at_each_call(MemoryHistory, "record", "follow", "receive")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.strace import ROOT, WAIT_S, environment, python, strace
-from tests.workspaces.blob_writer import NAME, NEW, OLD, content
+from tests.workspaces.blob_writer import NAME, NEW, NEW_FILE, OLD, content
 from workspaces.beneath import Beneath
 from workspaces.errors import Conflict, NotFound, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
@@ -28,7 +28,7 @@ from workspaces.stores.files import LEFTOVER_AGE_S, LOCK_NAME, FileBlobs
 __all__ = ["strace"]
 
 WRITER = Path(__file__).parent / "blob_writer.py"
-MODES = ("replace", "create", "delete")
+MODES = ("replace", "create", "delete", "enter")
 MEMORY_CALLS = {"brk", "madvise", "mmap", "mprotect", "mremap", "munmap"}
 """The interpreter's own, at any moment: a disk cannot fail them."""
 
@@ -74,16 +74,18 @@ class TestKill:
 
         at_each(kill, len(calls))
 
-    def test_what_a_killed_writer_left_is_swept_after_an_hour_and_not_before(
+    def test_what_a_killed_writer_left_is_swept_after_a_day_and_not_before(
         self, tmp_path: Path
     ) -> None:
         home = new_home(tmp_path)
         staging = home / "staging"
-        for name, age in (("new-old", LEFTOVER_AGE_S + 60), ("new-young", 60), ("other", 10**6)):
+        old, young = LEFTOVER_AGE_S + 60, LEFTOVER_AGE_S - 60
+        left = {"new-old": old, "come-old": old, "new-young": young, "come-young": young}
+        for name, age in {**left, "other": 10**6}.items():
             (staging / name).write_bytes(b"half")
             os.utime(staging / name, (time.time() - age,) * 2)
         with opened(home):
-            assert names_in(staging) == ["new-young", "other"]
+            assert names_in(staging) == ["come-young", "new-young", "other"]
 
 
 class TestDurability:
@@ -318,7 +320,7 @@ def new_home(path: Path, data: bytes | None = None) -> Path:
 
 
 def before(mode: str) -> bytes | None:
-    return None if mode == "create" else OLD
+    return None if mode in NEW_FILE else OLD
 
 
 def after(mode: str) -> bytes | None:
@@ -358,7 +360,7 @@ def started(home: Path, mode: str) -> subprocess.Popen[str]:
 
 def traced(strace: str, home: Path, mode: str, expression: str) -> tuple[list[str], dict]:
     """The calls of one change, as `name(arguments)`, and what the writer said of it."""
-    if mode not in {"create", "enter"} and state(home) is None:
+    if mode not in NEW_FILE and state(home) is None:
         shutil.rmtree(home)
         new_home(home, OLD)
     writer = started(home, mode)
@@ -396,7 +398,9 @@ def plain(line: str) -> str:
     name, arguments = CALL.match(line).groups()
     text = f"{name}({arguments}".partition(" = ")[0].rstrip()
     text = re.sub(r"\b\d+<", "<", text)
-    text = re.sub(r"new-[0-9a-f]{16}", "new", text).replace('"', "").replace("|O_CLOEXEC", "")
+    text = (
+        re.sub(r"(new|come)-[0-9a-f]{16}", r"\1", text).replace('"', "").replace("|O_CLOEXEC", "")
+    )
     return re.sub(r", 0[0-7]{3}\)", ")", text)
 
 

@@ -62,9 +62,9 @@ def test_nothing_of_what_was_staged_is_left_when_it_is_not_wanted(
 
     staged = [files_tree.stage(b"x") for _ in range(3)]
     assert left() == sorted(staged)
-    files_tree.unstage(staged[:2])
-    assert left() == [staged[2]]
-    files_tree.discard(staged[2])
+    files_tree.discard(staged[0])
+    assert left() == sorted(staged[1:])
+    files_tree.unstage()
     assert left() == []
 
 
@@ -77,7 +77,7 @@ def test_what_is_staged_is_durable_before_it_enters(
     monkeypatch.setattr(os, "fsync", lambda _fd: flushed.append("one"))
     staged = [files_tree.stage(b"%d" % number) for number in range(count)]
     assert flushed == []
-    files_tree.prepare({}, staged)
+    files_tree.confirm(staged)
     assert flushed == ["one" if count == 1 else "all"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -25,6 +26,7 @@ from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.reconcile import Pull, Push
 from workspaces.stores.faulty import Fault, FaultyBlobs
+from workspaces.stores.files import LOCK_NAME, STAGED_PREFIX
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
 from workspaces.sync.crowd import TOLD_AT_ONCE
 from workspaces.sync.sides import Survey
@@ -857,7 +859,8 @@ def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
 
 
 def in_staging(of: Replica) -> list[str]:
-    return [one.name for one in of.home.staging(of.workspace.namespace).glob("new-*")]
+    staging = of.home.staging(of.workspace.namespace)
+    return [one.name for one in staging.iterdir() if one.name != LOCK_NAME]
 
 
 def test_what_comes_is_put_aside_while_the_rest_is_on_its_way(
@@ -901,9 +904,9 @@ def test_what_was_put_aside_goes_when_the_rest_does_not_come(
             raise Unavailable("S3", "does not answer")
         return read(self, name)
 
-    def unstaging(files: Any) -> None:
+    def unstaging() -> None:
         aside.extend(in_staging(b))
-        unstage(files)
+        unstage()
 
     monkeypatch.setattr(b.workspace._blobs, "unstage", unstaging)
     with monkeypatch.context() as patched:
@@ -915,3 +918,38 @@ def test_what_was_put_aside_goes_when_the_rest_does_not_come(
     assert b.texts() == {}
     b.sync.run()
     assert b.texts() == a.texts()
+
+
+def test_what_was_on_its_way_when_somebody_died_goes_before_anything_comes(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "theirs\n")
+    a.sync.run()
+    (b.home.staging(b.workspace.namespace) / f"{STAGED_PREFIX}dead").write_bytes(b"half")
+    stage, found = b.workspace._blobs.stage, list[list[str]]()
+
+    def staging(data: bytes) -> Any:
+        found.append(in_staging(b))
+        return stage(data)
+
+    monkeypatch.setattr(b.workspace._blobs, "stage", staging)
+    assert b.sync.run().pulled == [MEMORY]
+    assert found == [[]]
+
+
+def test_a_disk_that_is_full_while_something_comes_is_told_with_what_helps(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "theirs\n")
+    a.sync.run()
+
+    def full(_fd: int, _data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(Unavailable, match="the disk is full") as failure:
+            b.sync.run()
+    assert failure.value.remedy == "free some space and try again"
+    assert in_staging(b) == []
+    assert b.sync.run().pulled == [MEMORY]

@@ -15,7 +15,8 @@ whole, and `Unavailable` says that the disk has not confirmed them.
 
 A writer that was killed leaves its temporary file behind. Opening a store removes those older than a
 day: no write takes that long, nor what a write waits for, and age can be told where processes cannot (several
-containers may share a home). Should a clock jump make a live one look old, its write fails and says so.
+containers may share a home). Should a clock jump make a live one look old, its write fails and says so. What
+was staged goes sooner: only one at a time stages, and begins by removing what another has left.
 
 The lock is a file in `staging/`: it orders the conditional writes of all threads and processes that
 come through this store. Those who do not come through it, an editor say, are met by the swap.
@@ -34,7 +35,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -69,6 +70,7 @@ from workspaces.upkeep import mend
 
 LOCK_NAME = ".lock"
 TEMPORARY_PREFIX = "new-"
+STAGED_PREFIX = "come-"
 LEFTOVER_AGE_S = 24 * 3600
 REMOVED_DIRECTORY_TRIES_MAX = 100
 """An `rmdir` may fall between making a directory and using it; this many in a row are no accident."""
@@ -224,26 +226,30 @@ class FileBlobs:
 
     def stage(self, data: bytes) -> Staged:
         try:
-            return Staged(self._stage(data, flush=False))
+            return Staged(self._stage(data, STAGED_PREFIX, flush=False))
         except OSError as error:
             raise as_failure(error, "staging") from error
 
-    def unstage(self, files: Collection[Staged]) -> None:
-        with os.scandir(self._staging) as entries:
-            for staged in {entry.name for entry in entries}.intersection(files):
-                self._discard(staged)
+    def unstage(self) -> None:
+        for name in self._names_aside(STAGED_PREFIX):
+            self._discard(name)
 
-    def prepare(self, files: Mapping[Label, bytes | Staged], new: Iterable[Staged] = ()) -> None:
+    def confirm(self, files: Collection[Staged]) -> None:
+        try:
+            self._flush_staged(files)
+        except OSError as error:
+            raise as_failure(error, "staging") from error
+
+    def prepare(self, files: Mapping[Label, bytes | Staged]) -> None:
         staged: dict[Label, str] = {}
-        new = list(new)
         try:
             for label, data in files.items():
                 staged[label] = self._stage(data, flush=False) if isinstance(data, bytes) else data
-            self._flush_staged([*staged.values(), *new])
+            self._flush_staged(staged.values())
             for label, temporary in staged.items():
                 os.rename(temporary, label, src_dir_fd=self._staging, dst_dir_fd=self._staging)
         except OSError as error:
-            for temporary in (*staged.values(), *new):
+            for temporary in staged.values():
                 self._discard(temporary)
             raise as_failure(error, "staging") from error
 
@@ -303,12 +309,7 @@ class FileBlobs:
             raise as_failure(error, label) from error
 
     def labels(self) -> list[Label]:
-        try:
-            with os.scandir(self._staging) as entries:
-                names = [entry.name for entry in entries]
-        except OSError as error:
-            raise as_failure(error, "staging") from error
-        return sorted(Label(name) for name in names if name.startswith(LABEL_PREFIX))
+        return sorted(Label(name) for name in self._names_aside(LABEL_PREFIX))
 
     def discard(self, label: Label | Staged) -> None:
         self._discard(label)
@@ -369,8 +370,15 @@ class FileBlobs:
         if not is_met(expect, current):
             raise Conflict("file", name, expected=expect, actual=current)
 
-    def _stage(self, data: bytes, *, flush: bool = True) -> str:
-        name = TEMPORARY_PREFIX + secrets.token_hex(8)
+    def _names_aside(self, prefix: str) -> list[str]:
+        try:
+            with os.scandir(self._staging) as entries:
+                return [entry.name for entry in entries if entry.name.startswith(prefix)]
+        except OSError as error:
+            raise as_failure(error, "staging") from error
+
+    def _stage(self, data: bytes, prefix: str = TEMPORARY_PREFIX, *, flush: bool = True) -> str:
+        name = prefix + secrets.token_hex(8)
         try:
             with self._opened_to_stage(name) as fd:
                 left = memoryview(data)
@@ -550,7 +558,8 @@ class FileBlobs:
         # What cannot be swept today is no reason not to open.
         with suppress(OSError), os.scandir(self._staging) as entries:
             for entry in entries:
-                status = _status(entry) if entry.name.startswith(TEMPORARY_PREFIX) else None
+                is_ours = entry.name.startswith((TEMPORARY_PREFIX, STAGED_PREFIX))
+                status = _status(entry) if is_ours else None
                 if status and status.st_mtime < old:
                     self._discard(entry.name)
 

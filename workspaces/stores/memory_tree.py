@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class MemoryTree:
         self._numbers = itertools.count(1)
         self.files: dict[str, Inode] = {}
         self.aside: dict[str, Inode] = {}
-        self._staged: dict[str, Inode] = {}
+        self.staged: dict[str, Inode] = {}
 
     def put(self, path: str, data: bytes) -> None:
         """As an editor saves: a new file in the place of the old one."""
@@ -101,19 +101,20 @@ class MemoryTree:
 
     def stage(self, data: bytes) -> Staged:
         inode = self._new(data)
-        staged = Staged(f"new-{inode.number}")
-        self._staged[staged] = inode
+        staged = Staged(f"come-{inode.number}")
+        self.staged[staged] = inode
         return staged
 
-    def unstage(self, files: Collection[Staged]) -> None:
-        for staged in files:
-            self._staged.pop(staged, None)
+    def unstage(self) -> None:
+        self.staged.clear()
 
-    def prepare(self, files: Mapping[Label, bytes | Staged], new: Iterable[Staged] = ()) -> None:
-        del new  # nothing in memory survives a power cut
+    def confirm(self, files: Collection[Staged]) -> None:
+        """Nothing in memory survives a power cut."""
+
+    def prepare(self, files: Mapping[Label, bytes | Staged]) -> None:
         for label, data in files.items():
             is_new = isinstance(data, bytes)
-            self.aside[label] = self._new(data) if is_new else self._staged.pop(data)
+            self.aside[label] = self._new(data) if is_new else self.staged.pop(data)
 
     def flush(self, paths: Collection[WorkspacePath]) -> None:
         pass
@@ -127,7 +128,7 @@ class MemoryTree:
         if path in self.files:
             raise AlreadyExists("file", path)
         self._refuse_no_place(path)
-        self.files[path] = (self._staged if label in self._staged else self.aside).pop(label)
+        self.files[path] = (self.staged if label in self.staged else self.aside).pop(label)
 
     def take(self, path: WorkspacePath, label: Label) -> None:
         if path not in self.files:
@@ -143,7 +144,7 @@ class MemoryTree:
 
     def discard(self, label: Label | Staged) -> None:
         self.aside.pop(label, None)
-        self._staged.pop(label, None)
+        self.staged.pop(label, None)
 
     def close(self) -> None:
         pass
