@@ -131,6 +131,8 @@ class Replication:
             except BaseException:
                 quarantine.close()
                 raise
+            if len(wanted) == len(head.packs):
+                self._note_checked()
             return quarantine
 
     def recover(self) -> None:
@@ -205,7 +207,7 @@ class Replication:
             damaged = self._damaged(seen)
             if not damaged:
                 self._remember(seen.head, seen.token)
-                self._baseline.note(_CHECKED, self._today(), wait=False)
+                self._note_checked()
                 return []
             if not self._has(seen.head.tip):
                 raise _lost(damaged[0])
@@ -349,6 +351,9 @@ class Replication:
                 with suppress(Failure):  # the next folding comes by here again
                     self.requests += 1
                     self._there.delete(stat.name, expect=ANY)
+
+    def _note_checked(self) -> None:
+        self._baseline.note(_CHECKED, self._today(), wait=False)
 
     def _today(self) -> str:
         return str(int(self._now() // 86_400))

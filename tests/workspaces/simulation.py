@@ -85,8 +85,9 @@ class World:
         self.replaced: set[str] = set()
         """Of its lines those that somebody has seen, and set to another value or taken away."""
         self.may_come_back = self.crashes > 0
-        """They may: who dies between a swap and its row meets once more what they have replaced, as
-        somebody's who was later; and a deleted file comes back as who had changed it has it."""
+        """They may: who dies between a swap and its row, or never hears that a write was done, meets once
+        more what they have replaced, as somebody's who was later; and a deleted file comes back as who had
+        changed it has it."""
         self.has_twins = self.randomly.random() < 0.25
         self.packs_max = self.randomly.choice((3, PACKS_MAX))
         self.names = (*NAMES, *TWINS) if self.has_twins else NAMES

@@ -343,6 +343,26 @@ def test_a_machine_that_comes_new_has_every_revision(
     assert fsck(b) == ""
 
 
+def test_whoever_has_just_read_every_pack_does_not_look_for_them(
+    a: Replica, machine: Callable[[str], Replica], prefix: MemoryPrefix
+) -> None:
+    for number in range(3):
+        a.workspace.write(MEMORY, f"{number}\n", by=AGENT)
+        a.sync.push_dirty() if number else a.sync.run()
+    b = machine("b")
+    prefix.asked.clear()
+    assert b.sync.run().history
+    assert prefix.asked.count("LIST") == 1, "of the files"
+    assert not b.sync._past._replication.is_check_due()  # type: ignore[union-attr]
+    a.workspace.write(MEMORY, "news\n", by=AGENT)
+    a.sync.push_dirty()
+    c = machine("c")
+    damaged = head(prefix, a).packs[1]
+    packs(prefix, a).write(damaged.blob, b"x", expect=ANY)
+    assert not c.sync.run().history
+    assert c.sync._past._replication.is_check_due()  # type: ignore[union-attr]
+
+
 def test_any_git_reads_the_history_out_of_s3(
     a: Replica, prefix: MemoryPrefix, tmp_path: Path
 ) -> None:
