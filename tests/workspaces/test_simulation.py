@@ -74,6 +74,16 @@ def plain_replace(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Swaps, "_moved", moved)
 
 
+def replacing_entry(patch: pytest.MonkeyPatch) -> None:
+    """What is new goes in without asking whether something is there by now."""
+
+    def let_in(self: Any, path: Any, staged: Any) -> bool:
+        self._tree.files[path] = self._tree.staged.pop(staged)
+        return True
+
+    patch.setattr(Swaps, "_let_in", let_in)
+
+
 def no_recovery(patch: pytest.MonkeyPatch) -> None:
     plain = Process.start
 
@@ -257,6 +267,7 @@ MUTANTS: list[Patch] = [
     beside_forgotten,
     blind_put,
     plain_replace,
+    replacing_entry,
     no_recovery,
     local_wins,
     mtime_compare,
