@@ -2,11 +2,13 @@
 
 The others (`rclone`, and `aws` where it is installed) are given their fastest settings for each work and run
 as processes, as they come; sync runs in a process that is there already, as it does in `harness up`, and
-once as `harness sync`.
+once as `harness sync`. Each begins with a disk that has nothing to write: what one has left there would
+else be waited for by the next that waits for the disk, which is mostly sync; and with no garbage of others.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -349,6 +351,8 @@ def _in_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
 
 
 def _note(times: dict[str, list[float]], name: str, work: Callable[[], object]) -> None:
+    os.sync()
+    gc.collect()
     begin = perf_counter()
     work()
     times.setdefault(name, []).append(perf_counter() - begin)
