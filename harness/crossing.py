@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from workspaces.errors import Failure
@@ -25,7 +27,11 @@ from workspaces.errors import Failure
 T = TypeVar("T")
 P = ParamSpec("P")
 
+Work = Callable[[], None]
 ForGood = Callable[[], None]
+
+IDLE_S_MAX = 5.0
+"""For how long a thread waits for more to do."""
 
 STOP_S_MAX = 10.0
 """How long an interrupted turn may take to leave things in order."""
@@ -42,7 +48,7 @@ async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """For what waits for others, and for code that is not ours and may take as long as it likes: it keeps
-    nobody from a thread, and no process from ending. A thread takes 50 µs to begin."""
+    nobody from a thread, and no process from ending."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -64,8 +70,45 @@ async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=run, name="harness-tool", daemon=True).start()
+    _THREADS.run(run)
     return await ended
+
+
+class _Threads:
+    """As many as there is work for. One that is done waits a moment for more: to start a thread is to wait
+    until it runs, and a loop that begins many turns at once would do little else."""
+
+    def __init__(self) -> None:
+        self._idle: list[SimpleQueue[Work]] = []
+        """Taking and adding are atomic: no lock, which a fork could leave held for ever."""
+        os.register_at_fork(after_in_child=self._idle.clear)
+
+    def run(self, work: Work) -> None:
+        try:
+            self._idle.pop().put(work)
+        except IndexError:
+            threading.Thread(
+                target=self._live, args=(work,), name="harness-tool", daemon=True
+            ).start()
+
+    def _live(self, work: Work) -> None:
+        given: SimpleQueue[Work] = SimpleQueue()
+        while True:
+            work()
+            del work  # and what came of it
+            self._idle.append(given)
+            try:
+                work = given.get(timeout=IDLE_S_MAX)
+            except Empty:
+                try:
+                    self._idle.remove(given)
+                except ValueError:  # somebody has just taken it
+                    work = given.get()
+                else:
+                    return
+
+
+_THREADS = _Threads()
 
 
 async def completed(work: Awaitable[T]) -> T:
