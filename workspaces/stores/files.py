@@ -36,7 +36,6 @@ import stat
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
@@ -203,14 +202,17 @@ class FileBlobs:
 
     def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
         found: dict[str, os.stat_result] = {}
-        for directory, group in groupby(sorted(names, key=_parent), key=_parent):
+        leaves: dict[str, dict[str, str]] = {}
+        for name in names:
+            directory, _, leaf = name.rpartition("/")
+            leaves.setdefault(directory, {})[name] = leaf
+        for directory, group in leaves.items():
             try:
                 with self._tree.directory(directory) as fd:
-                    for name in group:
+                    for name, leaf in group.items():
                         if not name:
                             found[name] = os.fstat(fd)
                             continue
-                        leaf = name.rpartition("/")[2]
                         with suppress(FileNotFoundError):
                             found[name] = os.stat(leaf, dir_fd=fd, follow_symlinks=False)
             except OSError as error:
@@ -538,10 +540,6 @@ class FileBlobs:
     def _discard(self, temporary: str) -> None:
         with suppress(OSError):  # what went wrong before is what matters; the sweep will find it
             os.unlink(temporary, dir_fd=self._staging)
-
-
-def _parent(name: str) -> str:
-    return name.rpartition("/")[0]
 
 
 def _is_storable(name: str, status: os.stat_result) -> bool:
