@@ -24,13 +24,13 @@ from benchmarks.ratio import compare, report
 from harness.conversation import Conversation, Conversations
 from harness.event import Event
 from harness.export import exported
-from harness.inbox import Inbox, Opening
+from harness.inbox import Inbox
 from harness.job import Jobs
 from harness.line import Waiting
 from harness.message import Message, Text, user
 from harness.outcome import Ending
 from harness.session import new_session
-from harness.transcript import Entry, Transcript
+from harness.transcript import Carried, Entry, Transcript
 from workspaces.account import Person, Principal
 from workspaces.claim import Claims
 from workspaces.clock import SystemClock
@@ -89,16 +89,15 @@ def _begun_and_appended(
         for number in range(1, ROUNDS + 1):
             times[0].append(timed(lambda number=number: begin(here, number)))
             finish(here, number)
-            entry = said(number, TEXT)
-            times[1].append(timed(lambda entry=entry: transcript.append(entry, held)))
+            times[1].append(timed(lambda n=number: transcript.append(said(n, TEXT), held)))
     return median(times[0]), median(times[1])
 
 
 def begun(here: Place, number: int) -> None:
     """As whoever waits for the answer does it: nothing is before the event."""
     event = Event.said(f"e{number}", "c1", TEXT)
-    opening = here.inbox.receive(AGENT, event, rejects=False)
-    assert isinstance(opening, Opening)
+    opening = here.inbox.opening(AGENT, event)
+    assert opening is not None
     entry = said(2 * number - 1, TEXT, event.id)
     _, also = here.inbox.opened(opening, entry.turn_id, entry.number)
     here.transcript(opening.conversation).open(entry, opening.bid, *also)
@@ -109,9 +108,8 @@ def begun_from_the_line(here: Place, number: int) -> None:
     event = Event.said(f"e{number}", "c1", TEXT)
     accepted = here.inbox.accept(AGENT, event, rejects=False)
     assert accepted.lease is not None
-    conversation, lease = accepted.conversation, accepted.lease
-    waiting = here.inbox.next(conversation, lease)
-    assert isinstance(waiting, Waiting)
+    conversation, lease, waiting = accepted.conversation, accepted.lease, accepted.first
+    assert waiting is not None
     entry = said(2 * number - 1, TEXT, event.id)
     _, also = here.inbox.beginning(conversation, waiting, entry.turn_id, entry.number)
     here.transcript(conversation).append(entry, lease, *also)
@@ -151,7 +149,7 @@ def _on_disk(directory: Path) -> None:
     kept = filled(here, "c1", KEPT, sessions=(1,))
     lines = b"".join(
         json.dumps(line, ensure_ascii=False).encode() + b"\n"
-        for line in exported(kept, here.transcript(kept))
+        for line in exported(kept, here.transcript(kept), here.conversations.carried(kept))
     )
     here.records.close()
     size = (directory / "disk" / "state.db").stat().st_size
@@ -279,7 +277,7 @@ def filled(here: Place, key: str, count: int, *, sessions: tuple[int, ...]) -> C
         AGENT,
         key,
         [new_session(first, now) for first in sessions],
-        (said(number, TEXT) for number in range(1, count + 1)),
+        (Carried(said(number, TEXT)) for number in range(1, count + 1)),
     )
 
 

@@ -23,7 +23,7 @@ from harness.event import Event
 from harness.message import Message, Text, ToolCall, ToolResult, user
 from harness.progress import Emit, Progress, TextArrived, silent
 from harness.session import new_session
-from harness.transcript import Entry
+from harness.transcript import Carried, Entry
 from workspaces.ids import TurnId, new_id
 from workspaces.records import Key, Put
 from workspaces.stamp import stamp_of
@@ -62,11 +62,11 @@ def _fill(harness: Harness) -> None:
         harness.conversations.add(agent.id, key, sessions, _past(turns, at))
 
 
-def _past(turns: int, at: Any) -> Iterator[Entry]:
+def _past(turns: int, at: Any) -> Iterator[Carried]:
     numbers = itertools.count(1)
     for turn in range(turns):
         for message in _turn(turn):
-            yield Entry(next(numbers), at, TurnId(f"turn_{turn}"), message)
+            yield Carried(Entry(next(numbers), at, TurnId(f"turn_{turn}"), message))
 
 
 def _turn(number: int) -> Iterator[Message]:

@@ -21,9 +21,11 @@ from itertools import islice
 
 from harness.event import full_key
 from harness.job import Job, Jobs
+from harness.message import ToolResult
 from harness.session import Session, new_session
 from harness.showing import Showing
-from harness.transcript import Entry, Transcript
+from harness.tools.result import Results
+from harness.transcript import Carried, Entry, Transcript
 from harness.usage import conversation_rows
 from workspaces.account import Principal
 from workspaces.blobs import BlobStore
@@ -218,30 +220,41 @@ class Conversations:
             raise Busy("the conversation", holder="a turn that waits for an answer")
 
     def fork(self, conversation: Conversation, key: str, at: int | None = None) -> Conversation:
-        """A new conversation that begins with the entries of this one, up to number `at` or all."""
+        """A new conversation that begins with the entries of this one, up to number `at` or all. Only with
+        all of them it knows of a reset behind the last."""
         transcript = self.transcript(conversation)
         newest = transcript.newest()
         last = newest.number if newest else 0
+        begun_until = last + 1 if at is None else at
         at = last if at is None else at
         if not 1 <= at <= last:
-            raise Refused("entry", at, f"must be one of 1 to {last}")
+            raise Refused("at", at, f"must be one of 1 to {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
-        kept = [one for one in transcript.sessions() if one.first <= at]
+        kept = [one for one in transcript.sessions() if one.first <= begun_until]
         sessions = [_anew(one, transcript, at) for one in kept]
-        return self._create(fresh, sessions, transcript.entries(1, at))
+        return self._create(fresh, sessions, self.carried(conversation, at))
+
+    def carried(self, conversation: Conversation, last: int | None = None) -> Iterator[Carried]:
+        """Its entries up to a number or all, with what lies beside them."""
+        kept = Results(conversation.id, self._large).kept()
+        for entry in self.transcript(conversation).entries(1, last):
+            parts = entry.message.parts
+            calls = [part.call_id for part in parts if isinstance(part, ToolResult)]
+            whole = {call: text for call in calls if (text := kept(call)) is not None}
+            yield Carried(entry, whole)
 
     def add(
-        self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Entry]
+        self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Carried]
     ) -> Conversation:
         """A conversation that was elsewhere before. AlreadyExists when the key is taken."""
         return self._create(self._new(agent_id, key), sessions, self._admitted(entries))
 
-    def _admitted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def _admitted(self, entries: Iterable[Carried]) -> Iterator[Carried]:
         """What a platform says to its models is not for its users to bring along. Forbidden."""
-        for entry in entries:
-            if entry.system and not self._principal.may_configure:
+        for carried in entries:
+            if carried.entry.system and not self._principal.may_configure:
                 raise Forbidden(SAY_FOR_GOOD)
-            yield entry
+            yield carried
 
     def delete(self, conversation: Conversation) -> Gone:
         """The conversation and everything in it. Busy while a turn runs."""
@@ -368,7 +381,7 @@ class Conversations:
         )
 
     def _create(
-        self, conversation: Conversation, sessions: Iterable[Session], entries: Iterable[Entry]
+        self, conversation: Conversation, sessions: Iterable[Session], entries: Iterable[Carried]
     ) -> Conversation:
         """What it consists of comes first: a conversation that can be found is whole."""
         key = conversation.key
@@ -377,7 +390,7 @@ class Conversations:
         transcript = self.transcript(conversation)
         *earlier, newest = sessions
         try:
-            transcript.fill(earlier, entries)
+            transcript.fill(earlier, self._unloaded(conversation, entries))
         except BaseException:
             transcript.erase()
             raise
@@ -404,6 +417,14 @@ class Conversations:
         if pointer is None:
             return None
         return _conversation(pointer.value["id"], self._principal.account_id, pointer)
+
+    def _unloaded(self, conversation: Conversation, entries: Iterable[Carried]) -> Iterator[Entry]:
+        """What lies beside them is there before they are."""
+        results = Results(conversation.id, self._large)
+        for entry, whole in entries:
+            for call_id, text in whole.items():
+                results.keep(call_id, text)
+            yield entry
 
     def _look(self, conversation_id: str) -> Conversation | None:
         if not _CONVERSATION_ID.fullmatch(conversation_id):

@@ -70,7 +70,7 @@ class Deletion:
     def workspace(self, reference: str, *, force: bool = False) -> Gone:
         """InUse while agents mount it, unless forced: their mounts of it are then left out."""
         self._check_right("workspaces")
-        record = self.workspaces.get(reference).record
+        record = self.workspaces.record(reference)
         _check_unused("workspace", record.name, self.agents.mounting(record.id), force)
         return Gone(record.id, record.name, (self.workspaces.delete(record.id),))
 

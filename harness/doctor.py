@@ -9,6 +9,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -121,12 +122,15 @@ def _records(house: House) -> Finding:
 
 def _workspaces(house: House) -> Finding:
     workspaces = house.rooms(house.owner()).workspaces
-    names = [record.name for record in workspaces.list()]
-    problems = [
-        f"{name}: {problem.path!r} {problem.detail}"
-        for name in names
-        for problem in workspaces.get(name).problems()
-    ]
+    names: list[str] = []
+    problems: list[str] = []
+    for record in workspaces.list():
+        try:
+            found = workspaces.open(record).problems()
+        except Failure as failure:
+            return Finding("workspaces", "broken", str(failure), failure.remedy)
+        names.append(record.name)
+        problems += [f"{record.name}: {problem.path!r} {problem.detail}" for problem in found]
     if problems:
         remedy = "rename or remove these files: they are in no history and no prompt"
         return Finding("workspaces", "note", "; ".join(problems), remedy)
@@ -136,9 +140,12 @@ def _workspaces(house: House) -> Finding:
 def _clock(house: House) -> Finding:
     """A clock that was set back makes expiries wrong; the newest revision knows better."""
     workspaces, now = house.rooms(house.owner()).workspaces, house.clock.now()
-    histories = [workspaces.open(record).history for record in workspaces.list()]
-    tips = [(history, tip) for history in histories if (tip := history.tip()) is not None]
-    newest = max((moment_of(history.commit(tip).at) for history, tip in tips), default=now)
+    newest = now
+    for record in workspaces.list():
+        with suppress(Failure):  # of the workspace it is told above
+            history = workspaces.open(record).history
+            tip = history.tip()
+            newest = max(newest, moment_of(history.commit(tip).at)) if tip else newest
     told = f"{now:%Y-%m-%d %H:%M:%S} UTC"
     if newest - now > CLOCK_BEHIND_MAX:
         told += f", but a revision was made at {newest:%Y-%m-%d %H:%M:%S}"

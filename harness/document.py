@@ -8,12 +8,13 @@ from harness.conversation import Conversation
 from harness.session import Session
 from harness.transcript import Transcript
 from workspaces.conflict import is_conflict
+from workspaces.durable import HERE
 from workspaces.file import File
 from workspaces.history.blame import BlamedLine
 from workspaces.history.difference import FileDifference, words
 from workspaces.history.log import Change
 from workspaces.problem import Problem
-from workspaces.revision import Revision
+from workspaces.revision import Revision, RevisionId
 from workspaces.tree import Tree
 from workspaces.workspace import Written
 
@@ -40,6 +41,10 @@ def written_document(written: Written) -> Document:
         "revision": written.revision,
         "durable": written.durable.as_json(),
     }
+
+
+def reverted_document(asked: str, made: RevisionId | None) -> Document:
+    return {"reverted": asked, "revision": made, "durable": HERE.as_json()}
 
 
 def problem_document(problem: Problem) -> Document:

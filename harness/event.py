@@ -35,6 +35,8 @@ REASON_CHARACTERS_MAX = 2_000
 OnBusy = Literal["queue", "reject"]
 """What becomes of an event when the conversation is in use: it waits its turn, or it is refused."""
 
+_IN_ONE_ORDER = json.JSONEncoder(sort_keys=True)
+
 _RESERVED = ("acct:", "conversation-lease:", "run:", "shared")
 
 _CallId = Annotated[str, Field(min_length=1, max_length=200)]
@@ -225,14 +227,14 @@ class Event:
 def body_hash_of(stated: JsonObject) -> str:
     """Of an event as JSON."""
     body = {name: value for name, value in stated.items() if name != "id"}
-    return sha256(json.dumps(body, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+    return sha256(_IN_ONE_ORDER.encode(body).encode()).hexdigest()
 
 
-def check_key(key: str) -> str:
+def check_key(key: str, field: str = "conversationKey") -> str:
     """A conversation key, as it may be chosen. Refused."""
-    _check_name("conversationKey", key)
+    _check_name(field, key)
     if key.startswith(_RESERVED):
-        raise Refused("conversationKey", key, "begins with a reserved word")
+        raise Refused(field, key, "begins with a reserved word")
     return key
 
 

@@ -3,7 +3,9 @@
     {"format": 1, "conversation": {id, key, agentId, userId, createdAt}}
     {"session": {first, id, startedAt, windowFrom?, summary?}}              each
     {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?, asks?, allowed?, system?,
-        kind?, covers?}                                             each, numbered without gaps
+        kind?, covers?, whole?}                                     each, numbered without gaps
+
+`whole` holds, by the ids of their calls, results that the entry itself has only a head and a tail of.
 
 What is brought back is a stranger's text: every line is looked at before it is kept. It comes under new
 ids, belongs to whoever brings it, and knows no file: what was read elsewhere was not read here.
@@ -14,13 +16,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
+from harness.context.repair import sound_json
 from harness.conversation import Conversation
+from harness.message import check_part
 from harness.session import Session, new_session
-from harness.transcript import Entry, Transcript, entry_of
+from harness.transcript import Carried, Entry, Transcript, entry_of
 from workspaces.errors import Refused
 from workspaces.parse import Shape, parse
 from workspaces.records import JsonObject
@@ -30,13 +35,6 @@ FORMAT = 1
 
 _Word = Annotated[str, Field(min_length=1, max_length=200)]
 _Count = Annotated[int, Field(ge=0)]
-
-_PART_FIELDS: dict[str, dict[str, type]] = {
-    "text": {"text": str},
-    "tool_use": {"id": str, "name": str, "input": dict},
-    "tool_result": {"tool_use_id": str, "content": str},
-}
-"""What each kind of part must have; parts of other kinds are the provider's, and kept as they are."""
 
 
 class _Header(Shape):
@@ -96,15 +94,18 @@ class _Entry(Shape):
     system: list[str] = Field(default=[])
     kind: Literal["said", "flush", "summary"] = "said"
     covers: _Count | None = None
+    whole: dict[str, str] = Field(default={})
 
 
-def exported(conversation: Conversation, transcript: Transcript) -> Iterator[JsonObject]:
+def exported(
+    conversation: Conversation, transcript: Transcript, entries: Iterable[Carried]
+) -> Iterator[JsonObject]:
     """The lines, in order."""
     yield {"format": FORMAT, "conversation": conversation.as_json()}
     for session in transcript.sessions():
         yield {"session": {"first": session.first, **session.as_json()}}
-    for entry in transcript.entries():
-        yield entry_line(entry)
+    for entry, whole in entries:
+        yield {**entry_line(entry), **({"whole": dict(whole)} if whole else {})}
 
 
 def entry_line(entry: Entry) -> JsonObject:
@@ -113,7 +114,7 @@ def entry_line(entry: Entry) -> JsonObject:
     return {"entry": entry.number, **value}
 
 
-def imported(lines: Iterable[str]) -> tuple[JsonObject, list[Session], Iterator[Entry]]:
+def imported(lines: Iterable[str]) -> tuple[JsonObject, list[Session], Iterator[Carried]]:
     """What the conversation was, its sessions, and its entries as they are read. Refused, naming the
     line; for the entries while they are read."""
     objects = _objects(lines)
@@ -132,21 +133,29 @@ def imported(lines: Iterable[str]) -> tuple[JsonObject, list[Session], Iterator[
         sessions.append(_session(number, cast(JsonObject, data), sessions))
     if not sessions:
         raise Refused("line 2", None, "must be the first session")
-    return header.conversation, sessions, _entries(rest, objects, sessions[-1])
+    return header.conversation, sessions, _entries(chain([rest] if rest else [], objects), sessions)
 
 
-def _entries(
-    first: tuple[int, object] | None, rest: Iterator[tuple[int, object]], newest: Session
-) -> Iterator[Entry]:
+def _entries(lines: Iterable[tuple[int, object]], sessions: list[Session]) -> Iterator[Carried]:
+    summarised = {one.summary: one for one in sessions if one.summary is not None}
     count = 0
-    for number, data in [first] if first else []:
-        count += 1
-        yield _entry(number, data, count)
-    for number, data in rest:
-        count += 1
-        yield _entry(number, data, count)
-    if newest.first > count + 1:
-        raise Refused("session", newest.first, f"begins behind the last entry, {count}")
+    for count, (number, data) in enumerate(lines, start=1):
+        entry, whole = _entry(number, data, count)
+        session = summarised.pop(count, None)
+        if session is not None and not _stands_for_the_past_of(session, entry):
+            covered = session.window_from - 1
+            rule = f"must be a summary of what comes up to entry {covered}: so says its session"
+            raise Refused(f"line {number}", entry.kind, rule)
+        yield Carried(entry, whole)
+    if sessions[-1].first > count + 1:
+        raise Refused("session", sessions[-1].first, f"begins behind the last entry, {count}")
+    for missing in summarised:
+        raise Refused("session", missing, "is no entry, and should be its summary")
+
+
+def _stands_for_the_past_of(session: Session, entry: Entry) -> bool:
+    is_summary = entry.kind == "summary" and bool(entry.message.text.strip())
+    return is_summary and entry.covers == session.window_from - 1 < entry.number
 
 
 def _objects(lines: Iterable[str]) -> Iterator[tuple[int, object]]:
@@ -154,9 +163,12 @@ def _objects(lines: Iterable[str]) -> Iterator[tuple[int, object]]:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
+            data = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise Refused(f"line {number}", line, f"is not JSON: {error}") from error
+        if sound_json(data) != data:
+            raise Refused(f"line {number}", line, "holds half of a surrogate pair")
+        yield number, data
 
 
 def _session(number: int, data: object, before: list[Session]) -> Session:
@@ -171,11 +183,14 @@ def _session(number: int, data: object, before: list[Session]) -> Session:
     window_from = line.window_from or line.first
     if window_from < line.first:
         raise Refused(f"line {number}.session.windowFrom", window_from, "lies before the session")
+    if window_from > line.first and line.summary is None:
+        rule = "leaves out what comes before, and no `summary` stands for it"
+        raise Refused(f"line {number}.session.windowFrom", window_from, rule)
     session = new_session(line.first, _stamp(f"line {number}.session.startedAt", line.started_at))
     return replace(session, window_from=window_from, summary=line.summary)
 
 
-def _entry(number: int, data: object, expected: int) -> Entry:
+def _entry(number: int, data: object, expected: int) -> Carried:
     within = f"line {number}"
     line = parse(_Entry, data, within=within)
     if line.entry != expected:
@@ -184,18 +199,8 @@ def _entry(number: int, data: object, expected: int) -> Entry:
     if not line.message.parts and not line.allowed:
         raise Refused(f"{within}.message.parts", [], "must hold something")
     for position, part in enumerate(line.message.parts):
-        _check_part(f"{within}.message.parts.{position}", part)
-    return entry_of(expected, cast(JsonObject, data))
-
-
-def _check_part(field: str, part: dict[str, Any]) -> None:
-    kind = part.get("type")
-    if not isinstance(kind, str) or not kind:
-        raise Refused(f"{field}.type", kind, "must name the kind of the part")
-    for name, type_ in _PART_FIELDS.get(kind, {}).items():
-        if not isinstance(part.get(name), type_):
-            words = {str: "a text", dict: "an object"}[type_]
-            raise Refused(f"{field}.{name}", part.get(name), f"must be {words}")
+        check_part(f"{within}.message.parts.{position}", part)
+    return Carried(entry_of(expected, cast(JsonObject, data)), line.whole)
 
 
 def _stamp(field: str, text: str) -> Stamp:

@@ -285,7 +285,12 @@ class Harness:
 
     def export_conversation(self, conversation: Conversation) -> Iterator[str]:
         """JSON lines, each with its end."""
-        lines = exported(conversation, self.conversations.transcript(conversation))
+        conversations = self.conversations
+        transcript, entries = (
+            conversations.transcript(conversation),
+            conversations.carried(conversation),
+        )
+        lines = exported(conversation, transcript, entries)
         return (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
     def import_conversation(
@@ -298,14 +303,14 @@ class Harness:
         """What `export_conversation` gave, as a new conversation of this agent, under the key that it
         had unless another is named. AlreadyExists, Refused."""
         was, sessions, entries = imported(lines)
-        under = check_key(was.get("key", "") if key is None else key)
+        under = check_key(was.get("key", "") if key is None else key, "key")
         return self.conversations.add(self._agent(agent).id, under, sessions, entries)
 
     def fork_conversation(
         self, conversation: Conversation, key: str, *, at: int | None = None
     ) -> Conversation:
         """A new conversation that begins with the entries of this one, up to number `at` or all."""
-        return self.conversations.fork(conversation, check_key(key), at)
+        return self.conversations.fork(conversation, check_key(key, "key"), at)
 
     def run_jobs(self, told: Told = unheard) -> Drained:
         """Everything that is due, now; `told` hears of each."""

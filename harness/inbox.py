@@ -96,6 +96,9 @@ LET_GO_TRIES = 50
 """Whoever has just heard the end of a turn is not rejected because of it: a lease that is held over an idle
 line is let go of a moment later, as a rule."""
 
+MET_MAX = 1_000
+"""Conversations that are remembered: those of a busy day."""
+
 TRIES_MAX = 200
 PAUSE_S_MAX = 0.02
 
@@ -109,6 +112,8 @@ class Accepted:
     number: int
     lease: Lease | None = None
     """Of the conversation, when it was free."""
+    first: Waiting | None = None
+    """The event itself, where it is what the holder of that lease has to do: nobody need look for it."""
     is_new: bool = False
     """Put in line just now, not by an earlier delivery of the same event, which may still wait."""
 
@@ -163,6 +168,9 @@ class Inbox:
         self._claims = claims
         self._leases = leases
         self._jobs = jobs
+        self._met: dict[tuple[AgentId, str], Conversation] = {}
+        """Those in which something was accepted here, by agent and key. One that was deleted since is found
+        out by the batch that would put something into it."""
 
     def accept(self, agent_id: AgentId, event: Event, *, rejects: bool) -> Accepted:
         """Durably in line, once; the same event again leads to the same place.
@@ -171,7 +179,8 @@ class Inbox:
         conversation in use, when the agent `rejects` what comes then; NotFound for another user's.
         """
         self._check_may_say(event)
-        claim, body = self.claim_key(agent_id, event.id), event.body_hash
+        stated = event.as_json()
+        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
         conversation: Conversation | None = None
         for number in _tries():
             standing = self._claims.look(claim, body)
@@ -180,12 +189,17 @@ class Inbox:
             if conversation is None:
                 conversation = self._conversation(agent_id, event)
             try:
-                return self._added(conversation, event, body, claim, standing, rejects=rejects)
+                return self._added(
+                    conversation, event, stated, body, claim, standing, rejects=rejects
+                )
             except Busy:
                 if self._is_in_use(conversation) or number >= LET_GO_TRIES:
                     raise
             except Conflict as conflict:
-                if conflict.name == str(conversation.exists.key):  # deleted in this instant
+                if conflict.name == str(
+                    conversation.exists.key
+                ):  # deleted, in this instant or before
+                    self._met.pop((agent_id, event.conversation_key), None)
                     conversation = None
         raise Busy("the conversation", holder="very many at once")
 
@@ -430,11 +444,17 @@ class Inbox:
 
     def _conversation(self, agent_id: AgentId, event: Event) -> Conversation:
         """An answer begins no conversation. NotFound."""
-        if not event.is_answer:
-            return self._conversations.open(agent_id, event.conversation_key)
-        found = self._conversations.find(agent_id, event.conversation_key)
+        name = (agent_id, event.conversation_key)
+        found = self._met.get(name)
+        if found is None and event.is_answer:
+            found = self._conversations.find(*name)
+        elif found is None:
+            found = self._conversations.open(*name)
         if found is None:
             raise NotFound("conversation", event.conversation_key)
+        if len(self._met) >= MET_MAX:
+            self._met.clear()
+        self._met[name] = found
         return found
 
     def _led(self, conversation: Conversation, answer: Event, to: Event) -> tuple[Put, ...]:
@@ -459,6 +479,7 @@ class Inbox:
         self,
         conversation: Conversation,
         event: Event,
+        stated: JsonObject,
         body: str,
         claim: Key,
         expect: Condition,
@@ -467,25 +488,37 @@ class Inbox:
     ) -> Accepted:
         line = self._line(conversation)
         head, tail = line.ends()
+        is_alone = is_idle(head, tail)
         number: int = tail.value["next"] if tail else 1
         line.check_room(head, tail, event.size_bytes)
         bid = self._bid(conversation, rejects=rejects)
         claimed = self._claims.made(claim, body, _about(conversation, number), expect)
-        stated = line.stated(event)
-        joined, _ = line.joined(event, stated, tail)
-        job = self._jobs.wanted(self._looking_after(conversation), at_the_latest=True)
-        bids = bid.changes if bid else ()
+        kept = line.kept(stated)
+        (put, moved), _ = line.joined(event, kept, tail)
+        bids, job = bid.changes if bid else (), self._job(conversation, is_alone=is_alone)
         try:
-            counters = self._records.write(*bids, conversation.exists, claimed, *joined, *job)
+            counters = self._records.write(*bids, conversation.exists, claimed, put, moved, *job)
         except Conflict:
-            line.forget(stated)
+            line.forget(kept)
             raise
         except Unavailable:
             if bid is not None:
                 self._leases.lose(bid)
             raise
-        lease = bid.won(counters) if bid else None
-        return Accepted(conversation, claim, number, lease, is_new=True)
+        if bid is None:
+            return Accepted(conversation, claim, number, is_new=True)
+        first = None
+        if is_alone:  # a head that was moved since makes the batch that begins it conflict
+            _, _, counter, *_ = counters
+            first = Waiting(number, event, Item(put.key, put.value, counter), head)
+        return Accepted(conversation, claim, number, bid.won(counters), first, is_new=True)
+
+    def _job(self, conversation: Conversation, *, is_alone: bool) -> tuple[Change, ...]:
+        """That looks after an event. Where none is before it nobody can want that earlier."""
+        job = self._looking_after(conversation)
+        if is_alone:
+            return self._jobs.wanted_anew(job)
+        return self._jobs.wanted(job, at_the_latest=True)
 
     def _bid(self, conversation: Conversation, *, rejects: bool) -> Bid | None:
         try:

@@ -58,6 +58,10 @@ LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.5
 """Between two looks at a conversation that another process is at: a turn takes seconds. The end of one that
 runs in this process is heard at once."""
 
+BEGIN_S_MAX = 5.0
+"""For the turn of an event that was just accepted to begin, when somebody wants it to end: opening workspaces
+takes seconds where they are shared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ingress(Means):
@@ -129,9 +133,19 @@ class Ingress(Means):
                 return await holder.compact()
 
     async def cancel(self, conversation: Conversation) -> bool:
-        """End the turn that runs or waits in it: its outcome will be "interrupted". Here it is stopped at
-        once, in another process when that looks next. False when there is none. Busy while it is changing
-        from one to the other. What waits in line behind it stays."""
+        """End the turn that runs or waits in it, or is about to begin: its outcome will be "interrupted".
+        Here it is stopped at once, in another process when that looks next. False when there is none. Busy
+        while it is changing from one to the other. What waits in line behind it stays."""
+        give_up_at = asyncio.get_running_loop().time() + BEGIN_S_MAX
+        while not await self._cancelled(conversation):
+            line = await in_thread(self.inbox.line, conversation)
+            is_about_to_begin = line.waiting > 0 or line.turn_id is not None
+            if not is_about_to_begin or asyncio.get_running_loop().time() > give_up_at:
+                return False
+            await asyncio.sleep(LOOK_S_MIN)
+        return True
+
+    async def _cancelled(self, conversation: Conversation) -> bool:
         turn_id = await in_thread(self.inbox.cancel, conversation)
         if turn_id is not None:
             stop = self.stops.get(turn_id)
@@ -242,8 +256,10 @@ class Ingress(Means):
     async def _line(
         self, conversation: Conversation, lease: Lease, accepted: Accepted | None, emit: Emit
     ) -> None:
+        first = accepted.first if accepted is not None and accepted.lease == lease else None
         while not self.leases.has_let_go(lease):
-            found = await in_thread(self.inbox.next, conversation, lease)
+            found = first or await in_thread(self.inbox.next, conversation, lease)
+            first = None
             if found is None or (accepted is not None and found.number > accepted.number):
                 return
             is_mine = accepted is not None and found.number == accepted.number

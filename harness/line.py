@@ -25,7 +25,6 @@ from workspaces.expect import ABSENT, ANY
 from workspaces.ids import ConversationId, TurnId
 from workspaces.records import (
     VALUE_BYTES_MAX,
-    Change,
     Check,
     Condition,
     Item,
@@ -222,13 +221,13 @@ class Line:
         return Check(self._head_key, head.counter)
 
     def joined(
-        self, event: Event, stated: JsonObject, tail: Item | None
-    ) -> tuple[tuple[Change, ...], int]:
+        self, event: Event, kept: JsonObject, tail: Item | None
+    ) -> tuple[tuple[Put, Put], int]:
         """What puts an event behind the tail, and the bytes that have come with it."""
         number: int = tail.value["next"] if tail else 1
         size = event.size_bytes
         ends: int = size + (tail.value["bytes"] if tail else 0)
-        value = {"event": stated, "bytes": size, "ends": ends}
+        value = {"event": kept, "bytes": size, "ends": ends}
         item = Put(self._event_key(number), value, ABSENT)
         counter = tail.counter if tail else ABSENT
         moved = Put(Key(self._partition, "tail"), {"next": number + 1, "bytes": ends}, counter)
@@ -240,19 +239,18 @@ class Line:
 
     # beside the records
 
-    def stated(self, event: Event) -> JsonObject:
-        """The event, or where it lies, when it is too large for a record."""
-        value = event.as_json()
-        if not is_large(value):
-            return value
+    def kept(self, stated: JsonObject) -> JsonObject:
+        """An event as it is stated, or where it lies, when it is too large for a record."""
+        if not is_large(stated):
+            return stated
         name = f"{self._conversation_id}/event-{secrets.token_hex(8)}.json"
-        self._large.write(name, _JSON.encode(value).encode(), expect=ANY)
-        return {"id": event.id, "large": name}
+        self._large.write(name, _JSON.encode(stated).encode(), expect=ANY)
+        return {"id": stated["id"], "large": name}
 
-    def forget(self, stated: JsonObject) -> None:
+    def forget(self, kept: JsonObject) -> None:
         """What lies beside the records of an event that is not in the line any more."""
-        if "large" in stated:
-            self._large.delete(stated["large"], expect=ANY)
+        if "large" in kept:
+            self._large.delete(kept["large"], expect=ANY)
 
     def _begun(self, number: int) -> Item:
         """Of the event of a turn that has not ended."""

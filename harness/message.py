@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal, assert_never, cast
 
+from workspaces.errors import Refused
 from workspaces.records import JsonObject
 
 Role = Literal["user", "assistant"]
@@ -69,6 +71,28 @@ def user(text: str) -> Message:
 
 def message_of(data: JsonObject) -> Message:
     return Message(data["role"], tuple(_part_of(part) for part in data["parts"]))
+
+
+_PART_FIELDS: dict[str, dict[str, type]] = {
+    "text": {"text": str},
+    "tool_use": {"id": str, "name": str, "input": dict},
+    "tool_result": {"tool_use_id": str, "content": str},
+}
+"""What each kind of part must have; parts of other kinds are the provider's, and kept as they are."""
+
+
+def check_part(field: str, part: object) -> None:
+    """Whether a part that a stranger states is one. Refused, naming what of it is not."""
+    if not isinstance(part, Mapping):
+        raise Refused(field, part, "must be an object")
+    stated = cast("Mapping[str, object]", part)
+    kind = stated.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise Refused(f"{field}.type", kind, "must name the kind of the part")
+    for name, type_ in _PART_FIELDS.get(kind, {}).items():
+        if not isinstance(stated.get(name), type_):
+            words = {str: "a text", dict: "an object"}[type_]
+            raise Refused(f"{field}.{name}", stated.get(name), f"must be {words}")
 
 
 def part_as_json(part: Part) -> JsonObject:

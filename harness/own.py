@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 
 from harness.crossing import UnderWay
 from harness.event import Answer, Item, items_of
+from harness.message import check_part
 from harness.models.port import Model
 from harness.outcome import Outcome
 from harness.progress import Emit
@@ -132,6 +133,8 @@ class OwnLoop:
 
     def _reply(self, data: JsonObject) -> None:
         answer = self._asked().answer
+        for at, part in enumerate(data["content"]):
+            check_part(f"message.content.{at}", part)
         reply = self._notation.reply(data)
         self._question = None
         answer.get_loop().call_soon_threadsafe(_settle, answer, reply)

@@ -101,8 +101,9 @@ class JobRunner:
             return error
         if due is None:
             await self._ended(lambda: self._jobs.done(held.claimed))
-        else:
-            await self._ended(lambda: self._jobs.again(held.claimed, due))
+        else:  # ticks that were missed collapse into one
+            again = max(due, self._clock.now())
+            await self._ended(lambda: self._jobs.again(held.claimed, again))
         return None
 
     async def _ended(self, end: Callable[[], None]) -> None:

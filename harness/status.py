@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from workspaces.errors import Failure, NotFound
+from workspaces.errors import Failure
 from workspaces.seam import REVISIONS_MAX, Seam, open_seams
 from workspaces.stamp import stamp_of
 from workspaces.trash import Buried, lying
@@ -135,7 +135,7 @@ def _tasks(harness: Harness) -> Iterator[Line]:
     for record in harness.workspaces.list():
         try:
             text = harness.workspaces.open(record).read("TASKS.md").text
-        except NotFound:
+        except Failure:  # there is none; or it cannot be read, which is told of its workspace
             continue
         found = [match for line in text.splitlines() if (match := _OPEN.match(line))]
         for match in found:

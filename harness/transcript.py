@@ -18,9 +18,10 @@ summary was made: its call of tools, and each result. Both are kept in the row a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from harness.context.said import Said
 from harness.message import Message, ToolResult, message_of
@@ -105,6 +106,14 @@ class Entry:
             **({"kind": self.kind} if self.kind != "said" else {}),
             **({"covers": self.covers} if self.covers is not None else {}),
         }
+
+
+class Carried(NamedTuple):
+    """An entry on its way to another conversation."""
+
+    entry: Entry
+    whole: Mapping[str, str] = MappingProxyType({})
+    """What was kept beside it of results that it shows shortened, by the ids of their calls."""
 
 
 @dataclass(frozen=True, slots=True)

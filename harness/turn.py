@@ -228,11 +228,9 @@ async def _stepped(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Status, ModelFailure | None]:
     """Where it stands when nothing more is to be asked, and why."""
-    if turn.may_have_run and not pending(turn.entries):
-        for call in turn.open_calls:
-            interrupted = ToolResult(call.id, INTERRUPTED, is_error=True)
-            turn = turn.resulted(interrupted)
-        turn = await turn.stored()
+    if turn.may_have_run and not pending(turn.entries) and turn.open_calls:
+        interrupted = (ToolResult(call.id, INTERRUPTED, is_error=True) for call in turn.open_calls)
+        turn = await turn.append(turn.entry(Message("user", tuple(interrupted))))
     while not turn.is_answered:
         if pending(turn.entries):
             return turn, "waiting", None

@@ -12,7 +12,7 @@ from harness.copies import Copies
 from harness.crossing import in_thread
 from harness.log import event
 from workspaces.clock import Clock
-from workspaces.errors import NotFound
+from workspaces.errors import Failure, NotFound
 from workspaces.watch import News, Settled, Troubled, Watch
 from workspaces.workspace import Workspace
 
@@ -54,9 +54,11 @@ def log_news(news: News) -> None:
 
 
 def all_of(copies: Copies) -> Iterator[Workspace]:
-    """As they are now."""
+    """As they are now, but for those whose files are lost: the others are watched all the same."""
     for record in copies.records():
         try:
             yield copies.workspaces.open(record)
         except NotFound:  # deleted since it was listed
             continue
+        except Failure as failure:
+            _log.warning("%s is not watched: %s", record.name, failure)

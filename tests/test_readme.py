@@ -14,6 +14,7 @@ import pytest
 
 from tests.harness.messages_server import KEY, MessagesServer, says, text, tool_use
 from tests.servers import BUCKET, S3Server
+from tests.web.serving import home_at
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"```(\w+)\n(.*?)```(?:\n\n((?:    [^\n]*\n)+))?", re.DOTALL)
@@ -113,7 +114,7 @@ def test_every_shell_block_works_in_order(
 def test_every_python_block_of_the_readme_works(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    for source in python_blocks(asking_a_provider=False):
+    for source in python_blocks("harness.workspaces"):
         environment["HARNESS_HOME"] = ""
         source = source.replace("~/.harness", str(tmp_path / "home"))
         ended = subprocess.run(
@@ -135,7 +136,7 @@ def test_the_readmes_own_loop_asks_the_provider_with_its_client(
         says(text("Let me note that."), tool_use("t1", "write", json.dumps(note))),
         says(text("I have noted it.")),
     )
-    (source,) = python_blocks(asking_a_provider=True)
+    (source,) = python_blocks("anthropic.Anthropic")
     home = tmp_path / "home"
     ended = subprocess.run(
         [sys.executable, "-c", source.replace("~/.harness", str(home))],
@@ -149,9 +150,35 @@ def test_the_readmes_own_loop_asks_the_provider_with_its_client(
     assert kept.read_text() == note["content"]
 
 
-def python_blocks(*, asking_a_provider: bool) -> list[str]:
+def test_the_readmes_client_asks_a_server(environment: dict[str, str], tmp_path: Path) -> None:
+    (source,) = python_blocks("harness.client")
+    home = home_at(tmp_path / "home")
+    with home.served() as server:
+        source = source.replace("http://127.0.0.1:8642", server.url).replace("wh_…", server.key)
+        ended = subprocess.run(
+            [sys.executable, "-c", source],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+    assert ended.returncode == 0, ended.stderr
+    first, *entries = ended.stdout.splitlines()
+    assert "green tea" in first
+    assert entries[:2] == ["1 user", "2 assistant"]
+    assert "- I like green tea" in entries
+
+
+def test_every_python_block_of_the_readme_is_run_by_one_of_these() -> None:
+    known = ("harness.workspaces", "anthropic.Anthropic", "harness.client")
+    assert sorted(source for one in known for source in python_blocks(one)) == sorted(
+        python_blocks("")
+    )
+
+
+def python_blocks(known_by: str) -> list[str]:
     found = [source for language, source, _ in blocks("README.md") if language == "python"]
-    return [source for source in found if ("anthropic" in source) == asking_a_provider]
+    return [source for source in found if known_by in source]
 
 
 def test_the_hashes_of_the_data_page_are_right(environment: dict[str, str]) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workspaces.blobs import Token
-from workspaces.database import transaction, use_log
+from workspaces.database import DAMAGED, explained, transaction, use_log
 from workspaces.errors import Refused, Unavailable
 from workspaces.history.objects import ObjectId
 from workspaces.ids import Version
@@ -34,6 +34,11 @@ FORMAT = 1
 """`PRAGMA user_version` of the file. Newer is refused."""
 
 WAIT_S = 10.0
+
+_DAMAGED = (
+    DAMAGED,
+    "remove it: the next sync compares anew, and a file that was deleted on one side comes back",
+)
 
 _TABLES = (
     "create table if not exists agreed"
@@ -206,11 +211,8 @@ class Baseline:
                     self._database, self._pid = self._opened(), os.getpid()
                 yield self._database
             except sqlite3.Error as error:
-                raise Unavailable(
-                    f"baseline {self._file}",
-                    str(error),
-                    remedy="if the file is damaged, remove it: the next sync compares anew",
-                ) from error
+                reason, remedy = explained(error, damaged=_DAMAGED)
+                raise Unavailable(f"baseline {self._file}", reason, remedy=remedy) from error
 
     def _opened(self) -> sqlite3.Connection:
         database = sqlite3.connect(

@@ -18,7 +18,7 @@ from workspaces.catalog import Catalog
 from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
 from workspaces.database import remove
-from workspaces.errors import Failure, NotFound
+from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.home import Home
 from workspaces.ids import AccountId, Namespace, WorkspaceId, namespace
 from workspaces.parse import parse
@@ -102,7 +102,10 @@ class Burial:
 
     def _unpushed(self, record: WorkspaceRecord) -> tuple[str, ...]:
         """What is here and was never agreed on. What is edited becomes a revision, if it can."""
-        workspace = self._open(record)
+        try:
+            workspace = self._open(record)
+        except Unavailable:  # its files are not here any more
+            return ()
         with suppress(Failure):
             workspace.settle()
         baseline = Baseline(self._home.sync(workspace.namespace))

@@ -6,7 +6,8 @@ later the outcome, so that a repetition is answered without a repeated effect. W
 anything happened is *released*: the claim then holds the reason, and whoever comes next may claim anew.
 
 A claim is kept for a day from the moment it was made: who repeats an event later than that means a new
-one. An event that is still on its way has no end yet, so its claim has none either.
+one. An event that is still on its way has no end yet, so its claim has none either. Of one that rested, the
+day begins anew when it goes on.
 
 Claims are made and ended together with what they are about, in one batch: this room says what the
 changes are, its callers write them.
@@ -82,8 +83,9 @@ class Claims:
         return Put(claim.key, {**_standing(claim), "outcome": outcome}, claim.counter)
 
     def resumed(self, claim: Claim) -> Put:
-        """On its way again."""
-        return Put(claim.key, _standing(claim), claim.counter)
+        """On its way again, by an event that is claimed a day from now: it will look here for its outcome."""
+        value = {**_standing(claim), "at": self._clock.now().timestamp()}
+        return Put(claim.key, value, claim.counter)
 
     def released(self, claim: Claim, why: JsonObject) -> Put:
         return self._ended(claim, {"refusal": why})

@@ -44,6 +44,27 @@ def remove(file: Path) -> None:
         file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
+DAMAGED = "the file is damaged"
+LOCKED = ("it is locked by another process", "end the process that holds it, then try again")
+
+
+def explained(error: sqlite3.Error, *, damaged: tuple[str, str]) -> tuple[str, str]:
+    """What it means, and a remedy. `damaged`: both, for a file that is."""
+    name = name_of(error)
+    if is_busy(error):
+        return LOCKED
+    if name.startswith("SQLITE_FULL"):
+        return "the disk is full", "free some space and try again; nothing was half-written"
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return "it cannot be written", "check that the home exists and belongs to you"
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return damaged
+    if name.startswith("SQLITE_IOERR"):
+        # also a disk too full for what WAL keeps beside the file
+        return f"the disk fails ({name})", "check that the disk has space and works, then try again"
+    return str(error), "try again; if it stays so, run `harness doctor`"
+
+
 def is_busy(error: sqlite3.Error) -> bool:
     return name_of(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 

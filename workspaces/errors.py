@@ -204,8 +204,9 @@ class MassDeletion(Failure):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"sync stopped, and has changed nothing: {reason}",
-            remedy="bring the files back; or if this is what you want, `harness sync "
-            "--accept-deletions` (`--dry-run` shows what it would do)",
+            remedy="bring the files back (`harness restore W PATH --revision R` brings one, as `harness "
+            "log` names it); or if this is what you want, `harness sync --accept-deletions` "
+            "(`--dry-run` shows what it would do)",
         )
         self.reason = reason
 

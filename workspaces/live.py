@@ -22,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NewType, Protocol
 
-from workspaces.blobs import BlobStore, Stat
+from workspaces.blobs import BlobName, BlobStore, Stat
 from workspaces.errors import Refused
 from workspaces.history.objects import ObjectId
 from workspaces.ids import Version
@@ -71,7 +71,7 @@ class Aside(Protocol):
 
 
 class LiveTree(BlobStore, Aside, Protocol):
-    """A store whose blobs are the files of a directory."""
+    """A store whose blobs are the files of a directory. The token of one is its version."""
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """Everything, ascending by name, good or not; a directory, the root too ("" is its name), comes
@@ -80,6 +80,11 @@ class LiveTree(BlobStore, Aside, Protocol):
 
     def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
         """Of those that are there, as `walk` would tell of them."""
+        ...
+
+    def examine(self, name: BlobName) -> tuple[bytes, os.stat_result]:
+        """As `read`, with what is told of the very file that was read: under its name another may lie by now,
+        or may have lain when it was walked by."""
         ...
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:

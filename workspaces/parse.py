@@ -8,6 +8,7 @@ into one `Refused` that names the field, the value and the rule.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -61,11 +62,16 @@ def unknown_name(field: str, name: str, valid: list[str]) -> Refused:
 
 
 def rule_of(message: str) -> str:
-    """Pydantic's sentence, put so that it follows the value."""
-    for start, instead in (("Value error, ", ""), ("Input should ", "should ")):
-        if message.startswith(start):
-            return instead + message.removeprefix(start)
-    return message[:1].lower() + message[1:]
+    """Pydantic's sentence, put so that it follows the value and names nothing of ours."""
+    told = _OBJECT.sub("an object", _COUNT.sub("", message))
+    for start in ("Value error, ", "Input ", "String ", "List "):
+        if told.startswith(start):
+            return told.removeprefix(start)
+    return told[:1].lower() + told[1:]
+
+
+_OBJECT = re.compile(r"a valid dictionary( or instance of \w+)?")
+_COUNT = re.compile(r" after validation, not \d+$")
 
 
 def _refusal(found: ErrorDetails, shape: type[Shape], within: str) -> Refused:

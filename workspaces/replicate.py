@@ -131,6 +131,8 @@ class Replication:
             except BaseException:
                 quarantine.close()
                 raise
+            if len(wanted) == len(head.packs):
+                self._note_checked()
             return quarantine
 
     def recover(self) -> None:
@@ -160,7 +162,7 @@ class Replication:
             base = seen.head.tip if seen else None
             if tip == base or not self._has_or_none(base) or not self._history.descends(tip, base):
                 return
-            self._ahead = base, tuple(self._packed(tip, [base] if base else []))
+            self._ahead = base, self._packs_between(base, tip)
 
     def push(self, tip: RevisionId) -> bool:
         """Make `tip`, whose files are there, the head. False when others have moved it: what they made is
@@ -175,10 +177,7 @@ class Replication:
                     return self._history.descends(head.tip, tip)
             if head.tip == tip:
                 return True
-            ahead = self._taken_ahead(head.tip, tip)
-            known = ahead[-1].tip if ahead else head.tip
-            rest = self._packed(tip, [known] if known else []) if known != tip else ()
-            packs = (*head.packs, *ahead, *rest)
+            packs = (*head.packs, *self._packs_between(head.tip, tip))
             return self._moved(replace(head, tip=tip, packs=packs), seen)
 
     def fold(self) -> None:
@@ -208,7 +207,7 @@ class Replication:
             damaged = self._damaged(seen)
             if not damaged:
                 self._remember(seen.head, seen.token)
-                self._baseline.note(_CHECKED, self._today(), wait=False)
+                self._note_checked()
                 return []
             if not self._has(seen.head.tip):
                 raise _lost(damaged[0])
@@ -304,6 +303,13 @@ class Replication:
             self._good[pack.name] = self._there.write(pack.blob, data, expect=ANY)
             yield pack
 
+    def _packs_between(self, base: RevisionId | None, tip: RevisionId) -> tuple[Pack, ...]:
+        """Those that went ahead, and what is lacking behind them."""
+        ahead = self._taken_ahead(base, tip)
+        known = ahead[-1].tip if ahead else base
+        rest = self._packed(tip, [known] if known else []) if known != tip else ()
+        return (*ahead, *rest)
+
     def _taken_ahead(self, base: RevisionId | None, tip: RevisionId) -> tuple[Pack, ...]:
         """Packs that are there and lead from `base` towards `tip`."""
         ahead, self._ahead = self._ahead, None
@@ -345,6 +351,9 @@ class Replication:
                 with suppress(Failure):  # the next folding comes by here again
                     self.requests += 1
                     self._there.delete(stat.name, expect=ANY)
+
+    def _note_checked(self) -> None:
+        self._baseline.note(_CHECKED, self._today(), wait=False)
 
     def _today(self) -> str:
         return str(int(self._now() // 86_400))

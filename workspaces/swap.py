@@ -55,8 +55,12 @@ class Swaps:
         read_object: Callable[[ObjectId], bytes],
         nonce: Callable[[], str],
         resolve: Resolve,
+        record: Callable[[WorkspacePath], object],
     ) -> None:
+        """`record` makes a revision of a file as it is: without one, what is displaced has no base when it is
+        looked at again."""
         self._tree = tree
+        self._record = record
         self._read_object = read_object
         self._nonce = nonce
         self._resolve = resolve
@@ -141,16 +145,28 @@ class Swaps:
         self, label: Label, path: WorkspacePath, out: bytes, expected: ObjectId
     ) -> WorkspacePath | None:
         """Where it stands now; None when somebody was faster."""
-        current = self._read(path)
-        if current is None:
-            return self._entered(label, path)
-        together = _together(path, self._base(expected), current, out)
-        if together is None:
-            beside = conflict_path(path, version_of(out))
+        try:
+            current = self._read(path)
+            if current is None:
+                return self._entered(label, path)
+            together = _together(path, self._base(expected), current, out)
+            if together == current:
+                return path
+            if together is not None:
+                self._record(path)
+                return path if self.put(path, together, current) else None
+        except Refused:
+            pass  # there is no place for a file any more
+        return self._put_beside(label, path, out)
+
+    def _put_beside(self, label: Label, path: WorkspacePath, out: bytes) -> WorkspacePath:
+        """As a second file; in the root, where its directory is none any more."""
+        beside = conflict_path(path, version_of(out))
+        try:
             return self._entered(label, beside) or beside
-        if together == current or self.put(path, together, current):
-            return path
-        return None
+        except Refused:
+            beside = WorkspacePath(beside.name)
+            return self._entered(label, beside) or beside
 
     def _entered(self, label: Label, path: WorkspacePath) -> WorkspacePath | None:
         try:

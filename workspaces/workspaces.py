@@ -322,6 +322,8 @@ class Workspaces:
         name = self._namespace(record.id)
         if record.is_shared and not self._was_here(name):
             self._make_storage(record.id)  # another machine has made it: the first sync brings it
+        if not self._home.tree(name).is_dir():
+            raise self._lost_files(record, name)
         try:
             self._home.hand_over(name)
         except OSError as error:
@@ -349,11 +351,25 @@ class Workspaces:
         )
         if record.is_shared:
             if self._place is None:
-                workspace.remote = _OutOfReach()
+                workspace.share(_OutOfReach())
             else:
-                workspace.remote = self._syncs[record.id] = self._synced(workspace, self._place)
-                workspace.revised = lambda: self._revised(record.id)
+                sync = self._syncs[record.id] = self._synced(workspace, self._place)
+                workspace.share(sync, lambda: self._revised(record.id))
         return workspace
+
+    def _lost_files(self, record: WorkspaceRecord, name: Namespace) -> Unavailable:
+        """NotFound for one that was deleted in this moment."""
+        self._catalog.get(record.id)
+        tree, remedy = self._home.tree(name), "put it back, or mount what it lies on"
+        if record.is_shared:
+            baseline = self._home.sync(name)
+            anew = f"to fetch its files from S3 again, make it, remove {baseline}, and sync"
+        else:
+            bring = f"`harness restore {record.name} PATH --revision R`"
+            anew = f"its history is here: make it, and {bring} as `harness log` names them"
+        return Unavailable(
+            f"files of {record.name}", f"{tree} is missing", remedy=f"{remedy}; {anew}"
+        )
 
     def _seen_from_afar(self, record: WorkspaceRecord) -> DistantWorkspace:
         name, quota = self._namespace(record.id), record.config.quota

@@ -13,12 +13,11 @@ import typer
 from harness.cli.face import (
     HomeOption,
     JsonOption,
-    as_text,
+    input_lines,
     opened,
     out,
     print_json,
     print_table,
-    read_input,
     visible,
 )
 
@@ -260,11 +259,11 @@ def _short(text: str) -> str:
 
 
 def _lines(file: str) -> Iterator[str]:
-    """Of a file that may be longer than memory; of standard input within its limit."""
+    """One by one: all of them may be more than memory holds."""
     from workspaces.errors import NotFound, Refused
 
     if file == "-":
-        yield from as_text(read_input()).splitlines()
+        yield from input_lines()
         return
     try:
         with Path(file).open(encoding="utf-8") as stream:

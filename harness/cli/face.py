@@ -9,10 +9,10 @@ import shutil
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
@@ -77,11 +77,20 @@ def notes() -> Console:
 
 def read_input() -> bytes:
     """Standard input, to its end."""
+    return _input().read(INPUT_BYTES_MAX)
+
+
+def input_lines() -> Iterator[str]:
+    """Standard input, line by line. What else Unicode calls the end of a line is text here, as in JSON."""
+    return map(as_text, _input())
+
+
+def _input() -> BinaryIO:
     from workspaces.errors import Refused
 
     if not sys.stdin:
         raise Refused("standard input", None, "is closed")
-    return sys.stdin.buffer.read(INPUT_BYTES_MAX)
+    return sys.stdin.buffer
 
 
 def as_text(data: bytes) -> str:

@@ -219,10 +219,12 @@ def revert(
     Refused when the same lines were changed again since: then there is nothing to undo without a
     decision, which is yours.
     """
+    from harness.document import reverted_document
+
     with settled(workspace, home, as_json) as (place, person):
         made = place.revert(revision, by=person)
     if as_json:
-        print_json({"reverted": revision, "revision": made})
+        print_json(reverted_document(revision, made))
     else:
         sys.stderr.write(f"{revision}: {f'undone by {made[:10]}' if made else 'undone already'}\n")
 

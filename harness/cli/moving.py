@@ -80,6 +80,8 @@ def _carried_out(plan: ImportPlan, place: Workspace, by: Author) -> list[Revisio
 def _document(
     plan: ImportPlan, workspace: str, revisions: list[RevisionId], *, dry_run: bool
 ) -> dict[str, Any]:
+    from workspaces.durable import HERE
+
     return {
         "workspace": workspace,
         "kind": plan.kind,
@@ -90,6 +92,7 @@ def _document(
         ],
         "left": [{"name": left.name, "reason": left.reason} for left in plan.left],
         "revisions": revisions,
+        "durable": HERE.as_json(),
     }
 
 

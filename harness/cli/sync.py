@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,9 +23,10 @@ from harness.cli.face import (
 if TYPE_CHECKING:
     from harness import Harness
     from harness.following import Followed
-    from workspaces.reconcile import Action, Plan
+    from workspaces.problem import Problem
+    from workspaces.reconcile import Action
     from workspaces.sync.report import Report
-    from workspaces.sync.sync import Sync
+    from workspaces.workspaces import Workspaces
 
 PROGRESS_AFTER_S = 1.0
 """What is done sooner needs no bar."""
@@ -79,13 +80,12 @@ def sync(
         )
         for name in names:
             try:
-                syncing = found.sync(name)
                 if dry_run:
-                    documents[name] = _planned(name, syncing.plan(), as_json=as_json)
+                    documents[name] = _planned(name, found, as_json=as_json)
                 else:
                     documents[name] = synced(
                         name,
-                        syncing,
+                        found,
                         as_json=as_json,
                         check=check,
                         accept_deletions=accept_deletions,
@@ -106,29 +106,41 @@ def sync(
 
 def synced(
     name: str,
-    syncing: Sync,
+    workspaces: Workspaces,
     *,
     accept_deletions: bool = False,
     check: bool = False,
     as_json: bool = False,
 ) -> dict[str, Any]:
     """With a bar where it takes a while, and a word on what it did unless that is for a program."""
+    syncing = workspaces.sync(name)
     with _progress(name) as tell:
         report = syncing.run(accept_deletions=accept_deletions, check=check, tell=tell)
+    refused = [*_kept_back(workspaces, name), *report.refused]
     if not as_json:
-        _print_report(name, report)
+        _print_report(name, report, refused)
     return {
-        "pushed": report.pushed,
-        "pulled": report.pulled,
-        "merged": report.merged,
-        "conflicts": report.conflicts,
-        "refused": [{"path": one.path, "reason": one.detail} for one in report.refused],
+        "pushed": _each_once(report.pushed),
+        "pulled": _each_once(report.pulled),
+        "merged": _each_once(report.merged),
+        "conflicts": _each_once(report.conflicts),
+        "refused": [{"path": one.path, "reason": one.detail} for one in refused],
         "pending": report.pending,
         "requests": report.requests,
         "mended": report.mended,
         "unfollowed": None if report.unfollowed is None else str(report.unfollowed),
         "durable": report.durable.as_json(),
     }
+
+
+def _kept_back(workspaces: Workspaces, name: str) -> list[Problem]:
+    """What is here and can be on no other machine."""
+    return [one for one in workspaces.get(name).scan().problems if one.kind != "conflict"]
+
+
+def _each_once(paths: Sequence[str]) -> list[str]:
+    """What others changed again in the middle of it went more than one way."""
+    return list(dict.fromkeys(paths))
 
 
 def _followed(harness: Harness, dry_run: bool) -> Followed:
@@ -183,21 +195,21 @@ def _documents(followed: Followed, asked: list[str] | None) -> dict[str, Any]:
     return told
 
 
-def _print_report(name: str, report: Report) -> None:
+def _print_report(name: str, report: Report, refused: Sequence[Problem]) -> None:
     console = out()
     counts = {
-        "pushed": len(report.pushed),
-        "pulled": len(report.pulled),
-        "merged": len(report.merged),
+        "pushed": len(_each_once(report.pushed)),
+        "pulled": len(_each_once(report.pulled)),
+        "merged": len(_each_once(report.merged)),
     }
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     console.print(f"[bold]{visible(name)}[/]  {told or 'nothing to do'}")
-    for path in report.merged:
+    for path in _each_once(report.merged):
         console.print(f"  merged: {visible(path)}", markup=False)
-    for path in report.conflicts:
+    for path in _each_once(report.conflicts):
         console.print(f"  both kept: {visible(path)} beside what is in S3", markup=False)
-    for problem in report.refused:
-        console.print(f"  left alone: {visible(problem.path)} {problem.detail}", markup=False)
+    for problem in refused:
+        console.print(f"  left alone: {problem.path!r} {problem.detail}", markup=False)
     if report.mended:
         console.print(f"  history: {len(report.mended)} damaged packs in S3 were made anew")
     if report.unfollowed is not None:
@@ -208,7 +220,9 @@ def _print_report(name: str, report: Report) -> None:
         console.print(f"  changes too fast, sync again: {visible(path)}", markup=False)
 
 
-def _planned(name: str, plan: Plan, *, as_json: bool) -> dict[str, Any]:
+def _planned(name: str, workspaces: Workspaces, *, as_json: bool) -> dict[str, Any]:
+    plan = workspaces.sync(name).plan()
+    refused = [*_kept_back(workspaces, name), *plan.refused]
     rows = [(_name(action), action.path) for action in plan.actions]
     alarm = plan.alarm.reason if plan.alarm else None
     if not as_json:
@@ -216,13 +230,13 @@ def _planned(name: str, plan: Plan, *, as_json: bool) -> dict[str, Any]:
         console.print(f"[bold]{visible(name)}[/]  {len(rows) or 'nothing'} to do")
         for what, path in rows:
             console.print(f"  {what:<14} {visible(path)}", markup=False)
-        for problem in plan.refused:
-            console.print(f"  {'leave alone':<14} {visible(problem.path)} {problem.detail}")
+        for problem in refused:
+            console.print(f"  {'leave alone':<14} {problem.path!r} {problem.detail}", markup=False)
         if alarm is not None:
             console.print(f"  would stop and ask: {alarm}", markup=False)
     return {
         "plan": [{"action": what, "path": path} for what, path in rows],
-        "refused": [{"path": one.path, "reason": one.detail} for one in plan.refused],
+        "refused": [{"path": one.path, "reason": one.detail} for one in refused],
         "alarm": alarm,
     }
 

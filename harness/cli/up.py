@@ -30,7 +30,7 @@ def up(
     """
     import asyncio
 
-    from harness.access import start_token
+    from harness.access import admin_key, start_token
     from harness.log import log_json_lines
     from harness.web.app import create_app
     from harness.web.server import Server, listen
@@ -41,6 +41,8 @@ def up(
         log_json_lines()
         app = create_app(harness, names=[host], residents=residents(harness.house))
         server = Server(app)
+        if harness.settings.admin_key is None:
+            admin_key(harness.settings.home)  # it is made by now, for whoever looks for it
         with start_token(harness.settings.home) as token, server.capture_signals():
             place = _address(host, listening.getsockname()[1])
             sys.stdout.write(f"{place}/?token={token}\n")

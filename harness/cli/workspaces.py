@@ -21,7 +21,9 @@ from harness.cli.face import (
 from harness.cli.sync import print_followed, synced
 
 if TYPE_CHECKING:
+    from harness import Harness
     from harness.following import Offer
+    from workspaces.configuration import WorkspaceRecord
     from workspaces.workspace import Workspace
 
 app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no_args_is_help=True)
@@ -69,7 +71,7 @@ def create(
 def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """All workspaces."""
     with opened(home, as_json=as_json) as harness:
-        shown = [_shown(harness.workspaces.open(record)) for record in harness.workspaces.list()]
+        shown = [_placed(harness, record) for record in harness.workspaces.list()]
     if as_json:
         print_json({"workspaces": shown})
         return
@@ -148,7 +150,7 @@ def attach(
         print_followed(followed)
         for record in harness.workspaces.list(private=True):
             if record.id == workspace_id or (record.is_shared and is_private(record.id)):
-                synced(record.name, harness.workspaces.sync(record.id), as_json=True)
+                synced(record.name, harness.workspaces, as_json=True)
         print_record(_shown(harness.workspaces.get(workspace_id)), as_json=as_json)
 
 
@@ -169,6 +171,15 @@ def _print_offers(offers: list[Offer], *, as_json: bool) -> None:
 
 def _enabled(guidance: str | None) -> dict[str, bool] | None:
     return None if guidance is None else {"enabled": guidance == "on"}
+
+
+def _placed(harness: Harness, record: WorkspaceRecord) -> dict[str, Any]:
+    """As `_shown`, also where its files are lost."""
+    from workspaces.ids import namespace
+
+    name = namespace(harness.rooms.principal.account_id, record.id)
+    path = str(harness.settings.home.tree(name))
+    return {**record.as_json(), "namespace": name, "path": path}
 
 
 def _shown(workspace: Workspace) -> dict[str, Any]:

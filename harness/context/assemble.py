@@ -39,13 +39,14 @@ def assemble(
 ) -> Request:
     """`kept` is what the platform said beside messages for good, and `turn` what it says for this turn
     alone. No user can write among the system's blocks, so that is where they stand: behind the snapshot,
-    which they leave as it is."""
+    which they leave as it is. No provider takes a block that says nothing."""
     shared = _block(part for part in snapshot.parts if part.source in _SHARED)
     own = _block(part for part in snapshot.parts if part.source not in _SHARED)
-    stable = tuple(text for text in (shared, own) if text)
+    stable = tuple(filter(str.strip, (shared, own)))
+    beside = tuple(filter(str.strip, (*kept, turn or "")))
     sent = repair(_with_told(messages, deltas))
     return Request(
-        (*stable, *kept, turn) if turn else (*stable, *kept),
+        (*stable, *beside),
         sent,
         snapshot.tools,
         Breakpoints(tuple(range(len(stable))), _still_the_same(sent)),

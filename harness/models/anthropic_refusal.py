@@ -19,6 +19,10 @@ _LIMITS_OF_THE_ORGANISATION = {
 }
 """Answered with 429 like a lack of time, but no minute's wait will help."""
 
+_TOO_LONG = ("too long", "exceed context limit")
+"""What it says of a prompt that is longer than the window, and of one that leaves no room in it for the
+answer that was asked for."""
+
 
 def refusal(error: Any) -> ModelFailure:
     """An error within a stream comes with status 200: then its type alone says what it is."""
@@ -33,7 +37,7 @@ def refusal(error: Any) -> ModelFailure:
             return wrong_key(f"the provider refuses the key: {message}")
         case (413, _) | (_, "request_too_large"):
             return too_long()
-        case (200 | 400, _) if "too long" in told:
+        case (200 | 400, _) if _is_too_long(told):
             return too_long()
         case (408, _):
             return broken("it took too long to take the question")
@@ -49,7 +53,7 @@ def refusal(error: Any) -> ModelFailure:
 def is_about_thinking(error: Any) -> bool:
     """Whether a request is refused for the thinking in it: newer models take a block back only behind
     exactly what stood before it when they made it."""
-    is_invalid = error.status_code == 400 and "too long" not in str(error)
+    is_invalid = error.status_code == 400 and not _is_too_long(str(error))
     return is_invalid and ("thinking" in str(error) or "signature" in str(error))
 
 
@@ -93,6 +97,10 @@ def declined(details: Any, usage: Usage) -> ModelFailure:
 def broken(what: str, *, wait_s: float | None = None) -> ModelFailure:
     reason = f"the provider answered, but {what}"
     return ModelFailure("broken", reason, "say it again", wait_s=wait_s)
+
+
+def _is_too_long(told: str) -> bool:
+    return any(words in told for words in _TOO_LONG)
 
 
 def _overloaded(error: Any) -> ModelFailure:

@@ -24,6 +24,7 @@ from harness.tools.desk import Desk
 from harness.tools.result import SHOWN_CHARACTERS_MAX
 from workspaces.errors import Failure, Refused
 from workspaces.parse import rule_of
+from workspaces.records import JsonObject
 
 
 class ToolFailed(Failure):
@@ -48,10 +49,14 @@ class CustomTool:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
+    @property
+    def schema(self) -> JsonObject:
+        """JSON Schema of the input."""
+        return cast("JsonObject", _untitled(self.input.model_json_schema()))
+
     def spec(self, desk: Desk) -> ToolSpec:
         del desk
-        schema = self.input.model_json_schema()
-        return ToolSpec(self.name, self.description, cast("dict[str, Any]", _untitled(schema)))
+        return ToolSpec(self.name, self.description, self.schema)
 
     def is_offered(self, desk: Desk) -> bool:
         del desk
@@ -70,21 +75,25 @@ class CustomTool:
         return not self.only_reads
 
     async def answer(self, call: ToolCall, desk: Desk) -> str:
+        text = await self.said(call)
+        if desk.results is None:
+            return text[:SHOWN_CHARACTERS_MAX]
+        return await in_thread(desk.results.shown, call.id, text)
+
+    async def said(self, call: ToolCall) -> str:
+        """What it returns, as text. Raises Failure."""
         given = self._given(call)
         try:
             if inspect.iscoroutinefunction(self.function):
                 said = await self.function(**given)
             else:
                 said = await in_thread_of_its_own(self.function, **given)
-            text = _text(said)
+            return _text(said)
         except Failure:
             raise
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:  # the second is how programs give up
             told = f"{self.name} failed: {type(problem).__name__}: {problem}"
             raise ToolFailed(told[:SHOWN_CHARACTERS_MAX]) from problem
-        if desk.results is None:
-            return text[:SHOWN_CHARACTERS_MAX]
-        return await in_thread(desk.results.shown, call.id, text)
 
     def _given(self, call: ToolCall) -> dict[str, Any]:
         try:
@@ -92,6 +101,8 @@ class CustomTool:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "input"
+            if first["type"] == "missing":
+                raise Refused(field, None, "is required") from error
             raise Refused(field, first["input"], rule_of(first["msg"])) from error
         return {name: getattr(given, name) for name in self.input.model_fields}
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from harness.agent import Mount
 from harness.tools.result import Results
 from harness.tools.workshop import NO_WORKSHOP, Workshop
-from workspaces.errors import Refused
+from workspaces.errors import NotFound, Refused
+from workspaces.file import File
 from workspaces.ids import Version
-from workspaces.parse import unknown_name
+from workspaces.parse import nearest
 from workspaces.paths import WorkspacePath
 from workspaces.records import JsonObject
 from workspaces.revision import Author, RevisionId
@@ -37,6 +38,9 @@ class Change:
 def change_of(data: JsonObject) -> Change:
     return Change(data["workspace"], RevisionId(data["revision"]))
 
+
+COMPARED_MAX = 1_000
+"""Names that a misspelt one is held against: 10 µs each."""
 
 Seen = Mapping[str, Version]
 """`<namespace>/<path>` → the version that the conversation knows."""
@@ -90,7 +94,7 @@ class Desk:
         if name is None:
             rule = "must be named: there is no default workspace"
             raise Refused("workspace", name, rule, remedy=f"there are: {', '.join(names)}")
-        raise unknown_name("workspace", name, names)
+        raise Refused("workspace", name, "is unknown", remedy=f"there are: {', '.join(names)}")
 
     def writable(self, name: str | None) -> Mount:
         mount = self.mount(name)
@@ -104,6 +108,16 @@ class Desk:
         mount = self.writable(name)
         path_of(path)
         return mount if mount.is_asked_for else None
+
+    def read(self, mount: Mount, path: WorkspacePath) -> File:
+        """NotFound, with the file that may be meant."""
+        try:
+            return mount.workspace.read(path)
+        except NotFound as error:
+            names = [stat.name for stat in mount.workspace.find("", bool)]
+            near = _meant(path, names)
+            remedy = f"did you mean {near!r}?" if near else "see with glob what there is"
+            raise NotFound(error.what, error.name, remedy=remedy) from error
 
     def see(self, mount: Mount, path: WorkspacePath, version: Version) -> None:
         self._seen[_key(mount, path)] = self._news[_key(mount, path)] = version
@@ -135,6 +149,15 @@ class Desk:
         news = News(self._news, tuple(self.changes[self._told :]))
         self._news, self._told = {}, len(self.changes)
         return news
+
+
+def _meant(path: WorkspacePath, names: Sequence[str]) -> str | None:
+    """One of the same name elsewhere, as when the path begins with the mount's name; else one of nearly this
+    path."""
+    place, _, own = path.casefold().rpartition("/")
+    same = [name for name in names if name.rpartition("/")[2].casefold() == own]
+    beside = [name for name in names if name.rpartition("/")[0].casefold() == place]
+    return min(same, key=len, default=None) or nearest(path, beside[:COMPARED_MAX])
 
 
 def _key(mount: Mount, path: WorkspacePath) -> str:

@@ -28,7 +28,7 @@ def _edit(given: EditInput, desk: Desk, call_id: str) -> str:
     mount = desk.writable(given.workspace)
     path = path_of(given.path)
     for _ in range(TRIES_MAX):
-        file = mount.here.read(path)
+        file = desk.read(mount, path)
         try:
             before = file.data.decode()
         except UnicodeDecodeError as error:

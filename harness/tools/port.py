@@ -226,7 +226,10 @@ _NO_OBJECT = "Not done: the input is not a JSON object. Nothing was changed. Sen
 def as_text(failure: Failure) -> str:
     """What happened, and what to try."""
     text = f"Not done: {failure}."
-    return f"{text} {failure.remedy[:1].upper()}{failure.remedy[1:]}." if failure.remedy else text
+    if not failure.remedy:
+        return text
+    end = "" if failure.remedy.endswith("?") else "."
+    return f"{text} {failure.remedy[:1].upper()}{failure.remedy[1:]}{end}"
 
 
 @lru_cache(maxsize=SPECS_MAX)

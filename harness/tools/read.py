@@ -25,7 +25,7 @@ class ReadInput(Shape):
 def _read(given: ReadInput, desk: Desk, call_id: str) -> str:
     del call_id
     mount = desk.mount(given.workspace)
-    file = mount.workspace.read(path_of(given.path))
+    file = desk.read(mount, path_of(given.path))
     desk.see(mount, file.path, file.version)
     lines = file.text.splitlines()
     if not lines:
@@ -43,9 +43,13 @@ def _numbered(lines: list[str], offset: int, limit: int) -> str:
         if room < 0 and shown:
             break
         shown.append(f"{number:>6}\t{line[:CHARACTERS_MAX]}")
-    left = len(lines) - (offset - 1 + len(shown))
+    following = offset + len(shown)
+    cut = len(lines[offset - 1]) - CHARACTERS_MAX
+    if cut > 0:  # then it is the only one that is shown
+        shown.append(f"({cut:,} more characters of line {offset}: grep finds what is in them)")
+    left = len(lines) - following + 1
     if left > 0:
-        shown.append(f"({left} more lines: read on with offset {offset + len(shown)})")
+        shown.append(f"({left} more lines: read on with offset {following})")
     return "\n".join(shown)
 
 

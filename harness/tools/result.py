@@ -23,7 +23,10 @@ class Results:
     """Of one conversation: what another one kept cannot be named."""
 
     def __init__(
-        self, conversation_id: ConversationId, blobs: BlobStore, told: Callable[[str], str | None]
+        self,
+        conversation_id: ConversationId,
+        blobs: BlobStore,
+        told: Callable[[str], str | None] | None = None,
     ) -> None:
         """`told` finds in the transcript what a call was answered."""
         self._conversation_id = conversation_id
@@ -38,10 +41,20 @@ class Results:
         try:
             return self._blobs.read(self._name(call_id)).data.decode()
         except NotFound:
-            told = self._told(call_id)
+            told = None if self._told is None else self._told(call_id)
         if told is None:
             raise NotFound("result", call_id)
         return told
+
+    def kept(self) -> Callable[[str], str | None]:
+        """What was kept of a call's result, None for most. What there is is looked up once, for all calls."""
+        there = {stat.name for stat in self._blobs.scan(f"{self._conversation_id}/results/")}
+
+        def found(call_id: str) -> str | None:
+            name = self._name(call_id)
+            return self._blobs.read(name).data.decode() if name in there else None
+
+        return found
 
     def shown(self, call_id: str, text: str) -> str:
         """What the model is shown of a result: whole, or head and tail with where the middle is kept."""

@@ -93,10 +93,11 @@ def change_account(caller: Caller, patch: Fields) -> Json:
     "/me",
     summary="Delete the account",
     response_model=None,
-    responses=answers(DELETED, {"deleted": True}),
+    responses={**answers(DELETED, {"deleted": True}), **refusals(409)},
 )
 def delete_account(caller: Caller) -> Json:
-    """With everything in it: users, keys, agents, workspaces, conversations."""
+    """With everything in it: users, keys, agents, workspaces, conversations. Refused while a turn runs:
+    what is left then can still be deleted with the same key."""
     caller.deletion.account()
     return Json({"deleted": True})
 

@@ -85,6 +85,11 @@ async def rooms_of(request: Request) -> Rooms:
     return house_of(request).rooms(principal)
 
 
+def address_of(request: Request, path: str) -> str:
+    """The path of a route as its caller knows it: the app may be a part of another one."""
+    return f"{request.scope.get('root_path', '')}{path}"
+
+
 def house_of(request: Request) -> House:
     return request.app.state.house
 

@@ -24,7 +24,7 @@ from harness.explanation import explained
 from harness.export import entry_line
 from harness.transcript import NUMBER_DIGITS
 from harness.web.body import Fields
-from harness.web.caller import Caller, documented_bearer
+from harness.web.caller import Caller, address_of, documented_bearer
 from harness.web.describe import (
     DELETED,
     EVERYWHERE,
@@ -249,12 +249,12 @@ async def decide(
     },
     openapi_extra=takes(schema_of(Fork), {"key": "another try", "at": 12}),
 )
-def fork_conversation(caller: Caller, found: Found, fields: Fields) -> Json:
+def fork_conversation(request: Request, caller: Caller, found: Found, fields: Fields) -> Json:
     """A new one, under a key of its own, that begins with the entries of this one."""
     stated = parse(Fork, fields)
-    made = caller.conversations.fork(found, check_key(stated.key), stated.at)
+    made = caller.conversations.fork(found, check_key(stated.key, "key"), stated.at)
     told = conversation_document(made, caller.conversations.transcript(made))
-    return Json(told, 201, {"Location": f"/v1/conversations/{made.id}"})
+    return Json(told, 201, {"Location": address_of(request, f"/v1/conversations/{made.id}")})
 
 
 @router.post(

@@ -16,7 +16,6 @@ from harness.document import listing, written_document
 from harness.web.body import read_body
 from harness.web.caller import Caller, Place, documented_bearer
 from harness.web.describe import (
-    DELETED,
     EVERYWHERE,
     NUMBER,
     TEXT,
@@ -56,6 +55,12 @@ WRITTEN_EXAMPLE = {
     "version": "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
     "revision": "8f3c1b2a9d4e5f60718293a4b5c6d7e8f9a0b1c2",
     "durable": {"local": True, "files": False, "history": False},
+}
+GONE = object_of({"deleted": {"const": True}, "revision": TEXT_OR_NULL, "durable": DURABLE})
+GONE_EXAMPLE = {
+    "deleted": True,
+    "revision": WRITTEN_EXAMPLE["revision"],
+    "durable": WRITTEN_EXAMPLE["durable"],
 }
 ETAG = {"ETag": {"description": "The file's version, in quotes.", "schema": TEXT}}
 CONDITIONS = {
@@ -163,7 +168,7 @@ async def write_file(request: Request, caller: Caller, place: Place, path: FileP
     "/{path:path}",
     summary="Delete a file",
     response_model=None,
-    responses={**answers(DELETED, {"deleted": True}), **refusals(409, 412)},
+    responses={**answers(GONE, GONE_EXAMPLE), **refusals(409, 412)},
     openapi_extra=CONDITIONS,
 )
 def delete_file(request: Request, caller: Caller, place: Place, path: FilePath) -> Response:
@@ -173,8 +178,9 @@ def delete_file(request: Request, caller: Caller, place: Place, path: FilePath) 
     def delete(expect: Expectation) -> Written:
         return place.delete(path, by=author, expect=expect)
 
-    Precondition.of(request.headers).act(lambda: _version(place, path), delete)
-    return Json({"deleted": True})
+    gone = Precondition.of(request.headers).act(lambda: _version(place, path), delete)
+    told = {"revision": gone.revision, "durable": gone.durable.as_json()}
+    return Json({"deleted": True, **told})
 
 
 def _write(

@@ -17,6 +17,7 @@ from harness.document import (
     difference_document,
     line_document,
     problem_document,
+    reverted_document,
     revision_document,
     written_document,
 )
@@ -39,7 +40,7 @@ from harness.web.describe import (
     schema_of,
     takes,
 )
-from harness.web.files import WRITTEN, WRITTEN_EXAMPLE
+from harness.web.files import DURABLE, WRITTEN, WRITTEN_EXAMPLE
 from harness.web.refusal import Json
 from workspaces.errors import WorkspaceBusy
 from workspaces.history.history import HEAD
@@ -208,7 +209,7 @@ def restore(caller: Caller, place: Place, fields: Fields) -> Json:
     summary="Undo one revision",
     response_model=None,
     responses={
-        **answers(object_of({"reverted": TEXT, "revision": TEXT_OR_NULL})),
+        **answers(object_of({"reverted": TEXT, "revision": TEXT_OR_NULL, "durable": DURABLE})),
         **refusals(409, *READING_JSON),
     },
     openapi_extra=takes(schema_of(Reverting), {"revision": WRITTEN_EXAMPLE["revision"]}),
@@ -218,7 +219,7 @@ def revert(caller: Caller, place: Place, fields: Fields) -> Json:
     again since."""
     revision = parse(Reverting, fields).revision
     made = place.revert(revision, by=caller.principal.author("api"))
-    return Json({"reverted": revision, "revision": made})
+    return Json(reverted_document(revision, made))
 
 
 @router.get(

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from harness.crossing import in_thread
 from harness.template import page, page_file
-from harness.web.caller import access_of, cookie_name, house_of, rooms_of
+from harness.web.caller import access_of, address_of, cookie_name, house_of, rooms_of
 from harness.web.refusal import NotHere
 from workspaces.errors import Failure, Unauthorized
 
@@ -38,10 +38,11 @@ async def landing(request: Request, token: str | None = None) -> Response:
     try:
         rooms = await rooms_of(request)
     except Unauthorized:
-        return _shown("door.html", 401, was_token=False)
+        return _shown(request, "door.html", 401, was_token=False)
     except Failure as failure:
-        return _shown("door.html", 403, was_token=False, reason=str(failure))
+        return _shown(request, "door.html", 403, was_token=False, reason=str(failure))
     return _shown(
+        request,
         "landing.html",
         user=rooms.principal.user.name,
         home=house_of(request).settings.home.root,
@@ -51,9 +52,9 @@ async def landing(request: Request, token: str | None = None) -> Response:
 
 
 @router.get("/docs", response_model=None)
-async def docs() -> Response:
+async def docs(request: Request) -> Response:
     """Everything it shows comes from /openapi.json, and nothing from elsewhere: it works offline."""
-    return _shown("docs.html")
+    return _shown(request, "docs.html")
 
 
 @router.get("/assets/{name}", response_model=None)
@@ -68,8 +69,8 @@ async def _exchanged(request: Request, token: str) -> Response:
     try:
         await in_thread(access_of(request).principal_of, token)
     except Unauthorized:
-        return _shown("door.html", 401, was_token=True)
-    answer = RedirectResponse("/", 303)
+        return _shown(request, "door.html", 401, was_token=True)
+    answer = RedirectResponse(address_of(request, "/"), 303)
     answer.set_cookie(
         cookie_name(request),
         token,
@@ -81,5 +82,5 @@ async def _exchanged(request: Request, token: str) -> Response:
     return answer
 
 
-def _shown(name: str, status: int = 200, **variables: object) -> Response:
-    return HTMLResponse(page(name, **variables), status, HEADERS)
+def _shown(request: Request, name: str, status: int = 200, **variables: object) -> Response:
+    return HTMLResponse(page(name, root=address_of(request, ""), **variables), status, HEADERS)

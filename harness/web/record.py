@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from fastapi import Query as QueryOf
 
 from harness.web.body import Fields, JsonObject
-from harness.web.caller import Caller, documented_bearer
+from harness.web.caller import Caller, address_of, documented_bearer
 from harness.web.describe import (
     DELETED,
     EVERYWHERE,
@@ -82,10 +82,10 @@ def record_router(family: Family[R]) -> APIRouter:
     one, shape, example = family.one, family.shape, family.example
     stated = {name: value for name, value in example.items() if name not in GIVEN}
 
-    def create(caller: Caller, fields: Fields) -> Json:
+    def create(request: Request, caller: Caller, fields: Fields) -> Json:
         record = family.create(caller, fields).as_json()
         place = f"/accounts/me/{family.plural}/{record['id']}"
-        return Json(record, 201, {"Location": place})
+        return Json(record, 201, {"Location": address_of(request, place)})
 
     def list_(caller: Caller) -> Json:
         return Json({family.plural: [record.as_json() for record in family.list(caller)]})

@@ -139,8 +139,14 @@ def _told(progress: Progress) -> bytes:
             assert_never(progress)
 
 
+_LINE_ENDS = str.maketrans({end: f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"})
+"""That JSON leaves as they are. To this protocol they are none, but to many that read lines."""
+
+
 def _event(name: str, data: Any, number: int | None = None) -> bytes:
-    """JSON has no line ends of its own, so the data is always one line."""
+    """The data is always one line, whatever its reader takes for the end of one."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if not text.isascii():
+        text = text.translate(_LINE_ENDS)
     place = "" if number is None else f"id: {number}\n"
     return f"event: {name}\n{place}data: {text}\n\n".encode(errors="backslashreplace")

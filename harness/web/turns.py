@@ -31,7 +31,7 @@ from harness.inbox import Accepted
 from harness.memory.policy import MemoryPolicy
 from harness.sequel import settled
 from harness.web.body import Fields, JsonObject
-from harness.web.caller import Caller, documented_bearer, house_of
+from harness.web.caller import Caller, address_of, documented_bearer, house_of
 from harness.web.describe import (
     EVERYWHERE,
     NUMBER,
@@ -206,7 +206,7 @@ async def taken(
     if after is not None:
         return streamed(request, caller.ingress, agent.id, event.id, after)
     status = await in_thread(caller.ingress.status, agent.id, event.id)
-    return _answered(status, agent)
+    return _answered(request, status, agent)
 
 
 @router.get(
@@ -269,7 +269,8 @@ def _check(house: House, caller: Rooms, agent: AgentRecord, event: Event) -> Non
             raise nothing_waits(answer.call_id)
 
 
-def _answered(status: EventStatus, agent: AgentRecord) -> Json:
-    url = f"/v1/agents/{agent.id}/events/{quote(status.event_id, safe='')}"
+def _answered(request: Request, status: EventStatus, agent: AgentRecord) -> Json:
+    path = f"/v1/agents/{agent.id}/events/{quote(status.event_id, safe='')}"
+    url = address_of(request, path)
     told = {**status.as_json(), "statusUrl": url}
     return Json(told, 200 if status.is_settled else 202, {"Location": url})

@@ -1,6 +1,9 @@
 // Every route of /openapi.json with a form to send it. Text goes in as text, never as markup.
 "use strict";
 
+// The API may be a part of another one: then its routes lie below its root.
+const root = new URL("..", document.currentScript.src).pathname.replace(/\/$/, "");
+
 function element(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);
@@ -17,7 +20,7 @@ function bodyOf(operation) {
 
 function addressOf(path, fields) {
   const query = new URLSearchParams();
-  let address = path;
+  let address = root + path;
   for (const { parameter, input } of fields) {
     if (parameter.in === "path") {
       address = address.replace(`{${parameter.name}}`, input.value.split("/").map(encodeURIComponent).join("/"));
@@ -74,7 +77,7 @@ function route(path, method, operation) {
 
 async function main() {
   const place = document.getElementById("routes");
-  const told = await (await fetch("/openapi.json")).json();
+  const told = await (await fetch(`${root}/openapi.json`)).json();
   let tag = null;
   for (const [path, methods] of Object.entries(told.paths)) {
     for (const [method, operation] of Object.entries(methods)) {

@@ -89,6 +89,15 @@ def test_a_conversation_is_carried_to_another_home(talked: Terminal, harness: Te
     missing.refused("not_found")
 
 
+def test_what_some_take_for_the_end_of_a_line_is_text_in_an_export(harness: Terminal) -> None:
+    said = "one\u2028two\u2029three\x85four"
+    harness("run", said, "-c", "lines").done()
+    exported = harness("conversation", "export", "lines").done().stdout
+    harness("conversation", "import", "-", "--key", "again", stdin=exported).done()
+    shown = harness("conversation", "show", "again", "--json").done().json
+    assert shown["entries"][0]["message"]["parts"] == [{"type": "text", "text": said}]
+
+
 def test_a_broken_export_is_refused_in_a_sentence(talked: Terminal, harness: Terminal) -> None:
     lines = talked("conversation", "export", "tea").done().out.splitlines()
     broken = "\n".join([*lines[:4], *lines[5:]]).encode()

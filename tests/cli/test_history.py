@@ -69,10 +69,13 @@ def test_the_past_comes_back() -> None:
     edit("one\n2\nthree\n")
     second = asked("show", "journal")["revision"]
     edit("zero\none\n2\nthree\n")
-    assert asked("revert", "journal", second)["revision"]
+    here = {"local": True, "files": False, "history": False}
+    reverted = asked("revert", "journal", second)
+    assert (reverted["reverted"], reverted["durable"]) == (second, here)
+    assert reverted["revision"]
     assert run("cat", "journal", "MEMORY.md") == "zero\none\ntwo\nthree\n"
     assert asked("revert", "journal", second)["revision"] is None
-    asked("restore", "journal", "MEMORY.md", "--revision", first)
+    assert asked("restore", "journal", "MEMORY.md", "--revision", first)["durable"] == here
     assert run("cat", "journal", "MEMORY.md") == "one\ntwo\nthree\n"
     told = asked("diff", "journal", "--from", first, "--to", second)
     assert (told["from"], told["to"]) == (first, second)

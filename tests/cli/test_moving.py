@@ -36,6 +36,7 @@ def test_import_says_what_it_would_do_and_then_does_it(harness: Terminal, vault:
     assert {left["name"] for left in done["left"]} == {".obsidian/", "link.md"}
     (newest,) = harness("log", "notes", "-n", "1", "--json").json
     assert [newest["revision"]] == done["revisions"]
+    assert done["durable"] == {"local": True, "files": False, "history": False}
     assert newest["subject"].startswith("imported from vault · 2 files: notes/Tea.md")
     again = harness("import", str(vault)).done()
     assert "2 same, 2 left" in again.out

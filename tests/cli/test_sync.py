@@ -58,6 +58,45 @@ def test_a_dry_run_prints_the_plan_and_a_mass_deletion_stops(shared: Terminal) -
     assert len(synced(shared, "--accept-deletions")["pushed"]) >= 5
 
 
+def test_what_can_be_on_one_side_alone_is_told(shared: Terminal, seaweedfs: S3Server) -> None:
+    root = root_of(shared)
+    (root / "a:b.md").write_text("x\n")
+    namespace = shared("workspace", "show", "notes", "--json").done().json["namespace"]
+    prefix = shared.variables["HARNESS_S3"].removeprefix(f"s3://{BUCKET}/")
+    client = seaweedfs.client()
+    client.put_object(Bucket=BUCKET, Key=f"{prefix}/{namespace}/one\nleft alone.md", Body=b"x")
+    client.close()
+    for more in (["--dry-run"], []):
+        refused = synced(shared, *more)["refused"]
+        assert [one["path"] for one in refused] == ["a:b.md", "one\nleft alone.md"]
+        assert all(one["reason"] for one in refused)
+        told = shared("sync", *more).done().out.splitlines()
+        assert sum("left alone.md" in line or "a:b.md" in line for line in told) == 2
+
+
+def test_where_a_directory_is_missing_it_is_said_and_everything_else_goes_on(
+    shared: Terminal,
+) -> None:
+    shared("workspace", "create", "other").done()
+    synced(shared)
+    root = root_of(shared)
+    root.rename(root.with_name("away"))
+    refused = shared("sync").refused("notes", "is missing", "mount what it lies on")
+    assert "other" in refused.out
+    shared("run", "What is green?").refused("notes", "is missing")
+    listed = shared("workspace", "list", "--json").done().json["workspaces"]
+    assert {one["name"]: one["path"] for one in listed}["notes"] == str(root)
+    found = {one["check"]: one for one in shared("doctor", "--json").json}
+    assert (found["workspaces"]["state"], found["clock"]["state"]) == ("broken", "ok")
+    assert shared("status", "--json").done().json["tasks"] == []
+    root.mkdir(mode=0o700)
+    shared("sync", "notes").refused("mass_deletion", "harness restore")
+    (shared.home / "sync" / f"{root.name}.db").unlink()
+    assert "MEMORY.md" in synced(shared)["pulled"]
+    root.rename(root.with_name("away again"))
+    shared("workspace", "rm", "notes", "--force").done()
+
+
 def test_conditional_writes_are_decided_there(shared: Terminal, seaweedfs: S3Server) -> None:
     shared("write", "notes", "x.md", "--if-version", "none", stdin=b"one\n").done()
     stale = shared("write", "notes", "x.md", "--if-version", "none", stdin=b"two\n")

@@ -111,6 +111,21 @@ def test_it_prints_its_address_in_one_line_and_answers(terminal: Terminal) -> No
     assert up.token not in log
 
 
+def test_the_key_that_makes_accounts_lies_in_the_home_it_serves(terminal: Terminal) -> None:
+    with served(terminal) as up:
+        key = (terminal.home / "admin.key").read_text().strip()
+        body = json.dumps({"name": "acme"}).encode()
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        with urlopen(Request(f"{up.url}/accounts", body, headers), timeout=WAIT_S_MAX) as answer:
+            assert answer.status == 201
+            assert json.load(answer)["key"].startswith("wh_")
+    with served(terminal, HARNESS_ADMIN_KEY="another") as up:
+        headers["Authorization"] = "Bearer another"
+        body = json.dumps({"name": "bolt"}).encode()
+        with urlopen(Request(f"{up.url}/accounts", body, headers), timeout=WAIT_S_MAX) as answer:
+            assert answer.status == 201
+
+
 def test_asked_to_end_it_finishes_what_runs_and_its_token_ends_with_it(terminal: Terminal) -> None:
     with Harness.open(terminal.home) as harness:
         workspace = harness.workspaces.get("notes")

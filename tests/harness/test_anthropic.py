@@ -240,6 +240,16 @@ FAULTS: list[tuple[str, Line, FailureKind]] = [
         Refusal(400, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"),
         "too_long",
     ),
+    (
+        "a prompt that leaves no room for the answer",
+        Refusal(
+            400,
+            "invalid_request_error",
+            "input length and `max_tokens` exceed context limit: 7 + 2 > 8, decrease input length or "
+            "`max_tokens` and try again",
+        ),
+        "too_long",
+    ),
     ("a full window", says(text("I"), stop="model_context_window_exceeded"), "window_full"),
     ("a refusal of the model's", says(stop="refusal"), "declined"),
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,13 @@ from harness.message import Text, ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
 from harness.outcome import Outcome
 from harness.request import Request
+from harness.sandboxes.none import NoSandbox
+from tests.harness.talk import ingress_of
+from workspaces.claim import CLAIM_S
+from workspaces.clock import ManualClock
 from workspaces.errors import Busy, Conflict, Forbidden, NotFound, Refused
 from workspaces.ids import new_id
+from workspaces.records import Change, Counter, Item, Key, RecordStore
 
 Scripted = Callable[..., tuple[Harness, ScriptedModel]]
 
@@ -196,6 +202,43 @@ def test_who_says_something_else_ends_the_turn_that_waited(asking: Scripted) -> 
         allow(harness, "w1", event_id="late")
 
 
+class Meanwhile:
+    """A wire to the records on which something else happens just before the lease is looked at."""
+
+    def __init__(self, store: RecordStore, happens: Callable[[], object]) -> None:
+        self._store = store
+        self._happens = [happens]
+
+    def get(self, key: Key) -> Item | None:
+        if key.sort == "fence" and self._happens:
+            self._happens.pop()()
+        return self._store.get(key)
+
+    def scan(self, partition: str, **how: Any) -> list[Item]:
+        return self._store.scan(partition, **how)
+
+    def write(self, *changes: Change) -> tuple[Counter, ...]:
+        return self._store.write(*changes)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def test_a_turn_that_is_cancelled_while_something_else_is_said_is_ended_once(
+    asking: Scripted,
+) -> None:
+    harness, _ = asking([TEA], "Then not.")
+    harness.run("note tea", conversation="c1", event_id="e1")
+    conversation, agent = harness.conversation("c1"), harness.agents.get("assistant")
+    records = Meanwhile(harness.rooms.records, lambda: harness.cancel(conversation))
+    ingress = ingress_of(harness.rooms, records=records)
+    accepted = ingress.inbox.accept(agent.id, Event.said("e2", "c1", "never mind"), rejects=False)
+    assert accepted.lease is not None
+    outcome = harness._loop.run(ingress.answer(accepted))
+    assert (outcome.status, outcome.reply) == ("done", "Then not.")
+    assert state(harness, "e1") == "done"
+
+
 # refused
 
 
@@ -374,6 +417,19 @@ def test_what_waits_is_the_same_in_another_process(asking: Scripted, scripted: S
     roles = [message.role for message in model.requests[0].messages]
     assert roles == ["user", "assistant", "user"]
     assert is_there(second, "tea.md")
+
+
+def test_an_answer_after_days_is_told_what_came_of_it_for_a_day(home: Path) -> None:
+    clock, model = ManualClock(), ScriptedModel([TEA], "Written.")
+    with Harness.open(home, clock=clock, model=model, sandbox=NoSandbox("not here")) as harness:
+        harness.rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
+        assert harness.run("tea", conversation="c1").status == "waiting"
+        clock.advance(3 * CLAIM_S)
+        done = allow(harness, "w1", event_id="a1")
+        assert done.reply == "Written."
+        clock.advance(CLAIM_S / 2)
+        assert allow(harness, "w1", event_id="a1") == done
+        assert state(harness, "a1") == "done"
 
 
 def test_a_change_of_the_permission_meanwhile_changes_nothing_of_what_waits(

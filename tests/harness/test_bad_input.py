@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from harness import Harness
 from harness.context.repair import repair
-from harness.event import CONTENT_CHARACTERS_MAX, Approval, Event
+from harness.event import CONTENT_CHARACTERS_MAX, Approval, Event, SystemSaid, UserSaid
 from harness.message import ToolCall
 from harness.models.scripted import ScriptedModel
 from harness.sandboxes.none import NoSandbox
@@ -49,6 +50,24 @@ def test_a_wrong_key_fails_the_turn_and_a_right_one_goes_on_with_what_was_said(
     (asked,) = server.requests
     said = [block["text"] for block in asked["messages"][0]["content"]]
     assert said == ["hello", "are you there?"]
+
+
+def test_a_platform_that_has_nothing_to_say_spoils_no_conversation(
+    home: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    said = UserSaid(content="hello")
+    blank = (SystemSaid(content="", persist=True), SystemSaid(content=" \n"), said)
+    with Harness.open(home, sandbox=NoSandbox("not here")) as harness:
+        nothing = {"workspaces": [], "private": "off", "system": " \n"}
+        agent = harness.agents.patch("assistant", {"config": nothing})
+        server.answers(says(text("one")), says(text("two")))
+        event = Event("e1", "c1", blank, "\t")
+        asyncio.run(harness.rooms.ingress.deliver(agent, event))
+        assert harness.run("and now?", conversation="c1").reply == "two"
+    systems = [[block["text"] for block in asked["system"]] for asked in server.requests]
+    assert all(len(system) == 1 and "Today is" in system[0] for system in systems)
 
 
 @pytest.fixture

@@ -189,6 +189,19 @@ def test_a_fork_begins_with_what_was_said_up_to_an_entry(scripted: Scripted) -> 
     assert texts(harness, "c1") == ["first", "one", "second", "two"]
 
 
+@pytest.mark.parametrize(("at", "shown"), [(None, ["second"]), (2, ["first", "one", "second"])])
+def test_a_fork_of_all_of_it_stays_reset_and_one_at_an_entry_goes_back(
+    scripted: Scripted, at: int | None, shown: list[str]
+) -> None:
+    harness, model = scripted("one", "two")
+    harness.run("first", conversation="c1")
+    harness.conversations.reset(harness.conversation("c1"))
+    harness.fork_conversation(harness.conversation("c1"), "c2", at=at)
+    harness.run("second", conversation="c2")
+    assert [message.text for message in model.requests[-1].messages] == shown
+    assert texts(harness, "c2") == ["first", "one", "second", "two"]
+
+
 def test_a_fork_has_its_own_large_entries(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("ä" * 100_000, conversation="c1")
@@ -203,7 +216,7 @@ def test_a_fork_at_no_entry_is_refused(scripted: Scripted, at: int) -> None:
     harness.run("first", conversation="c1")
     with pytest.raises(Refused) as caught:
         harness.fork_conversation(harness.conversation("c1"), "c2", at=at)
-    assert caught.value.field == "entry"
+    assert caught.value.field == "at"
 
 
 def test_a_fork_under_a_key_that_is_taken_leaves_nothing_behind(scripted: Scripted) -> None:
@@ -236,6 +249,32 @@ def test_an_exported_conversation_is_the_same_when_it_comes_back(
         assert texts(elsewhere, "c1")[-2:] == ["go on", "on it goes"]
 
 
+def test_what_was_too_long_to_be_shown_is_read_whole_in_forks_and_elsewhere(
+    scripted: Scripted, tmp_path: Any
+) -> None:
+    harness, _ = scripted([READ], "one", [replace(READ, id="t2")], "two")
+    harness.run("first", conversation="c1")
+    harness.run("second", conversation="c1")
+    original = harness.conversation("c1")
+    whole = {"t1": "ä\u2028" * 100_000, "t2": "of the second turn"}
+    for call_id, text in whole.items():
+        harness.rooms.ingress.results(original.id).keep(call_id, text)
+    lines = list(harness.export_conversation(original))
+    fork = harness.fork_conversation(original, "c2", at=4)
+    harness.conversations.delete(original)
+    results = harness.rooms.ingress.results(fork.id)
+    assert results.read("t1") == whole["t1"]
+    with pytest.raises(NotFound):
+        results.read("t2")
+    harness.conversations.delete(fork)
+    assert list(harness.conversations._large.scan("")) == []
+    with Harness.open(tmp_path / "elsewhere") as elsewhere:
+        made = elsewhere.import_conversation(lines)
+        results = elsewhere.rooms.ingress.results(made.id)
+        assert {call_id: results.read(call_id) for call_id in whole} == whole
+        assert without_ids(list(elsewhere.export_conversation(made))) == without_ids(lines)
+
+
 def without_ids(lines: list[str]) -> list[Any]:
     objects = [json.loads(line) for line in lines]
     for one in objects:
@@ -250,49 +289,85 @@ def broken(lines: list[str], number: int, change: Callable[[dict[str, Any]], obj
     return [*lines[:number], json.dumps(data), *lines[number + 1 :]]
 
 
-DAMAGE: dict[str, Callable[[list[str]], list[str]]] = {
-    "line 1": lambda lines: [],
-    "line 1.conversation": lambda lines: broken(lines, 0, lambda d: d.pop("conversation")),
-    "line 1.format": lambda lines: broken(lines, 0, lambda d: d.update(format=2)),
-    "line 2": lambda lines: [lines[0], *lines[2:]],
-    "line 2.session.first": lambda lines: broken(lines, 1, lambda d: d["session"].update(first=2)),
-    "line 2.session.startedAt": lambda lines: broken(
-        lines, 1, lambda d: d["session"].update(startedAt="today")
-    ),
-    "line 3.entry": lambda lines: [*lines[:2], *lines[3:]],
-    "line 3.at": lambda lines: broken(lines, 2, lambda d: d.update(at="now")),
-    "line 3.message.role": lambda lines: broken(
-        lines, 2, lambda d: d["message"].update(role="system")
-    ),
-    "line 3.message.parts": lambda lines: broken(lines, 2, lambda d: d["message"].update(parts=[])),
-    "line 3.message.parts.0.text": lambda lines: broken(
-        lines, 2, lambda d: d["message"]["parts"][0].update(text=1)
-    ),
-    "line 3.message.parts.0.type": lambda lines: broken(
-        lines, 2, lambda d: d["message"]["parts"][0].update(type="")
-    ),
-    "line 3.more": lambda lines: broken(lines, 2, lambda d: d.update(more=1)),
-    "line 4": lambda lines: [*lines[:3], "{", *lines[4:]],
-    "line 4.usage.input": lambda lines: broken(lines, 3, lambda d: d["usage"].update(input=-1)),
-    "session": lambda lines: [
-        *lines[:2],
-        '{"session": {"first": 9, "id": "s", "startedAt": "2026-01-01T00:00:00.000000Z"}}',
-        *lines[2:],
-    ],
-}
+SAID_AT = "2026-01-01T00:00:00.000000Z"
 
 
-@pytest.mark.parametrize("field", list(DAMAGE))
+def entered(lines: list[str], number: int, **change: object) -> list[str]:
+    """With something else in the line of an entry."""
+    return broken(lines, number, lambda data: data.update(change))
+
+
+def opened(lines: list[str], **change: object) -> list[str]:
+    """With something else in the line of the session."""
+    return broken(lines, 1, lambda data: data["session"].update(change))
+
+
+def begun(lines: list[str], **session: object) -> list[str]:
+    """With one session more."""
+    line = {"session": {"id": "s", "startedAt": SAID_AT, **session}}
+    return [*lines[:2], json.dumps(line), *lines[2:]]
+
+
+def summarised(lines: list[str], **change: object) -> list[str]:
+    """With a summary of the first two entries behind them."""
+    message = {"role": "assistant", "parts": [{"type": "text", "text": "so far"}]}
+    summary = {"entry": 5, "at": SAID_AT, "turn": "t", "message": message}
+    line = json.dumps({**summary, "kind": "summary", "covers": 2, **change})
+    return [*opened(lines, windowFrom=3, summary=5), line]
+
+
+Damage = Callable[[list[str]], list[str]]
+
+DAMAGE: list[tuple[str, Damage]] = [
+    ("line 1", lambda lines: []),
+    ("line 1.conversation", lambda lines: broken(lines, 0, lambda d: d.pop("conversation"))),
+    ("line 1.format", lambda lines: entered(lines, 0, format=2)),
+    ("line 2", lambda lines: [lines[0], *lines[2:]]),
+    ("line 2.session.first", lambda lines: opened(lines, first=2)),
+    ("line 2.session.startedAt", lambda lines: opened(lines, startedAt="today")),
+    ("line 2.session.windowFrom", lambda lines: opened(lines, windowFrom=3)),
+    ("line 2.session.windowFrom", lambda lines: opened(lines, windowFrom=50)),
+    ("line 3.session.windowFrom", lambda lines: begun(lines, first=3, windowFrom=2)),
+    ("line 3.entry", lambda lines: [*lines[:2], *lines[3:]]),
+    ("line 3.at", lambda lines: entered(lines, 2, at="now")),
+    ("line 3.message.role", lambda lines: entered(lines, 2, message={"role": "system"})),
+    (
+        "line 3.message.parts",
+        lambda lines: entered(lines, 2, message={"role": "user", "parts": []}),
+    ),
+    ("line 3.message.parts.0.text", lambda lines: parted(lines, {"type": "text", "text": 1})),
+    ("line 3.message.parts.0.type", lambda lines: parted(lines, {"type": "", "text": "x"})),
+    ("line 3", lambda lines: parted(lines, {"type": "text", "text": "\ud83d"})),
+    ("line 3.more", lambda lines: entered(lines, 2, more=1)),
+    ("line 4", lambda lines: [*lines[:3], "{", *lines[4:]]),
+    ("line 4.usage.input", lambda lines: broken(lines, 3, lambda d: d["usage"].update(input=-1))),
+    ("line 5", lambda lines: opened(lines, windowFrom=3, summary=3)),
+    ("line 7", lambda lines: summarised(lines, covers=1)),
+    ("line 7", lambda lines: summarised(lines, covers=999)),
+    ("line 7", lambda lines: summarised(lines, kind="said")),
+    ("line 7", lambda lines: summarised(lines, message={"role": "user", "parts": [TELEPATHY]})),
+    ("session", lambda lines: opened(lines, windowFrom=3, summary=77)),
+    ("session", lambda lines: begun(lines, first=9)),
+]
+TELEPATHY = {"type": "telepathy"}
+
+
+def parted(lines: list[str], part: object) -> list[str]:
+    return entered(lines, 2, message={"role": "user", "parts": [part]})
+
+
+@pytest.mark.parametrize(("field", "damage"), DAMAGE)
 def test_a_damaged_export_is_refused_naming_the_line_and_leaves_nothing(
-    scripted: Scripted, field: str
+    scripted: Scripted, field: str, damage: Damage
 ) -> None:
     harness, _ = scripted("one", "two")
     harness.run("first", conversation="c1")
     harness.run("second", conversation="c1")
     lines = list(harness.export_conversation(harness.conversation("c1")))
+    harness.import_conversation(summarised(lines), key="sound")
     before = everything(harness)
     with pytest.raises(Refused) as caught:
-        harness.import_conversation(DAMAGE[field](lines), key="c2")
+        harness.import_conversation(damage(lines), key="c2")
     assert caught.value.field == field
     assert everything(harness) == before
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -48,6 +49,12 @@ def launch() -> None:
 def broken(text: str = "") -> str:
     """It breaks."""
     raise ValueError(f"no {text}\ud800")
+
+
+@tool
+async def leaving() -> None:
+    """It gives up."""
+    sys.exit("no such option")
 
 
 @pytest.fixture
@@ -122,7 +129,8 @@ def test_what_it_returns_is_the_result_whether_it_is_async_or_not(opened: Opened
     [
         (ToolCall("t1", "broken", {"text": "luck"}), "broken failed: ValueError: no luck\ufffd"),
         (ToolCall("t1", "broken", {"texts": "luck"}), "texts"),
-        (ToolCall("t1", "weather", {}), "place"),
+        (ToolCall("t1", "leaving", {}), "leaving failed: SystemExit: no such option"),
+        (ToolCall("t1", "weather", {}), "Not done: place: is required."),
         (
             ToolCall("t1", "weather", {"place": {"city": "Graz"}, "days": 9}),
             "days: 9 should be less",
@@ -135,7 +143,7 @@ def test_what_it_returns_is_the_result_whether_it_is_async_or_not(opened: Opened
 def test_what_goes_wrong_is_told_to_the_model_and_the_turn_goes_on(
     opened: Opened, call: ToolCall, told: str
 ) -> None:
-    harness, model = opened([weather, broken], [call], "I see.")
+    harness, model = opened([weather, broken, leaving], [call], "I see.")
     assert harness.run("hi").reply == "I see."
     (result,) = results(model.requests[1])
     assert result.is_error

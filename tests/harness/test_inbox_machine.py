@@ -125,7 +125,7 @@ class Machine(RuleBasedStateMachine):
     def was_accepted(self, process: Process, event: int, accepted: Accepted) -> None:
         if accepted.lease is not None and process.lease is None:
             process.forget()
-            process.lease = accepted.lease
+            process.lease, process.waiting = accepted.lease, accepted.first
         assert self.accepted.setdefault(event, accepted.number) == accepted.number
 
     @rule(name=names, event=events)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.context.repair import INTERRUPTED
-from harness.event import Event
+from harness.event import Event, ToolAnswer
 from harness.event_status import GivenBack
 from harness.holder import ATTEMPTS_MAX
 from harness.ingress import Ingress
@@ -35,6 +35,7 @@ from tests.harness.talk import (
 from workspaces.errors import Busy, NotFound, TooMany, Unavailable
 from workspaces.ids import TurnId
 from workspaces.lease import Lease
+from workspaces.records import BATCH_CHANGES_MAX
 from workspaces.stamp import stamp_of
 from workspaces.stores.faulty import Fault, FaultyRecords
 
@@ -416,6 +417,32 @@ def test_whoever_sends_an_event_again_and_goes_ends_nothing(rooms: Rooms) -> Non
     run(talk())
 
 
+def test_who_accepts_an_event_that_nothing_is_before_need_not_look_for_it(rooms: Rooms) -> None:
+    first, second = accept(rooms, "one"), accept(rooms, "two")
+    assert first.first == rooms.ingress.inbox.next(conversation_of(rooms, "c1"), first.lease)
+    assert (second.lease, second.first) == (None, None)
+    rooms.ingress.leases.release(first.lease)
+    third = accept(rooms, "three")
+    assert third.lease is not None
+    assert third.first is None
+    rooms.ingress.leases.release(third.lease)
+    assert deliver(rooms, "four").reply == "answer to four"
+    assert entries_of(rooms, "c1")[0].message.text == "one"
+
+
+def test_what_is_said_after_a_deletion_elsewhere_begins_a_conversation_anew(rooms: Rooms) -> None:
+    """Though this process remembers the one that was."""
+    assert run(rooms.ingress.answer(accept(rooms, "one"))).reply == "answer to one"
+    before = conversation_of(rooms, "c1")
+    rooms.conversations.delete(before)
+    answer = Event("e2", "c1", (ToolAnswer(call_id="t1", content="x"),))
+    with pytest.raises(NotFound):
+        rooms.ingress.inbox.accept(before.agent_id, answer, rejects=False)
+    assert run(rooms.ingress.answer(accept(rooms, "two"))).reply == "answer to two"
+    assert conversation_of(rooms, "c1").id != before.id
+    assert [entry.message.text for entry in entries_of(rooms, "c1")] == ["two", "answer to two"]
+
+
 # interrupted
 
 
@@ -455,6 +482,20 @@ def test_tools_that_may_have_run_are_told_and_not_run_again(rooms: Rooms) -> Non
     )
     results = [e.message.parts[0] for e in entries_of(rooms, "c1")[2:4]]
     assert results == list(request.messages[-1].parts)
+
+
+def test_very_many_calls_that_may_have_run_stand_in_nobodys_way(rooms: Rooms) -> None:
+    calls = tuple(replace(CALLS[0], id=f"t{number}") for number in range(BATCH_CHANGES_MAX + 1))
+    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+    accept(rooms, "one")
+    begin(rooms, lease, Message("assistant", calls))
+    rooms.ingress.leases.release(lease)
+    model = ScriptedModel("I see.")
+    ingress = answered_by(rooms, model)
+    outcome = run(ingress.deliver(rooms.agents.get("assistant"), say(rooms, "one")))
+    assert (outcome.status, outcome.reply) == ("done", "I see.")
+    interrupted = (ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
+    assert model.requests[0].messages[-1].parts == tuple(interrupted)
 
 
 def test_an_answer_that_was_stored_is_not_asked_for_again(rooms: Rooms) -> None:

@@ -235,6 +235,24 @@ def test_a_drain_runs_what_is_due_and_comes_to_an_end(jobs: Jobs, clock: ManualC
     assert [one.job.id for one in jobs.list()] == ["later"]
 
 
+def test_ticks_that_a_job_has_missed_while_nobody_ran_it_collapse_into_one(
+    jobs: Jobs, clock: ManualClock
+) -> None:
+    jobs.enqueue(tick(clock))
+    missed = timedelta(days=1)
+    clock.advance(missed.total_seconds())
+    ran: list[datetime] = []
+
+    async def run(job: Job) -> datetime | None:
+        ran.append(job.due)
+        return job.due + timedelta(seconds=30)
+
+    assert drained(jobs, clock, run)[0] == Drained(2, 0)
+    assert ran == [clock.now() - missed, clock.now()]
+    (left,) = jobs.list()
+    assert left.job.due == clock.now() + timedelta(seconds=30)
+
+
 def test_what_goes_wrong_is_the_error_of_the_job(jobs: Jobs, clock: ManualClock) -> None:
     problems: dict[str, Exception] = {"a": Unavailable("the sea", "is rough"), "b": KeyError("x")}
     for job_id in problems:

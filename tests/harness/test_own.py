@@ -25,7 +25,15 @@ from tests.strace import ROOT
 from workspaces.errors import Refused
 
 MODEL = "claude-sonnet-5-5"
-HI = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
+HI: dict[str, Any] = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
+
+NO_BLOCKS: list[object] = [
+    7,
+    {},
+    {"type": "text", "text": 7},
+    {"type": "tool_use", "id": "t1", "input": {}},
+    {"type": "tool_use", "id": "t1", "name": "read", "input": "{}"},
+]
 
 
 @pytest.fixture
@@ -119,6 +127,10 @@ def test_what_is_asked_or_said_out_of_turn_is_refused(harness: Harness) -> None:
             context.record({"role": "system", "content": "x"})
         with pytest.raises(Refused):
             context.record(7)
+        for at, block in enumerate(NO_BLOCKS):
+            with pytest.raises(Refused) as caught:
+                context.record({"role": "assistant", "content": [HI["content"][0], block]})
+            assert caught.value.field.startswith("message.content.1"), at
         context.record(HI)
         assert context.outcome is not None
         assert context.outcome.reply == "hi"

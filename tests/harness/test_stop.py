@@ -80,6 +80,33 @@ def test_a_turn_that_somebody_ends_is_interrupted_and_the_conversation_goes_on(
     assert run(rooms.ingress.cancel(conversation_of(rooms, "c1"))) is False
 
 
+@pytest.mark.parametrize("where", ["here", "in another process"])
+def test_a_turn_that_has_not_begun_yet_is_ended_when_it_does(rooms: Rooms, where: str) -> None:
+    other = replace(ingress_of(rooms, process="boot:other/1/1"), stops={})
+
+    async def cancelled() -> Outcome:
+        ingress = answered_by(rooms, Gate())
+        accepted = await ingress.accept(rooms.agents.get("assistant"), say(rooms, "one"))
+        by = ingress if where == "here" else other
+        cancelling = asyncio.create_task(by.cancel(accepted.conversation))
+        await asyncio.sleep(0)
+        outcome = await ingress.answer(accepted)
+        assert await cancelling
+        return outcome
+
+    assert run(cancelled()).status == "interrupted"
+    assert_intact(rooms)
+
+
+def test_what_nobody_begins_is_not_waited_for_for_ever(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.ingress.BEGIN_S_MAX", 0.05)
+    accept(rooms, "one")
+    assert not run(rooms.ingress.cancel(conversation_of(rooms, "c1")))
+    assert status(rooms, "one").state == "queued"
+
+
 def test_a_turn_that_is_to_end_and_whose_process_dies_is_ended_by_the_next(rooms: Rooms) -> None:
     lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")

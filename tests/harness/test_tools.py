@@ -12,6 +12,7 @@ from harness.message import ToolCall, ToolResult
 from harness.progress import silent
 from harness.tools.desk import Desk
 from harness.tools.port import Toolset
+from harness.tools.read import CHARACTERS_MAX
 from harness.wiring import TOOLS
 from workspaces.revision import Author
 from workspaces.workspace import Workspace
@@ -66,6 +67,33 @@ def test_read_of_very_long_lines_is_bounded(call: Call, notes: Workspace) -> Non
     text = call("read", path="wide.md").text
     assert len(text) < 70_000
     assert "4 more lines" in text
+
+
+def test_read_says_what_it_leaves_out_of_a_line(call: Call, notes: Workspace) -> None:
+    notes.write("wide.md", "x" * (CHARACTERS_MAX + 1_234) + "\nsecond\nthird\n", by=PERSON)
+    assert call("read", path="wide.md").text.endswith(
+        "x\n(1,234 more characters of line 1: grep finds what is in them)\n"
+        "(2 more lines: read on with offset 2)"
+    )
+    assert call("read", path="wide.md", offset=2).text == "     2\tsecond\n     3\tthird"
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("memory.md", "Did you mean 'MEMORY.md'?"),
+        ("notes/MEMORY.md", "Did you mean 'MEMORY.md'?"),
+        ("/workspaces/notes/notes/README.md", "Did you mean 'notes/README.md'?"),
+        ("notes/READMEE.md", "Did you mean 'notes/README.md'?"),
+        ("plans/zzz.md", "See with glob what there is."),
+    ],
+)
+def test_a_file_that_is_not_there_is_answered_with_the_one_that_may_be_meant(
+    call: Call, path: str, meant: str
+) -> None:
+    for name, more in (("read", {}), ("edit", {"old": "a", "new": "b"})):
+        told = f"Not done: there is no file {path.removeprefix('/')!r}. {meant}"
+        assert call(name, path=path, **more).text == told
 
 
 def test_a_leading_slash_is_the_root_of_the_mount(call: Call) -> None:
@@ -194,8 +222,9 @@ def test_an_answer_of_recall_is_bounded(call: Call, notes: Workspace) -> None:
 
 
 def test_an_unknown_workspace_is_answered_with_the_names(call: Call) -> None:
-    assert "docs" in call("read", path="MEMORY.md", workspace="dosc").text
-    assert "docs, notes" in call("read", path="MEMORY.md", workspace="zzz").text
+    for name in ("dosc", "zzz"):
+        told = f"Not done: workspace: {name!r} is unknown. There are: notes, docs."
+        assert call("read", path="MEMORY.md", workspace=name).text == told
 
 
 @pytest.mark.parametrize(

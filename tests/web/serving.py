@@ -51,9 +51,9 @@ class Home:
     key: str
 
     @contextmanager
-    def served(self) -> Iterator[Server]:
+    def served(self, port: int = 0) -> Iterator[Server]:
         process = subprocess.Popen(
-            [*COMMAND, "up", "--port", "0"],
+            [*COMMAND, "up", "--port", str(port)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -103,8 +103,8 @@ def test_a_fork_begins_with_what_was_said_so_far(acme: Caller, puppet: Puppet) -
     assert (made["entries"], made["forkedFrom"]) == (2, f"{conversation} 2")
     assert acme.post(path, {"key": "c3"})["entries"] == 4
     acme.refused(409, "POST", path, json={"key": "c2"})
-    acme.refused(400, "POST", path, json={"key": "c4", "at": 9})
-    assert acme.refused(400, "POST", path, json={"key": "shared"})["field"] == "conversationKey"
+    assert acme.refused(400, "POST", path, json={"key": "c4", "at": 9})["field"] == "at"
+    assert acme.refused(400, "POST", path, json={"key": "shared"})["field"] == "key"
 
 
 def test_what_is_deleted_is_gone_and_its_key_is_free(acme: Caller, puppet: Puppet) -> None:

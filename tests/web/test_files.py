@@ -40,7 +40,9 @@ def test_new_is_201_replaced_and_unchanged_are_200(acme: Caller, files: str) -> 
     assert acme("PUT", path, content=b"2").status_code == 200
     same = acme("PUT", path, content=b"2")
     assert (same.status_code, same.json()["revision"]) == (200, None)
-    assert acme("DELETE", path).json() == {"deleted": True}
+    gone = acme("DELETE", path).json()
+    assert (gone["deleted"], len(gone["revision"])) == (True, 40)
+    assert gone["durable"] == {"local": True, "files": False, "history": False}
     assert acme("PUT", path, content=b"2").status_code == 201
     assert acme("PUT", f"{files}/empty.md", content=b"").status_code == 201
 

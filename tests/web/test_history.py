@@ -68,6 +68,8 @@ def test_restore_and_revert_are_new_revisions(acme: Caller, place: str) -> None:
     assert acme.get(f"{place}/log?limit=1")[0]["revision"] == restored["revision"]
     reverted = acme.post(f"{place}/revert", {"revision": restored["revision"]}, 200)
     assert reverted["reverted"] == restored["revision"]
+    here = {"local": True, "files": False, "history": False}
+    assert reverted["durable"] == restored["durable"] == here
     assert acme("GET", f"{place}/files/a.md").content == b"two\n"
     again = {"revision": second}
     acme.post(f"{place}/restore", {"path": "a.md", "revision": first}, 200)

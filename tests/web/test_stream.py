@@ -29,7 +29,7 @@ from harness.transcript import Entry
 from harness.web.app import Patience
 from harness.web.stream import NAMES, written
 from tests.web.site import Caller, Site
-from tests.web.turning import Puppet, Told, followed, said, settled
+from tests.web.turning import Puppet, Told, followed, said, settled, told
 from tests.web.wire import received, running, send
 from workspaces.ids import ConversationId, TurnId
 from workspaces.stamp import Stamp
@@ -60,6 +60,16 @@ def test_the_words_on_the_wire(acme: Caller, puppet: Puppet) -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-accel-buffering"] == "no"
     assert masked(answer.text) == WIRE.read_text()
+
+
+def test_an_event_is_one_line_to_every_reader_of_lines(acme: Caller, puppet: Puppet) -> None:
+    ends = "a\nb\rc\vd\fe\x1cf\x1dg\x1eh\x85i\u2028j\u2029k"
+    puppet.stops(ends)
+    answer = acme("POST", TURNS, json=said("e1", ends, stream=True))
+    steps = list(told(iter(answer.text.splitlines())))
+    assert [one.name for one in steps] == ["entry", "text", "entry", "outcome"]
+    assert steps[0].data["message"]["parts"][0]["text"] == ends
+    assert (steps[1].data["text"], steps[-1].data["reply"]) == (ends, ends)
 
 
 def test_every_word_is_in_the_page_for_authors_of_clients() -> None:

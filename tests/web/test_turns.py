@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -111,6 +112,16 @@ def test_an_exhausted_allowance_is_said_at_once_and_hides_no_answer(
     assert taken(acme, "helper", "e2")["reply"] == "two"
 
 
+def test_an_account_is_deleted_when_none_of_its_turns_runs(acme: Caller, puppet: Puppet) -> None:
+    accepted = acme.post(TURNS, said("e1"), 202)
+    puppet.is_asked()
+    assert acme.refused(409, "DELETE", "/accounts/me")["code"] == "busy"
+    puppet.stops("to the end")
+    assert settled(acme, accepted["statusUrl"])["reply"] == "to the end"
+    assert acme("DELETE", "/accounts/me").json() == {"deleted": True}
+    acme.refused(401, "GET", "/accounts/me")
+
+
 def test_what_waits_behind_its_own_turn_is_no_second_one_at_once(
     acme: Caller, puppet: Puppet
 ) -> None:
@@ -195,6 +206,7 @@ def test_nonsense_is_refused_with_its_place(acme: Caller, name: str) -> None:
     error = acme.refused(400, "POST", TURNS, json={**said("e1"), **stated})
     assert error["code"] == "invalid"
     assert error["field"].startswith(field)
+    assert not re.search("dictionary|instance|validation|[a-z]+Policy", error["message"])
     acme.refused(404, "GET", "/v1/agents/helper/events/e1")
 
 

@@ -19,9 +19,11 @@ from workspaces.clock import SystemClock
 from workspaces.errors import NotFound
 from workspaces.home import Home
 from workspaces.revision import Author
+from workspaces.stores.files import FileBlobs
 from workspaces.stores.sqlite import SqliteRecords
 from workspaces.workspace import Workspace
 from workspaces.workspaces import Workspaces
+from workspaces.writer import WriterLock
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -30,6 +32,22 @@ import json, sys
 from importlib import import_module
 getattr(import_module(sys.argv[1]), sys.argv[2])(*json.loads(sys.argv[3]))
 """
+
+
+def over(workspace: Workspace, home: Home, tree: FileBlobs) -> Workspace:
+    """The same workspace, opened over a tree that has something of its own."""
+    return Workspace(
+        workspace.record,
+        workspace.namespace,
+        root=workspace.root,
+        blobs=tree,
+        history=workspace.history,
+        lock=WriterLock(home.lock(workspace.namespace)),
+        person=Author("owner", "usr_1", "edit"),
+        clock=SystemClock(),
+        origins=workspace.origins,
+        recall=workspace.recall,
+    )
 
 
 def opened_at(root: Path | str) -> Workspace:

@@ -1,13 +1,20 @@
 """Several machines, one store, and everything that can go wrong between them, from one seed.
 
-What runs is the product: `Workspace`, `TreeScan`, `Swaps`, `Baseline`, `Sync`. What is given to it is in
-memory: the live tree, the store, the history, the lock and the clock. At each of their calls the seed
-decides whether the machine dies, the answer is lost, or others go on first; each machine's sync is a
-greenlet, so that any two of them can be interleaved at every call.
+What runs is the product: `Workspace`, `TreeScan`, `Swaps`, `Baseline`, `Replication`, `Sync`. What is given
+to it is in memory: the live tree, the store, the history, the locks and the clocks. At each of their calls
+the seed decides whether a process or its machine dies, the answer is lost, or others go on first; what a
+process does is a greenlet, so that any two of them can be interleaved at every call.
+
+Two to four machines, one or two processes each, whose clocks may differ by days and jump. People append,
+save, delete, move, and write to what they have opened long ago; programs write and delete under conditions;
+commands have the tree to themselves; watchers push what was saved. In some worlds MEMORY.md has a front
+matter, in some there are names that have no place beside each other, in some few packs are folded.
 
 People write lines that never come twice. At the end everyone syncs until nothing happens any more. Then
-all trees and the store hold the same files (nothing has diverged), and every line that nobody has taken
-away on purpose is in them (nothing is lost); whatever was in the store is in a revision.
+all trees and the store hold the same files, but for what has no place somewhere and is listed there, until
+it is given other names (nothing has diverged), and every line that nobody has taken away on purpose is in
+them (nothing is lost); whatever was in the store is in a revision; a front matter is whole, and holds no
+value that somebody saw and replaced.
 
 One thing is not claimed: what one person moves back to where another has moved it away from. To a sync of
 paths a move is a deletion and a new file. Who moves a file away and back has changed nothing there, and has
@@ -17,464 +24,44 @@ Each path is then right by itself, and the lines are in none of them: they are i
 
 from __future__ import annotations
 
-import pickle
 import random
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import lru_cache
-from hashlib import md5, sha1
-from pathlib import Path
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from hashlib import md5
 from typing import Any
 
-from greenlet import getcurrent, greenlet
+from greenlet import getcurrent
 
-from workspaces.baseline import Baseline
-from workspaces.blobs import Blob, Stat, Token
+from tests.workspaces.simulated import Machine, Process, parse_head
+from workspaces import head
+from workspaces.blobs import Token
 from workspaces.clock import ManualClock
-from workspaces.configuration import WorkspaceConfig, WorkspaceRecord
-from workspaces.errors import Conflict, Failure, NotFound, Unavailable
-from workspaces.head import Head
-from workspaces.head import parse_head as parsed_head
+from workspaces.expect import ABSENT, ANY
+from workspaces.head import PACKS_MAX
 from workspaces.history.objects import ObjectId, blob_id
-from workspaces.ids import Namespace, WorkspaceId
-from workspaces.paths import WorkspacePath
-from workspaces.replicate import Replication
 from workspaces.revision import Author
-from workspaces.stamp import Stamp, next_stamp
 from workspaces.stores.memory import MemoryBlobs
-from workspaces.stores.memory_tree import Inode, MemoryTree
-from workspaces.sync.sync import Sync
-from workspaces.workspace import Workspace
-from workspaces.writer import Intent
 
 NAMES = ("MEMORY.md", "notes/a.md", "notes/b.md", "decisions/d.md", "tool.py")
+TWINS = ("memory.md", "notes/A.md", "Notes/b.md", "notes")
+"""Names that have no place beside those: they differ only in case, or are a directory there."""
+
+ODD_STARTS = ("memory.", "notes/A.", "Notes/", "notes.")
+"""They, and the second files beside them."""
+
+KEYS = ("a", "b", "c")
+DAY_S = 86_400.0
+API = Author("api", "u", "api")
+AGENT = Author("agent", "agent_1", "turn")
 ROUNDS_MAX = 30
 STEPS = (8, 30)
-STAMP = Stamp("2026-01-01T00:00:00.000000Z")
-RECORD = WorkspaceRecord(
-    id=WorkspaceId("ws_1"),
-    name="notes",
-    config=WorkspaceConfig(),
-    created_at=STAMP,
-    updated_at=STAMP,
-)
-parse_head = lru_cache(1024)(parsed_head)
-"""The same bytes are looked at with every write."""
-
-PERSON = Author("person", "usr_1", "edit")
-
-
-class Crash(BaseException):
-    """The machine is dead: no handler of the product sees anything of it."""
-
-
-@dataclass(frozen=True)
-class Commit:
-    id: str
-    parents: tuple[str, ...]
-    at: Stamp
-    tree: dict[WorkspacePath, ObjectId]
-
-
-class MemoryHistory:
-    """What `Workspace` and `Replication` need of a history. Revisions are named by what they are, as
-    git's are."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-        self.objects: dict[ObjectId, bytes] = {}
-        self.commits: dict[str, Commit] = {}
-        self.made: set[str] = set()
-        """Whatever was the newest revision here at some time."""
-        self._tip: str | None = None
-
-    is_there = True
-
-    def tip(self) -> str | None:
-        return self._tip
-
-    def has(self, revision: str) -> bool:
-        return revision in self.commits
-
-    def descends(self, revision: str | None, ancestor: str | None) -> bool:
-        return ancestor is None or (revision is not None and ancestor in self.line(revision))
-
-    def commit(self, revision: str) -> Commit:
-        return self.commits[revision]
-
-    def tree(self, revision: str | None) -> dict[WorkspacePath, ObjectId]:
-        return dict(self.commits[revision].tree) if revision else {}
-
-    def differences(self, older: str | None, newer: str | None) -> dict[WorkspacePath, Any]:
-        one, other = self.tree(older), self.tree(newer)
-        pairs = {path: (one.get(path), other.get(path)) for path in {**one, **other}}
-        return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
-
-    def find(self, revision: str | None, path: WorkspacePath) -> ObjectId | None:
-        return self.commits[revision].tree.get(path) if revision else None
-
-    def names(self, revision: str | None, directory: str) -> list[str]:
-        paths = self.commits[revision].tree if revision else {}
-        start = f"{directory}/" if directory else ""
-        return [p.removeprefix(start).split("/")[0] for p in paths if p.startswith(start)]
-
-    def read(self, object_id: ObjectId) -> bytes:
-        if object_id not in self.objects:
-            raise Unavailable("history", "an object is missing")
-        return self.objects[object_id]
-
-    def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Commit]:
-        return [self.commits[self._tip]] if self._tip else []
-
-    def record(self, changes: Any, author: Author, *, beside: Any = None) -> str:
-        parents = (self._tip,) if self._tip else ()
-        if beside:
-            parents = (*parents, self._made(beside, parents))
-        return self._moved(self._made(changes, parents))
-
-    def follow(self, theirs: str, differing: Any, author: Author, *, beside: Any = None) -> str:
-        onto = self._made(beside, (theirs,)) if beside else theirs
-        if self._tip is None or self.descends(theirs, self._tip):
-            return self._moved(self._made(differing, (onto,)) if differing or beside else onto)
-        return self._moved(self._merged(differing, self._tip, onto))
-
-    def bundles(self, tip: str, known: Any) -> Iterator[tuple[str, bytes]]:
-        there = set[str]().union(*(self.line(one) for one in known))
-        wanted = [self.commits[one] for one in self.line(tip) - there]
-        blobs = {of for commit in wanted for of in commit.tree.values()}
-        yield tip, pickle.dumps((tip, wanted, {of: self.objects[of] for of in blobs}))
-
-    def quarantine(self) -> Quarantine:
-        return Quarantine(self)
-
-    def receive(self, quarantine: Quarantine, revision: str) -> None:
-        self.commits.update(quarantine.commits)
-        self.objects.update(quarantine.objects)
-        self.line(revision)
-
-    def line(self, revision: str) -> set[str]:
-        """It, and all that it has grown from."""
-        found: set[str] = set()
-        waiting = [revision]
-        while waiting:
-            one = waiting.pop()
-            if one not in found:
-                found.add(one)
-                waiting += self.commits[one].parents
-        return found
-
-    def reachable(self) -> set[ObjectId]:
-        line = self.line(self._tip) if self._tip else set[str]()
-        return {of for one in line for of in self.commits[one].tree.values()}
-
-    def _moved(self, tip: str) -> str:
-        self.made.add(tip)
-        self._tip = tip
-        return tip
-
-    def _made(self, changes: Any, parents: tuple[str, ...]) -> str:
-        at = next_stamp(self._clock.now(), *(self.commits[one].at for one in parents))
-        return self._added(parents, at, parents[0] if parents else None, changes)
-
-    def _merged(self, changes: Any, ours: str, onto: str) -> str:
-        parents = tuple(sorted((ours, onto)))
-        at = max(self.commits[one].at for one in parents)
-        return self._added(parents, at, onto, changes)
-
-    def _added(self, parents: tuple[str, ...], at: Stamp, base: str | None, changes: Any) -> str:
-        tree = self.tree(base)
-        for path, after in changes.items():
-            if after is None:
-                tree.pop(path, None)
-            elif isinstance(after, str):
-                tree[path] = ObjectId(after)
-            else:
-                tree[path] = blob_id(after)
-                self.objects[tree[path]] = after
-        name = sha1(repr((parents, at, sorted(tree.items()))).encode(), usedforsecurity=False)
-        self.commits[name.hexdigest()] = Commit(name.hexdigest(), parents, at, tree)
-        return name.hexdigest()
-
-
-class Quarantine:
-    def __init__(self, history: MemoryHistory) -> None:
-        self._history = history
-        self.commits: dict[str, Commit] = {}
-        self.objects: dict[ObjectId, bytes] = {}
-
-    def take(self, data: bytes) -> str:
-        tip, commits, objects = pickle.loads(data)
-        self.commits.update({commit.id: commit for commit in commits})
-        self.objects.update(objects)
-        known = {**self._history.commits, **self.commits}
-        assert all(one in known for commit in commits for one in commit.parents), "not whole"
-        return tip
-
-    def check(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.commits.clear()
-        self.objects.clear()
-
-
-def at_each_call(kind: type, *names: str) -> type:
-    """The class with an I/O before and after each of these methods."""
-
-    def hooked(name: str) -> Callable[..., Any]:
-        plain = getattr(kind, name)
-
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            self.io()
-            answer = plain(self, *args, **kwargs)
-            self.io()
-            return answer
-
-        return call
-
-    return type(kind.__name__, (kind,), {name: hooked(name) for name in names})
-
-
-class _Shelled(MemoryTree):
-    """A shell opens a file at the worst moment: right before it is moved away."""
-
-    about_to_go: Callable[[str], None]
-
-    def exchange(self, label: Any, path: WorkspacePath) -> None:
-        self.about_to_go(path)
-        super().exchange(label, path)
-
-    def take(self, path: WorkspacePath, label: Any) -> None:
-        self.about_to_go(path)
-        super().take(path, label)
-
-
-_MOVES = ("prepare", "exchange", "enter", "take", "look", "discard", "flush")
-Tree = at_each_call(_Shelled, "read", "write", "delete", *_MOVES)
-History = at_each_call(MemoryHistory, "record", "follow", "receive")
-Rows = at_each_call(Baseline, "take", "tree", "note")
-
-
-class Store:
-    """The shared store as one machine reaches it."""
-
-    def __init__(self, machine: Machine, *, of_history: bool = False) -> None:
-        self._machine = machine
-        self._world = machine.world
-        self._store = self._world.packs if of_history else self._world.store
-        self._stored = set[ObjectId]() if of_history else self._world.stored
-
-    def read(self, name: str) -> Blob:
-        return self._asked(lambda: self._store.read(name))
-
-    def read_if_changed(self, name: str, since: Token) -> Blob | None:
-        return self._asked(lambda: self._store.read_if_changed(name, since))
-
-    def write(self, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
-        def put() -> Token:
-            before = self._head_there() if name == "head.json" else None
-            token = self._store.write(name, data, expect=expect, meta=meta or {})
-            self._stored.add(blob_id(data))
-            if name == "head.json":
-                self._check_head(before, parse_head(data))
-            return token
-
-        return self._asked(put)
-
-    def delete(self, name: str, *, expect: Any) -> None:
-        self._asked(lambda: self._store.delete(name, expect=expect))
-
-    def scan(self, prefix: str = "") -> Iterator[Stat]:
-        return iter(self._asked(lambda: list(self._store.scan(prefix))))
-
-    def _head_there(self) -> Head | None:
-        with suppress(NotFound):
-            return parse_head(self._store.read("head.json").data)
-        return None
-
-    def _check_head(self, before: Head | None, head: Head) -> None:
-        """It only moves on, and what it names was there before."""
-        history = self._machine.history
-        assert before is None or before.tip in history.line(head.tip), "the head went back"
-        files = set(history.tree(head.tip).values())
-        assert files <= self._world.stored, "the head names what was never there"
-        assert all(f"{pack.name}.bundle" in self._store._blobs for pack in head.packs)
-
-    def _asked(self, ask: Callable[[], Any]) -> Any:
-        self._machine.io()
-        thrown = self._world.random() if self._world.is_wild else 1.0
-        if thrown < 0.02:
-            raise Unavailable("store", "no answer, nothing happened")
-        answer = ask()
-        self._machine.io()
-        if thrown < 0.04:
-            raise Unavailable("store", "the answer was lost")
-        return answer
-
-
-class Lock:
-    """The writer lock: its intent outlives the machine's death, as a file does."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self.left_behind: Intent | None = None
-        self.is_held = False
-
-    @contextmanager
-    def hold(self, who: str, *, wait_s: float = 0.0) -> Generator[Lock]:
-        while self.is_held:
-            self._machine.wait()
-        self.is_held = True
-        life = self._machine.life
-        try:
-            yield self
-            self._noted(None)
-        finally:
-            if self._machine.life == life:
-                self.is_held = False
-
-    def intend(self, author: Author, paths: Any) -> None:
-        self._noted(Intent(author, None if paths is None else tuple(paths)))
-
-    def fulfilled(self) -> None:
-        self._noted(None)
-
-    def _noted(self, intent: Intent | None) -> None:
-        self._machine.io()
-        self.left_behind = intent
-
-
-class Machine:
-    def __init__(self, world: World, number: int) -> None:
-        self.world = world
-        self.number = number
-        self.life = 0
-        self.tree = Tree(world.clock, grain_s=0.5, identity=f"root {number}")
-        self.history = History(world.clock)
-        self.rows = Rows(None)
-        self.tree.io = self.history.io = self.rows.io = self.io
-        self.tree.about_to_go = self.open_by_a_shell
-        self.running: greenlet | None = None
-        self.open: list[tuple[Inode, str]] = []
-        """Descriptors of shells, and what each will write."""
-        self.start()
-
-    def start(self) -> None:
-        """After a crash as at the first time: nothing is left but what is on the disk."""
-        self.life += 1
-        self.lock, left = Lock(self), getattr(getattr(self, "lock", None), "left_behind", None)
-        self.lock.left_behind = left
-        self.running = None
-        self.tree_lock = Lock(self)
-        nonces = iter(range(10**9))
-        self.workspace = Workspace(
-            RECORD,
-            Namespace("fs-1"),
-            root=Path("/nowhere"),
-            blobs=self.tree,
-            history=self.history,
-            lock=self.lock,
-            person=PERSON,
-            clock=self.world.clock,
-            origins=None,
-            recall=None,
-            nonce=lambda: f"{self.life}-{next(nonces)}",
-        )
-        self.sync = self.world.make_sync(
-            self.workspace,
-            Store(self),
-            self.rows,
-            place=lambda: "store",
-            alone=lambda: self.tree_lock.hold("sync"),
-            pause=self.pause,
-            threads=1,
-            replication=Replication(
-                self.history,
-                Store(self, of_history=True),
-                self.rows,
-                now=lambda: 0.0,
-                threads=1,
-            ),
-            clock=self.world.clock.monotonic,
-        )
-        self.workspace.remote = self.sync
-
-    def io(self) -> None:
-        if getcurrent() is self.world.hub:
-            return
-        me = getcurrent()
-        if me.life != self.life:
-            raise Crash
-        if not self.world.is_wild:
-            return
-        thrown = self.world.random()
-        if thrown < self.world.crashes:
-            self.start()
-            raise Crash
-        if thrown < self.world.switches:
-            self.wait()
-
-    def wait(self) -> None:
-        self.world.hub.switch()
-        if getcurrent().life != self.life:
-            raise Crash
-
-    def pause(self, seconds: float) -> None:
-        """The longest of all moments, and so the likeliest to die in."""
-        self.io()
-        self.write_what_is_open()
-        if self.world.is_wild and self.world.crashes > 0 and self.world.random() < 0.2:
-            self.start()
-            raise Crash
-        self.world.clock.advance(seconds)
-        self.io()
-
-    def open_by_a_shell(self, path: str) -> None:
-        if self.world.is_wild and path in self.tree.files and self.world.random() < 0.2:
-            self.open.append((self.tree.files[path], self.world.line()))
-
-    def write_what_is_open(self) -> None:
-        for inode, line in self.open:
-            self.append_to(inode, line)
-        self.open.clear()
-
-    def append_to(self, inode: Inode, line: str) -> None:
-        if inode.number in self.world.taken_away:
-            return
-        self.tree.change(inode, inode.data + line.encode())
-        self.world.written.add(line)
-
-    def begin(self, work: Callable[[], None]) -> None:
-        """Some work of the product's, as far as it comes before others go on."""
-
-        def run(*_: Any) -> None:
-            with suppress(Crash, Failure):
-                work()
-
-        self.running = greenlet(run, self.world.hub)
-        self.running.life = self.life
-        self.go_on()
-
-    def go_on(self) -> None:
-        if self.running is not None:
-            running = self.running
-            running.switch()
-            if running.dead and self.running is running:
-                self.running = None
 
 
 class World:
-    def __init__(
-        self,
-        seed: int,
-        *,
-        make_sync: Callable[..., Sync] = Sync,
-        with_api: bool = True,
-    ) -> None:
+    def __init__(self, seed: int) -> None:
         self.randomly = random.Random(seed)
         self.random = self.randomly.random
-        self.make_sync = make_sync
         self.hub = getcurrent()
         self.clock = ManualClock()
         self.is_wild = True
@@ -493,7 +80,18 @@ class World:
         self.moved_back: set[str] = set()
         """Lines that were moved to where they had been moved away from on another machine."""
         self.lines = 0
-        self.with_api = with_api
+        self.has_front = self.randomly.random() < 0.4
+        """Whether MEMORY.md begins with a front matter. There it stays: it is not moved."""
+        self.replaced: set[str] = set()
+        """Of its lines those that somebody has seen, and set to another value or taken away."""
+        self.may_come_back = self.crashes > 0
+        """They may: who dies between a swap and its row, or never hears that a write was done, meets once
+        more what they have replaced, as somebody's who was later; and a deleted file comes back as who had
+        changed it has it."""
+        self.has_twins = self.randomly.random() < 0.25
+        self.packs_max = self.randomly.choice((3, PACKS_MAX))
+        self.names = (*NAMES, *TWINS) if self.has_twins else NAMES
+        self.skew_s = self.randomly.choice((0.0, 3.0, 2 * DAY_S))
         self.machines = [Machine(self, n) for n in range(self.randomly.choice((2, 2, 2, 3, 4)))]
 
     # The random part.
@@ -503,35 +101,41 @@ class World:
             self.begin_with_files()
         for _ in range(self.randomly.randint(*STEPS)):
             machine = self.randomly.choice(self.machines)
-            thrown = self.random()
-            if thrown < 0.35:
+            process = self.randomly.choice(machine.processes)
+            if self.random() < 0.35:
                 self.person(machine)
-            elif machine.running is not None:
-                machine.go_on()
-            elif thrown < 0.85 or not self.with_api:
-                machine.begin(lambda machine=machine: machine.sync.run(accept_deletions=True))
-            elif thrown < 0.92:
-                machine.begin(lambda machine=machine: machine.sync.pull())
-            elif thrown < 0.95:
-                machine.begin(lambda machine=machine: machine.sync.push_dirty())
+            elif process.running is not None:
+                process.go_on()
             else:
-                machine.begin(lambda machine=machine: self.program(machine))
+                process.begin(partial(self.randomly.choices(*DOINGS)[0], self, process))
             if self.random() < 0.3:
-                self.clock.advance(self.randomly.choice((0.01, 0.3, 3.0)))
+                self.clock.advance(self.randomly.choice((0.01, 0.3, 3.0, 100.0)))
+            if self.skew_s and self.random() < 0.05:
+                machine.clock.jump(self.random() * self.skew_s)
 
     def begin_with_files(self) -> None:
         """Everybody has the same files already: what follows is swapped, not only made."""
         for name in NAMES[:4]:
-            self.put(self.machines[0], name, self.line() + self.line())
+            has_front = self.has_front and name == "MEMORY.md"
+            keys = [f"{key}: {self.line()}" for key in KEYS] if has_front else []
+            front = ["---\n", *keys, "---\n"] if keys else []
+            self.put(self.machines[0], name, "".join([*front, self.line(), self.line()]))
         self.settle()
         self.is_wild = True
 
     def person(self, machine: Machine) -> None:
         """One thing that somebody does to the files of a machine."""
-        name = self.randomly.choice(sorted({*NAMES, *machine.tree.files}))
+        name = self.randomly.choice(sorted({*self.names, *machine.tree.files}))
+        if self.has_front and self.random() < 0.3:
+            name = "MEMORY.md"
         text = self.text(machine, name)
         if text is None:
-            self.put(machine, name, self.line() + (self.line() if self.random() < 0.3 else ""))
+            if machine.tree.has_place(name):
+                more = self.line() if self.random() < 0.3 else ""
+                self.put(machine, name, self.line() + more)
+            return
+        if self.has_front and name == "MEMORY.md" and self.random() < 0.5:
+            self.set_key(machine, name, text)
             return
         doings = (self.append, self.append, self.save, self.save, self.save, self.write_in_place)
         rare = (self.open, self.delete, self.rename)
@@ -544,19 +148,32 @@ class World:
 
     def save(self, machine: Machine, name: str, text: str) -> None:
         """A line put in, replaced or taken out, and a new file in the place of the old one."""
-        lines = text.splitlines(keepends=True)
+        front, lines = parted(text)
         place = self.randomly.randrange(len(lines) + 1)
         new, gone = self.randomly.choice(((1, 0), (1, 1), (0, 1)))
         put_in = [self.line()] if new else []
-        self.put(machine, name, "".join([*lines[:place], *put_in, *lines[place + gone :]]))
+        self.put(machine, name, "".join([*front, *lines[:place], *put_in, *lines[place + gone :]]))
 
     def write_in_place(self, machine: Machine, name: str, text: str) -> None:
         """The same file, and the same size."""
-        lines = text.splitlines(keepends=True)
+        front, lines = parted(text)
         if lines:
             lines[self.randomly.randrange(len(lines))] = self.line()
-            self.note(text, "".join(lines))
-            machine.tree.change(machine.tree.files[name], "".join(lines).encode())
+            after = "".join([*front, *lines])
+            self.note(text, after)
+            machine.tree.change(machine.tree.files[name], after.encode())
+
+    def set_key(self, machine: Machine, name: str, text: str) -> None:
+        """A key of the front matter gets a value, another one, or goes."""
+        front, lines = parted(text)
+        key = self.randomly.choice(KEYS)
+        before = next((line for line in front if line.startswith(f"{key}:")), None)
+        after = [f"{key}: {self.line()}"] if before is None or self.random() < 0.8 else []
+        kept = [line for line in front if line not in ("---\n", before)]
+        told = sorted([*kept, *after])
+        if before is not None:
+            self.replaced.add(before)
+        self.put(machine, name, "".join(["---\n", *told, "---\n", *lines] if told else lines))
 
     def open(self, machine: Machine, name: str, text: str) -> None:
         """A shell opens the file to append to it, and does so later."""
@@ -565,11 +182,14 @@ class World:
 
     def delete(self, machine: Machine, name: str, text: str) -> None:
         self.note(text, "")
+        self.may_come_back = self.may_come_back or name == "MEMORY.md"
         self.taken_away.add(machine.tree.files.pop(name).number)
 
     def rename(self, machine: Machine, name: str, text: str) -> None:
-        other = self.randomly.choice(NAMES)
-        if other != name:
+        other = self.randomly.choice(self.names)
+        if self.has_front and "MEMORY.md" in (name, other):
+            return
+        if other != name and (other in machine.tree.files or machine.tree.has_place(other)):
             over = self.text(machine, other)
             if over is not None:
                 self.delete(machine, other, over)
@@ -579,19 +199,50 @@ class World:
                 if self.moved_away.get((other, line), set()) - {machine.number}:
                     self.moved_back.add(line)
 
-    def program(self, machine: Machine) -> None:
+    # What processes do.
+
+    def sync(self, process: Process) -> None:
+        process.sync.run(accept_deletions=True)
+
+    def pull(self, process: Process) -> None:
+        process.sync.pull()
+
+    def push_dirty(self, process: Process) -> None:
+        process.sync.push_dirty()
+
+    def push_saved(self, process: Process) -> None:
+        """As a watcher does."""
+        before = process.workspace.tip()
+        process.workspace.settle()
+        changed = process.machine.history.differences(before, process.workspace.tip())
+        process.sync.push(changed)
+
+    def program(self, process: Process) -> None:
         """Somebody who says what they had seen. When they are told that it is written, it is."""
         name = self.randomly.choice(NAMES)
-        file = machine.workspace.read(name)
+        file = process.workspace.read(name)
         line = self.line()
-        lines = file.text.splitlines(keepends=True)
+        front, lines = parted(file.text)
         place = self.randomly.randrange(len(lines) + 1)
-        text = "".join([*lines[:place], line, *lines[place:]])
-        try:
-            machine.workspace.write(name, text, by=Author("api", "u", "api"), expect=file.version)
-        except Conflict:
-            return
+        text = "".join([*front, *lines[:place], line, *lines[place:]])
+        if process.machine.rows.find(name) is None:  # who saves meanwhile has no base with it
+            self.may_come_back = self.may_come_back or name == "MEMORY.md"
+        process.workspace.write(name, text, by=API, expect=file.version)
         self.written.add(line)
+
+    def remove(self, process: Process) -> None:
+        """The same of a deletion. What it was to take away may be gone, whatever they are told."""
+        file = process.workspace.read(self.randomly.choice(NAMES))
+        self.note(file.text, "")
+        self.may_come_back = self.may_come_back or file.path == "MEMORY.md"
+        process.workspace.delete(file.path, by=API, expect=file.version)
+
+    def command(self, process: Process) -> None:
+        """An agent's shell: what it does is what people do, in a tree that nobody else may change."""
+        with process.workspace.command(AGENT):
+            for _ in range(self.randomly.randint(1, 3)):
+                self.person(process.machine)
+                process.machine.io()
 
     def put(self, machine: Machine, name: str, text: str) -> None:
         self.note(self.text(machine, name) or "", text)
@@ -618,8 +269,7 @@ class World:
         """Everything goes on undisturbed until nothing happens any more."""
         self.is_wild = False
         for machine in self.machines:
-            while machine.running is not None:
-                machine.go_on()
+            machine.finish()
             machine.write_what_is_open()
         quiet = 0
         for _ in range(ROUNDS_MAX):
@@ -632,24 +282,58 @@ class World:
     def synced(self, machine: Machine) -> bool:
         """Whether anything happened."""
         reports: list[Any] = []
-        machine.begin(lambda: reports.append(machine.sync.run(accept_deletions=True)))
+        process = self.randomly.choice(machine.processes)
+        process.begin(lambda: reports.append(process.sync.run(accept_deletions=True)))
         assert reports, "an undisturbed sync has failed"
         (report,) = reports
         looks = 2 if "head.json" in self.packs._blobs else 3  # no head: the entry is asked for
         return bool(report.requests > looks or report.pending)
 
     def check(self) -> None:
+        store = self.check_files()
+        if self.has_twins:
+            self.part_the_twins()
+            store = self.check_files()
+            assert not any(self.twins_on(machine) for machine in self.machines)
+        self.check_front(store.get("MEMORY.md", b""))
+        self.check_history(store)
+
+    def check_files(self) -> dict[str, bytes]:
+        """What is in the store."""
         store = {stat.name: self.store.read(stat.name).data for stat in self.store.scan()}
+        lines = {line for data in store.values() for line in lines_of(data)}
         for machine in self.machines:
+            twins = self.twins_on(machine)
             tree = {name: inode.data for name, inode in machine.tree.files.items()}
-            assert tree == store, f"machine {machine.number} has diverged"
+            assert without(twins, tree) == without(twins, store), (
+                f"machine {machine.number} has diverged"
+            )
             assert not machine.tree.aside, "something was left aside"
-        lines = {
-            line for data in store.values() for line in data.decode().splitlines(keepends=True)
-        }
+            lines |= {line for name in twins & tree.keys() for line in lines_of(tree[name])}
         assert lines <= self.written | self.removed | _unwritten(self), "torn"
-        lost = self.written - self.removed - self.moved_back - lines
+        lost = {line for line in self.written if line.startswith("L")}
+        lost -= self.removed | self.moved_back | lines
         assert not lost, f"lost: {sorted(lost)}"
+        return store
+
+    def part_the_twins(self) -> None:
+        """As the list of problems asks for: people give other names to them, in the store to what is nowhere
+        else any more."""
+        for machine in self.machines:
+            files = machine.tree.files
+            for name in filter(_is_odd, sorted(files)):
+                files[self.kept_name()] = files.pop(name)
+        self.settle()
+        for name in [stat.name for stat in self.store.scan()]:
+            if _is_odd(name) and not any(name in one.tree.files for one in self.machines):
+                self.store.write(self.kept_name(), self.store.read(name).data, expect=ABSENT)
+                self.store.delete(name, expect=ANY)
+        self.settle()
+
+    def kept_name(self) -> str:
+        return f"kept-{self.line().strip()}.md"
+
+    def check_history(self, store: dict[str, bytes]) -> None:
         history = self.machines[0].history
         assert self.stored <= history.reachable(), (
             "a version that was in the store is in no revision"
@@ -657,12 +341,27 @@ class World:
         tips = {machine.history.tip() for machine in self.machines}
         assert len(tips) == 1, "histories have diverged"
         (tip,) = tips
-        line = history.line(tip) if tip else set[str]()
+        line = history.line(tip) if tip else frozenset[str]()
         for machine in self.machines:
             assert machine.history.made <= line, "a revision is not in the history of all"
         tree = {path: blob_id(data) for path, data in store.items()}
         assert history.tree(tip) == tree, "the newest revision is not what the files are"
         assert (tip is None) or parse_head(self.packs.read("head.json").data).tip == tip
+
+    def twins_on(self, machine: Machine) -> set[str]:
+        """What has no place there, on the side where it is, and is listed."""
+        if not self.has_twins:
+            return set()
+        workspace = machine.processes[0].workspace
+        return {one.path for one in workspace.problems() if one.kind in ("twin", "unreadable")}
+
+    def check_front(self, data: bytes) -> None:
+        """It is whole, and has no value that somebody has seen and replaced."""
+        front, lines = parted(data.decode())
+        assert all(line.startswith("L") for line in lines), "a front matter was torn"
+        keys = [line.partition(":")[0] for line in front if line != "---\n"]
+        assert len(keys) == len(set(keys)), "a key stands there twice"
+        assert self.may_come_back or self.replaced.isdisjoint(front), "a replaced value is back"
 
     def epilogue(self) -> None:
         """A deletion, a change and a new file go everywhere."""
@@ -691,6 +390,41 @@ class World:
             assert names[0] not in first.tree.files, "a deleted file has come back"
 
 
+DOINGS = (
+    (
+        World.sync,
+        World.pull,
+        World.push_dirty,
+        World.push_saved,
+        World.program,
+        World.remove,
+        World.command,
+    ),
+    (50, 7, 3, 3, 5, 1, 3),
+)
+
+
+def parted(text: str) -> tuple[list[str], list[str]]:
+    """The front matter with its fences, and the rest."""
+    lines = text.splitlines(keepends=True)
+    if not lines or lines[0] != "---\n":
+        return [], lines
+    end = lines.index("---\n", 1) + 1
+    return lines[:end], lines[end:]
+
+
+def _is_odd(name: str) -> bool:
+    return name == "notes" or name.startswith(ODD_STARTS)
+
+
+def without(names: set[str], files: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: data for name, data in files.items() if name not in names}
+
+
+def lines_of(data: bytes) -> list[str]:
+    return data.decode().splitlines(keepends=True)
+
+
 def _unwritten(world: World) -> set[str]:
     """Lines of programs that were told nothing: either is right."""
     return {f"L{number:05}\n" for number in range(1, world.lines + 1)}
@@ -701,10 +435,20 @@ def _etag(data: bytes) -> Token:
     return Token(f'"{md5(data[::-1], usedforsecurity=False).hexdigest()}-1"')
 
 
-def simulate(seed: int, *, make_sync: Callable[..., Sync] = Sync) -> None:
-    world = World(seed, make_sync=make_sync)
-    world.live()
-    world.settle()
-    world.check()
-    if seed % 3 == 0:
-        world.epilogue()
+def simulate(seed: int) -> None:
+    world = World(seed)
+    with packs_folded_beyond(world.packs_max):
+        world.live()
+        world.settle()
+        world.check()
+        if seed % 3 == 0:
+            world.epilogue()
+
+
+@contextmanager
+def packs_folded_beyond(count: int) -> Generator[None]:
+    before, head.PACKS_MAX = head.PACKS_MAX, count
+    try:
+        yield
+    finally:
+        head.PACKS_MAX = before

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from tests.workspaces.actors import over
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.blobs import BlobName, Expect, Token
 from workspaces.errors import AlreadyExists, Conflict, Refused, Unavailable
 from workspaces.home import Home
 from workspaces.stores.files import FileBlobs
 from workspaces.workspace import Workspace
+from workspaces.workspaces import Workspaces
 from workspaces.writer import Intent
 
 
@@ -29,11 +32,24 @@ class Interrupted(FileBlobs):
         """What happens."""
 
 
+Opened = tuple[Workspace, Interrupted]
+
+
 @pytest.fixture
-def interrupted(workspace: Workspace, home: Home) -> Interrupted:
-    blobs = Interrupted(home.tree(workspace.namespace), home.staging(workspace.namespace))
-    workspace._blobs = blobs
-    return blobs
+def opened(open_workspaces: Callable[[], Workspaces], home: Home) -> Opened:
+    workspace = open_workspaces().create("notes")
+    tree = Interrupted(home.tree(workspace.namespace), home.staging(workspace.namespace))
+    return over(workspace, home, tree), tree
+
+
+@pytest.fixture
+def workspace(opened: Opened) -> Workspace:
+    return opened[0]
+
+
+@pytest.fixture
+def interrupted(opened: Opened) -> Interrupted:
+    return opened[1]
 
 
 def leave_behind(home: Home, workspace: Workspace, intent: Intent) -> None:

@@ -124,6 +124,18 @@ def test_a_damaged_file_is_named_with_what_to_do(file: Path) -> None:
     assert "remove it" in (failure.value.remedy or "")
 
 
+def test_where_the_disk_is_full_nobody_is_told_to_remove_what_was_agreed(file: Path) -> None:
+    baseline = Baseline(file)
+    baseline.take([Step(A, None, agreed(1))])
+    with baseline._asked() as database:
+        database.execute("pragma max_page_count = 1")  # of a disk that has no room for one more
+    steps = [Step(WorkspacePath(f"{n}.md"), None, agreed(n)) for n in range(1000)]
+    with pytest.raises(Unavailable, match="the disk is full") as failure:
+        baseline.take(steps)
+    assert "free some space" in (failure.value.remedy or "")
+    assert baseline.tree() == {A: agreed(1)}
+
+
 def test_a_forked_child_has_a_connection_of_its_own(file: Path) -> None:
     baseline = Baseline(file)
     baseline.take([Step(A, None, agreed(1))])

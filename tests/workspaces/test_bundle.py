@@ -12,6 +12,7 @@ from tests.workspaces.conftest import AGENT, CALLER
 from tests.workspaces.test_quarantine import Stranger
 from workspaces.clock import ManualClock
 from workspaces.errors import Failure, NotFound, OverLimit, Refused
+from workspaces.history import chamber
 from workspaces.history import quarantine as room
 from workspaces.history.bundle import parse_bundle
 from workspaces.history.git import run_git
@@ -184,7 +185,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         told.append(next(one for one in arguments if one in {"index-pack", "cat-file"}))
         return run_git(*arguments, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(room, "run_git", counted)
+    monkeypatch.setattr(chamber, "run_git", counted)
     return told
 
 
@@ -210,6 +211,52 @@ def test_bundles_that_build_on_each_other_are_unpacked_as_one(
     assert len(list((ours._directory / "objects" / "pack").glob("*.pack"))) == 1
     assert ours.log() == theirs.log()
     assert fsck(ours) == ""
+
+
+def in_parts(source: History, revisions: int, parts: int) -> tuple[RevisionId, list[bytes]]:
+    """A history, and the bundles that it was pushed as."""
+    made: list[bytes] = []
+    known: list[RevisionId] = []
+    for number in range(revisions):
+        tip = source.record({MEMORY: b"line\n" * number, NOTE: b"%d\n" % number}, AGENT)
+        if (number + 1) % (revisions // parts) == 0:
+            made += [data for _, data in source.bundles(tip, known)]
+            known = [tip]
+    return known[0], made
+
+
+def test_a_long_history_is_unpacked_in_pieces_and_git_walks_through_nothing_twice(
+    ours: History, theirs: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
+    asked = starts(monkeypatch)
+    tip, parts = in_parts(theirs, 60, 6)
+    with ours.quarantine() as quarantine:
+        for data in parts:
+            quarantine.take(data)
+        quarantine.check()
+        assert quarantine.leads_nowhere_else(tip)
+        ours.receive(quarantine, tip)
+    ours.follow(tip, {}, SYNC)
+    assert asked.count("index-pack") == room.PIECES == 2
+    assert len(list((ours._directory / "objects" / "pack").glob("*.pack"))) == 2
+    assert ours.log(limit=100) == theirs.log(limit=100)
+    assert fsck(ours) == ""
+
+
+@pytest.mark.parametrize("bad", range(6))
+def test_of_a_long_history_none_comes_when_one_part_of_it_is_bad(
+    ours: History, theirs: History, monkeypatch: pytest.MonkeyPatch, bad: int
+) -> None:
+    monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
+    tip, parts = in_parts(theirs, 60, 6)
+    parts[bad] = parts[bad][:-25] + bytes([parts[bad][-25] ^ 1]) + parts[bad][-24:]
+    with ours.quarantine() as quarantine, pytest.raises(Refused):
+        for data in parts:
+            quarantine.take(data)
+        quarantine.check()
+    assert not ours.has(tip)
+    assert not list(ours._directory.glob("incoming-*"))
 
 
 def test_every_version_is_read_out_of_bundles_that_were_joined(

@@ -104,3 +104,16 @@ def test_an_event_on_its_way_keeps_its_claim_and_its_outcome_can_still_be_asked_
     assert claims.find(KEY) is not None
     clock.advance(1)
     assert claims.find(KEY) is None
+
+
+def test_what_rested_for_days_is_kept_as_long_as_what_woke_it(
+    records: MemoryRecords, claims: Claims, clock: ManualClock
+) -> None:
+    records.write(claims.resting(claimed(records, claims), {"status": "waiting"}))
+    clock.advance(3 * CLAIM_S)
+    records.write(claims.resumed(standing(claims)))
+    records.write(claims.finished(standing(claims), {"status": "done"}))
+    clock.advance(CLAIM_S - 1)
+    assert standing(claims).outcome == {"status": "done"}
+    clock.advance(1)
+    assert claims.find(KEY) is None

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from workspaces.sync.crowd import Crowd
+from workspaces.sync.crowd import TOLD_AT_ONCE, Crowd
 
 WAIT_S_MAX = 60.0
 
@@ -75,3 +75,46 @@ def test_a_failure_is_the_callers(threads: int) -> None:
 
     with pytest.raises(ValueError, match="three"):
         list(Crowd(threads).ahead(do, [[1, 2], [3]]))
+
+
+def test_results_come_while_later_items_are_on_their_way() -> None:
+    may_end = threading.Event()
+
+    def do(number: int) -> int:
+        if number >= TOLD_AT_ONCE:
+            assert may_end.wait(WAIT_S_MAX)
+        return number
+
+    results = Crowd(3).all(do, range(3 * TOLD_AT_ONCE))
+    assert [next(results) for _ in range(TOLD_AT_ONCE)] == list(range(TOLD_AT_ONCE))
+    may_end.set()
+    assert list(results) == list(range(TOLD_AT_ONCE, 3 * TOLD_AT_ONCE))
+
+
+def test_one_that_takes_long_keeps_none_of_the_others_waiting() -> None:
+    others = threading.Semaphore(0)
+    count = 5 * TOLD_AT_ONCE
+
+    def do(number: int) -> int:
+        if number > 0:
+            others.release()
+            return number
+        assert all(others.acquire(timeout=WAIT_S_MAX) for _ in range(count - 1))
+        return number
+
+    assert list(Crowd(2).all(do, range(count))) == list(range(count))
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_after_a_failure_nothing_more_is_begun(threads: int) -> None:
+    met: list[int] = []
+
+    def do(number: int) -> int:
+        met.append(number)
+        if number == 0:
+            raise ValueError("nought")
+        return number
+
+    with pytest.raises(ValueError, match="nought"):
+        list(Crowd(threads).all(do, range(100_000)))
+    assert len(met) < 100_000

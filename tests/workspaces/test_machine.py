@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -35,10 +35,11 @@ from workspaces.home import Home
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
+from workspaces.settlement import Settlement
 from workspaces.stores.memory import MemoryRecords
 from workspaces.workspace import Workspace, Written
 from workspaces.workspaces import Workspaces
-from workspaces.writer import WAIT_S, Held, Intent
+from workspaces.writer import Intent
 
 PATHS = ("a.md", "b.md", "notes/a.md", "notes/deep/b.md", "notes", "other")
 """`notes` and `other` are files or directories, by turns."""
@@ -56,8 +57,6 @@ Tree = dict[str, str]
 
 
 class Machine(RuleBasedStateMachine):
-    opened_as: type[Workspace] = Workspace
-
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
@@ -68,8 +67,6 @@ class Machine(RuleBasedStateMachine):
         both = [Workspaces(owner, home, records, clock, template=lambda _: {}) for _ in range(2)]
         record = both[0].create("notes").record
         self.sides = [each.open(record) for each in both]
-        for side in self.sides:
-            side.__class__ = self.opened_as
         self.root = self.sides[0].root
         self.lock = home.lock(self.sides[0].namespace)
         self.tree: Tree = {}
@@ -301,43 +298,43 @@ def test_whatever_is_done_to_a_workspace_it_is_what_the_model_says() -> None:
     run_state_machine_as_test(Machine, settings=BOUNDED)
 
 
-class Unsettling(Workspace):
+def unsettling(patch: pytest.MonkeyPatch) -> None:
     """Does not look whether a person has changed what it replaces."""
-
-    def _settled(self, path: WorkspacePath, expect: Version | Wildcard) -> Any:
-        return self._blob(path)
+    patch.setattr(Settlement, "judged", lambda self, path, expect: self.blob(path))
 
 
-class Blind(Workspace):
+def blind(patch: pytest.MonkeyPatch) -> None:
     """Takes every condition for met."""
+    plain = Workspace.write
 
-    def write(self, path: str, data: bytes | str, *, by: Author, expect: Any = ANY) -> Written:
-        return super().write(path, data, by=by, expect=ANY)
+    def write(self: Any, path: str, data: bytes | str, *, by: Author, expect: Any = ANY) -> Written:
+        return plain(self, path, data, by=by, expect=ANY)
+
+    patch.setattr(Workspace, "write", write)
 
 
-class Forgetful(Workspace):
+def forgetful(patch: pytest.MonkeyPatch) -> None:
     """Takes a dead writer's work for the person's."""
-
-    @contextmanager
-    def _writing(self, by: Author, wait_s: float = WAIT_S) -> Generator[Held]:
-        with self._lock.hold(by.name, wait_s=wait_s) as held:
-            held.fulfilled()
-            yield held
+    patch.setattr(Settlement, "_finish", lambda self, intent: None)
 
 
-class Unfinished(Workspace):
+def unfinished(patch: pytest.MonkeyPatch) -> None:
     """Leaves what a command did to whoever comes next."""
 
     @contextmanager
-    def command(self, by: Author) -> Generator[Any]:
-        with self._writing(by):
+    def command(self: Any, by: Author) -> Generator[Any]:
+        with self._settlement.hold(by):
             yield None
 
+    patch.setattr(Workspace, "command", command)
 
-@pytest.mark.parametrize("mutant", [Unsettling, Blind, Forgetful, Unfinished])
-def test_a_workspace_that_is_wrong_in_one_thing_is_caught(mutant: type[Workspace]) -> None:
-    class Mutated(Machine):
-        opened_as = mutant
 
+@pytest.mark.parametrize(
+    "mutant", [unsettling, blind, forgetful, unfinished], ids=lambda mutant: mutant.__name__
+)
+def test_a_workspace_that_is_wrong_in_one_thing_is_caught(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception, Conflict)):
-        run_state_machine_as_test(Mutated, settings=UNSHRUNK)
+        run_state_machine_as_test(Machine, settings=UNSHRUNK)

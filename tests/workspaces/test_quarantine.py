@@ -10,8 +10,9 @@ import pytest
 
 from tests.workspaces.conftest import AGENT
 from workspaces.clock import ManualClock
-from workspaces.errors import OverLimit, Refused
+from workspaces.errors import OverLimit, Refused, Unavailable
 from workspaces.history import quarantine as room
+from workspaces.history.chamber import Chamber, Found
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
@@ -189,6 +190,33 @@ def test_a_path_that_is_too_deep_or_too_long_is_refused(
     assert_refused(history, stranger.bundle(stranger.commit(both)), "parts")
 
 
+def test_what_a_path_has_in_several_pieces_is_counted_together(
+    history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
+    deep = nested(stranger, [b"d" * 60] * 15)
+    first = stranger.commit(deep)
+    for more, rule in (
+        ([b"d"] * 4, None),
+        ([b"d"] * 5, "parts"),
+        ([b"d" * 30] * 4, "longer than"),
+    ):
+        trees = [deep]
+        for name in more:
+            trees.append(stranger.tree(("40000", name, trees[-1])))
+        second = stranger.commit(trees[-1])
+        parts = [stranger.bundle(first), stranger.bundle(second, *trees[1:])]
+        with history.quarantine() as quarantine:
+            for data in parts:
+                quarantine.take(data)
+            if rule is None:
+                quarantine.check()
+                assert len(quarantine._chambers) == 2
+            else:
+                with pytest.raises(Refused, match=rule):
+                    quarantine.check()
+
+
 def test_a_tree_that_spells_out_more_files_than_there_are_atoms_is_refused(
     history: History, stranger: Stranger
 ) -> None:
@@ -276,6 +304,43 @@ def test_a_bundle_of_more_objects_than_any_history_has_is_refused(
     monkeypatch.setattr(room, "OBJECTS_MAX", 2)
     tip = stranger.commit(stranger.tree(("100644", b"a.md", stranger.file)))
     assert_refused(history, stranger.bundle(tip), "objects of a bundle")
+
+
+def test_objects_are_counted_over_all_pieces(
+    history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
+    first = stranger.commit(stranger.tree(("100644", b"a.md", stranger.file)))
+    tree = stranger.tree(("100644", b"b.md", stranger.file))
+    parts = [stranger.bundle(first), stranger.bundle(stranger.commit(tree), tree)]
+    for most in (5, 4):
+        monkeypatch.setattr(room, "OBJECTS_MAX", most)
+        with history.quarantine() as quarantine:
+            for data in parts:
+                quarantine.take(data)
+            if most == 5:
+                quarantine.check()
+                continue
+            with pytest.raises(OverLimit, match="objects of a bundle"):
+                quarantine.check()
+
+
+def test_what_git_does_not_print_as_it_listed_it_is_not_looked_at(
+    history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that rots between two looks."""
+    tip = stranger.commit(stranger.tree(("100644", b"a.md", stranger.file)))
+    listed = Chamber.found
+
+    def other(self: Chamber) -> Found:
+        kinds, ids, sizes = listed(self)
+        return Found(kinds, ids, [size + 1 for size in sizes])
+
+    monkeypatch.setattr(Chamber, "found", other)
+    with history.quarantine() as quarantine:
+        quarantine.take(stranger.bundle(tip))
+        with pytest.raises(Unavailable, match="as it listed it"):
+            quarantine.check()
 
 
 def test_what_a_killed_process_leaves_goes_with_the_next_packing(history: History) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.workspaces.actors import over
 from tests.workspaces.conftest import AGENT
 from workspaces.beneath import Beneath
 from workspaces.blobs import BlobName, Expect
@@ -40,7 +41,7 @@ def test_what_an_editor_saves_between_look_and_rename_is_not_lost(
     seen = workspace.write("a.md", "one\n", by=AGENT).version
     assert seen is not None
     raced = Raced(home.tree(workspace.namespace), home.staging(workspace.namespace))
-    workspace._blobs = raced
+    workspace = over(workspace, home, raced)
     raced.saved = "by hand\n"
     with pytest.raises(Conflict):
         workspace.write("a.md", "two\n", by=AGENT, expect=seen)

@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from workspaces.revision import RevisionId
 from workspaces.stores.memory import MemoryRecords
 
 MEMORY = "MEMORY.md"
+WAIT_S_MAX = 60.0
 
 
 @pytest.fixture
@@ -106,6 +108,29 @@ def test_memory_and_notes_changed_together_are_three_waits(
     files = [one for one in prefix.asked if one != pack]
     assert files[:2] == ["PUT notes/a.md", f"PUT {MEMORY}"]
     assert prefix.asked[3] == files[2] == "PUT head.json"
+
+
+def test_of_a_whole_sync_too_the_pack_goes_while_the_files_do(
+    a: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.workspace.write(MEMORY, "one\n", by=AGENT)
+    a.sync.run()
+    a.workspace.write("notes/a.md", "two\n", by=AGENT)
+    has_gone = threading.Event()
+    write = MemoryPrefix.write
+
+    def waiting(self: MemoryPrefix, name: str, data: bytes, **how: Any) -> Any:
+        if name.endswith(".bundle"):
+            has_gone.set()
+        if name == "notes/a.md":
+            assert has_gone.wait(WAIT_S_MAX)
+        return write(self, name, data, **how)
+
+    monkeypatch.setattr(MemoryPrefix, "write", waiting)
+    prefix.asked.clear()
+    assert a.sync.run().history
+    assert [one for one in prefix.asked if one.startswith("PUT")][-1] == "PUT head.json"
+    assert len(head(prefix, a).packs) == 2
 
 
 def packed_ahead(of: Replica) -> None:
@@ -316,6 +341,26 @@ def test_a_machine_that_comes_new_has_every_revision(
     assert b.workspace.log(limit=100) == a.workspace.log(limit=100)
     assert len(b.workspace.log(limit=100)) == 15
     assert fsck(b) == ""
+
+
+def test_whoever_has_just_read_every_pack_does_not_look_for_them(
+    a: Replica, machine: Callable[[str], Replica], prefix: MemoryPrefix
+) -> None:
+    for number in range(3):
+        a.workspace.write(MEMORY, f"{number}\n", by=AGENT)
+        a.sync.push_dirty() if number else a.sync.run()
+    b = machine("b")
+    prefix.asked.clear()
+    assert b.sync.run().history
+    assert prefix.asked.count("LIST") == 1, "of the files"
+    assert not b.sync._past._replication.is_check_due()  # type: ignore[union-attr]
+    a.workspace.write(MEMORY, "news\n", by=AGENT)
+    a.sync.push_dirty()
+    c = machine("c")
+    damaged = head(prefix, a).packs[1]
+    packs(prefix, a).write(damaged.blob, b"x", expect=ANY)
+    assert not c.sync.run().history
+    assert c.sync._past._replication.is_check_due()  # type: ignore[union-attr]
 
 
 def test_any_git_reads_the_history_out_of_s3(

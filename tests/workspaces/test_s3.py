@@ -541,6 +541,7 @@ def test_a_404_of_someone_on_the_way_is_not_believed(far: S3Blobs, proxy: Faulty
     [
         (("403 Forbidden", "RequestTimeTooSkewed"), "the clock of this machine"),
         (("400 Bad Request", "ExpiredToken"), "the credentials have expired"),
+        (("301 Moved Permanently", "PermanentRedirect"), "the bucket is in another region"),
         (("401 Unauthorized", ""), "these credentials may not do this"),
         (("403 Forbidden", "AccessDenied"), "these credentials may not do this"),
         (("403 Forbidden", "SomethingNew"), "these credentials may not do this"),
@@ -564,6 +565,19 @@ def test_a_refusal_reads_the_same_through_either_client(
     ):
         proxy.next_faults = [Answered(*answer)] * 10
         assert _reason(call).startswith(reason)
+
+
+def test_who_is_sent_on_and_on_gives_up(far: S3Blobs, proxy: FaultyProxy) -> None:
+    """A network that wants to be signed in to first, or an endpoint that has moved."""
+    for call in (
+        lambda: list(far.scan()),
+        lambda: far.delete("a.md", expect=ANY),
+        lambda: far.write("a.md", b"x", expect=ANY),
+    ):
+        asked = proxy.asked
+        proxy.next_faults = [Answered("302 Found", headers=("Location: http://127.0.0.1:9/",))] * 99
+        assert "no S3 server" in _reason(call)
+        assert proxy.asked - asked < 5
 
 
 def _reason(call: Callable[[], object]) -> str:

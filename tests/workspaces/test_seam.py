@@ -6,6 +6,7 @@ import pytest
 
 from tests.workspaces.conftest import CALLER
 from tests.workspaces.replicas import MemoryPrefix, Replica
+from workspaces.arrival import Arrival
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
@@ -22,7 +23,6 @@ from workspaces.seam import (
 )
 from workspaces.stores.memory import MemoryRecords
 from workspaces.sync.incoming import SYNC
-from workspaces.workspace import Arrival
 
 MEMORY = WorkspacePath("MEMORY.md")
 

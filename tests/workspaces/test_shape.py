@@ -32,15 +32,14 @@ def test_trees_that_come_after_others_look_as_if_each_were_the_first(
         assert told == Shapes().of(data)
         files = [name for mode, name in entries if mode == "100644"]
         below = [(len(n), i.hex()) for (m, n), i in zip(entries, ids, strict=False) if m == "40000"]
-        assert told.files == len(files)
-        assert told.longest == max((len(name) for _, name in entries), default=0)
+        assert told.extent == (len(files), 1, max((len(name) for _, name in entries), default=0))
         assert list(told.below(data)) == below
 
 
 def test_ids_that_look_like_entries_are_ids() -> None:
     known, odd = Shapes(), b"100644 b.md\x00" + b"\0" * 8
     for one in (bytes(20), odd, b"120000 evil\x00" + b"1" * 8):
-        assert known.of(b"100644 a.md\0" + one) == (1, 4, ())
+        assert known.of(b"100644 a.md\0" + one) == ((1, 1, 4), ())
 
 
 def test_a_tree_of_the_same_length_is_not_taken_for_one_that_is_known() -> None:
@@ -55,8 +54,8 @@ def test_not_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(shapes, "KEPT_MAX", 3)
     known = Shapes()
     for number in range(1, 20):
-        assert known.of(b"100644 " + b"n" * number + b"\0" + bytes(20)).longest == number
+        assert known.of(b"100644 " + b"n" * number + b"\0" + bytes(20)).extent.bytes == number
         assert len(known._kept) <= 3
     large = b"".join(b"100644 %05d\0" % n + bytes(20) for n in range(2_000))
-    assert known.of(large).files == 2_000
+    assert known.of(large).extent.files == 2_000
     assert len(large) not in known._kept

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import md5
 from typing import Any
 
 import pytest
 
-from tests.workspaces import simulation
-from tests.workspaces.simulation import Machine, simulate
-from workspaces import swap, tree
+from tests.workspaces import simulated
+from tests.workspaces.simulated import Process
+from tests.workspaces.simulation import simulate
+from workspaces import head, merge, replicate, swap, tree
 from workspaces.baseline import Agreed, Baseline, Step
 from workspaces.blobs import Token
 from workspaces.expect import ANY
@@ -51,12 +54,12 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def blind_put(patch: pytest.MonkeyPatch) -> None:
-    plain = simulation.Store.write
+    plain = simulated.Store.write
 
     def write(self: Any, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
         return plain(self, name, data, expect=ANY, meta=meta)
 
-    patch.setattr(simulation.Store, "write", write)
+    patch.setattr(simulated.Store, "write", write)
 
 
 def plain_replace(patch: pytest.MonkeyPatch) -> None:
@@ -72,13 +75,13 @@ def plain_replace(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_recovery(patch: pytest.MonkeyPatch) -> None:
-    plain = Machine.start
+    plain = Process.start
 
     def start(self: Any) -> None:
-        self.tree.aside.clear()
+        self.machine.tree.aside.clear()
         plain(self)
 
-    patch.setattr(Machine, "start", start)
+    patch.setattr(Process, "start", start)
 
 
 def local_wins(patch: pytest.MonkeyPatch) -> None:
@@ -94,8 +97,8 @@ def mtime_compare(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_baseline(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(simulation.Rows, "tree", lambda self: {})
-    patch.setattr(simulation.Rows, "find", lambda self, path: None)
+    patch.setattr(simulated.Rows, "tree", lambda self: {})
+    patch.setattr(simulated.Rows, "find", lambda self, path: None)
 
 
 def immediate_unlink(patch: pytest.MonkeyPatch) -> None:
@@ -111,13 +114,13 @@ def immediate_unlink(patch: pytest.MonkeyPatch) -> None:
 
 def token_taken_for_md5(patch: pytest.MonkeyPatch) -> None:
     """After a write it is not the store's answer that is kept, but what the ETag surely is."""
-    plain = simulation.Store.write
+    plain = simulated.Store.write
 
     def write(self: Any, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
         plain(self, name, data, expect=expect, meta=meta)
         return Token(f'"{md5(data, usedforsecurity=False).hexdigest()}"')
 
-    patch.setattr(simulation.Store, "write", write)
+    patch.setattr(simulated.Store, "write", write)
 
 
 def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +146,7 @@ def unsettled(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_look_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(simulation.Machine, "pause", lambda self, seconds: None)
+    patch.setattr(simulated.Machine, "pause", lambda self, seconds: None)
 
 
 def a_deletion_wins(patch: pytest.MonkeyPatch) -> None:
@@ -167,12 +170,12 @@ def head_without_its_files(patch: pytest.MonkeyPatch) -> None:
 
 
 def blind_head(patch: pytest.MonkeyPatch) -> None:
-    plain = simulation.Store.write
+    plain = simulated.Store.write
 
     def write(self: Any, name: str, data: bytes, *, expect: Any, meta: Any = None) -> Token:
         return plain(self, name, data, expect=ANY if name == "head.json" else expect, meta=meta)
 
-    patch.setattr(simulation.Store, "write", write)
+    patch.setattr(simulated.Store, "write", write)
 
 
 def theirs_instead_of_ours(patch: pytest.MonkeyPatch) -> None:
@@ -181,7 +184,7 @@ def theirs_instead_of_ours(patch: pytest.MonkeyPatch) -> None:
     def follow(self: Any, theirs: str, differing: Any, author: Any, *, beside: Any = None) -> str:
         return self._moved(theirs)
 
-    patch.setattr(simulation.History, "follow", follow)
+    patch.setattr(simulated.History, "follow", follow)
 
 
 def followed_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -200,20 +203,52 @@ def followed_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def head_moved_off_the_line(patch: pytest.MonkeyPatch) -> None:
     """A head that is not asked whether it is in what is pushed."""
-    patch.setattr(simulation.MemoryHistory, "descends", lambda self, revision, ancestor: True)
+    patch.setattr(simulated.MemoryHistory, "descends", lambda self, revision, ancestor: True)
 
 
 def beside_forgotten(patch: pytest.MonkeyPatch) -> None:
     for name in ("record", "follow"):
-        plain = getattr(simulation.History, name)
+        plain = getattr(simulated.History, name)
 
         def told(self: Any, *args: Any, beside: Any = None, plain: Any = plain) -> str:
             return plain(self, *args)
 
-        patch.setattr(simulation.History, name, told)
+        patch.setattr(simulated.History, name, told)
+
+
+def front_matter_of_one_side(patch: pytest.MonkeyPatch) -> None:
+    def merge_front(fronts: Any, later: Any) -> Any:
+        _, _, theirs = fronts
+        return [line for lines in theirs.values() for line in lines], ()
+
+    patch.setattr(merge, "_merge_front", merge_front)
+
+
+def no_lock(patch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def hold(self: Any, who: str, *, wait_s: float = 0.0) -> Generator[Any]:
+        yield self
+        self._noted(None)
+
+    patch.setattr(simulated.Lock, "hold", hold)
+
+
+def folded_onto_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Packs that build on what the new head names no more."""
+    patch.setattr(replicate, "fold_from", lambda packs: 1 if len(packs) > head.PACKS_MAX else None)
+    plain = replicate.Replication._moved
+
+    def moved(self: Any, there: Any, seen: Any) -> bool:
+        is_folded = seen is not None and len(there.packs) < len(seen.head.packs)
+        return plain(self, replace(there, packs=there.packs[1:]) if is_folded else there, seen)
+
+    patch.setattr(replicate.Replication, "_moved", moved)
 
 
 MUTANTS: list[Patch] = [
+    front_matter_of_one_side,
+    no_lock,
+    folded_onto_nothing,
     head_without_its_files,
     blind_head,
     theirs_instead_of_ours,

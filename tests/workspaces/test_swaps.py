@@ -24,14 +24,12 @@ from typing import Any
 
 import pytest
 
-from tests.workspaces.actors import opened_at, run, start
+from tests.workspaces.actors import opened_at, over, run, start
 from workspaces.beneath import Beneath
-from workspaces.clock import SystemClock
 from workspaces.errors import Failure
 from workspaces.home import Home
 from workspaces.revision import Author
 from workspaces.stores.files import FileBlobs
-from workspaces.tree import TreeScan
 from workspaces.workspace import Workspace
 
 OPERATIONS = 500_000 if os.environ.get("SOAK") else 20_000
@@ -141,9 +139,7 @@ def work(home: str, door: str, operations: int, seed: int) -> None:
         place.staging(workspace.namespace),
         open_tree=DOORS[door],
     )
-    workspace._blobs = blobs
-    recorded = workspace._scan._recorded
-    workspace._scan = TreeScan(blobs, workspace.record.config.quota, SystemClock(), recorded)
+    workspace = over(workspace, place, blobs)
     randomly = random.Random(seed)
     kinds = {read: 800, scan: 150, write: 20, delete: 8, settle: 15, command: 2, plant: 5}
     met: Counter[str] = Counter()

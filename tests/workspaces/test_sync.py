@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +20,13 @@ from workspaces.errors import Conflict, MassDeletion, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.home import Home
 from workspaces.ids import version_of
+from workspaces.live import Label
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
-from workspaces.reconcile import Pull
+from workspaces.reconcile import Pull, Push, reconcile
 from workspaces.stores.faulty import Fault, FaultyBlobs
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
+from workspaces.sync.sides import Survey
 from workspaces.workspaces import Workspaces
 
 MEMORY = "MEMORY.md"
@@ -116,6 +120,70 @@ def test_both_sides_of_one_file_are_merged_and_each_line_keeps_its_author(
     assert b.workspace.find_version(MEMORY, theirs) is not None
 
 
+def _set(machine: Replica, value: str) -> None:
+    machine.put(MEMORY, f"---\nstatus: {value}\n---\n")
+
+
+def by_hand_and_seen_by_the_sync_alone(a: Replica, b: Replica, clock: ManualClock) -> None:
+    _set(a, "earlier")
+    a.sync.run()
+    clock.advance(60)
+    _set(b, "later")
+
+
+def by_hand_and_pushed_first(a: Replica, b: Replica, clock: ManualClock) -> None:
+    _set(b, "earlier")
+    b.workspace.settle()
+    clock.advance(60)
+    _set(a, "later")
+    a.sync.run()
+
+
+def by_a_program_that_has_not_pushed_its_revision(
+    a: Replica, b: Replica, clock: ManualClock
+) -> None:
+    _set(b, "earlier")
+    b.workspace.settle()
+    clock.advance(60)
+    seen = a.workspace.read(MEMORY)
+    a.workspace.write(MEMORY, seen.text.replace("begun", "later"), by=CALLER, expect=seen.version)
+
+
+def before_the_other_changed_something_else(a: Replica, b: Replica, clock: ManualClock) -> None:
+    _set(a, "earlier")
+    a.workspace.settle()
+    clock.advance(60)
+    _set(b, "later")
+    b.workspace.settle()
+    clock.advance(60)
+    a.put("notes/x.md", "something else\n")
+    a.sync.run()
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        by_hand_and_seen_by_the_sync_alone,
+        by_hand_and_pushed_first,
+        by_a_program_that_has_not_pushed_its_revision,
+        before_the_other_changed_something_else,
+    ],
+)
+def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
+    tmp_path: Path, place: Place, story: Callable[[Replica, Replica, ManualClock], None]
+) -> None:
+    records, clock = MemoryRecords(), ManualClock()
+    a, b = (Replica(tmp_path / name, records, place, clock) for name in "ab")
+    _set(a, "begun")
+    a.sync.run()
+    b.sync.run()
+    clock.advance(60)
+    story(a, b, clock)
+    b.sync.run()
+    a.sync.run()
+    assert a.texts()[MEMORY] == b.texts()[MEMORY] == "---\nstatus: later\n---\n"
+
+
 def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) -> None:
     a.put("decisions/d.md", "first\n")
     b.put("decisions/d.md", "second\n")
@@ -174,6 +242,41 @@ def test_nothing_to_do_costs_a_look_at_the_head_and_one_listing(
     prefix.asked.clear()
     assert a.sync.pull().requests == 1
     assert prefix.asked == ["GET head.json"]
+
+
+def test_where_neither_side_has_anything_new_nothing_is_planned_anew(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[object] = []
+
+    def reconciling(*arguments: Any, **how: Any) -> Any:
+        planned.append(arguments)
+        return reconcile(*arguments, **how)
+
+    monkeypatch.setattr("workspaces.sync.sides.reconcile", reconciling)
+    monkeypatch.setattr("workspaces.tree.YOUNG_S", -3600)
+
+    def look_twice() -> None:
+        a.sync.run()
+        a.sync.run()
+        planned.clear()
+        assert a.sync.run().requests == 2
+        assert planned == []
+
+    for number in range(4):
+        a.put(f"{number}.md", "text\n")
+    look_twice()
+    b.sync.run()
+    b.put("0.md", "theirs\n")
+    b.sync.run()
+    assert a.sync.run().pulled == ["0.md"]
+    look_twice()
+    a.put("1.md", "ours\n")
+    assert a.sync.run().pushed == ["1.md"]
+    look_twice()
+    a.sync._baseline.begin_anew()
+    a.sync.run()
+    assert len(a.sync._baseline.tree()) == 4
 
 
 def test_a_remote_change_of_one_file_costs_a_listing_and_two_gets(
@@ -350,6 +453,24 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(a: Replica, b: Repli
     assert a.sync.plan().alarm is not None
 
 
+def test_a_dry_run_with_another_store_forgets_nothing_of_the_first(
+    a: Replica, b: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(a, b)
+    (a.root / "1.md").unlink()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(MemoryPrefix, "address", lambda self: "elsewhere")
+        a.workspaces._place = Place("memory:", MemoryPrefix())
+        a.workspaces._close(a.workspace.record.id)
+        plan = a.workspaces.sync("notes").plan()
+        assert {type(action) for action in plan.actions} == {Push}
+        assert (len(plan.actions), plan.alarm) == (5, None)
+    machine("a").sync.run()
+    assert "1.md" not in a.texts()
+    b.sync.run()
+    assert "1.md" not in b.texts()
+
+
 class Liar(MemoryBlobs):
     """Accepts conditions and ignores them."""
 
@@ -406,6 +527,22 @@ def test_what_has_no_place_here_is_left_there_and_listed(a: Replica, prefix: Mem
     assert {problem.path for problem in report.refused} == {"bad name.md ", "dir", "good.md"}
     assert a.texts() == {"GOOD.md": "theirs\n", "dir/file.md": "x\n"}
     assert {p.path for p in a.sync.problems()} == {"bad name.md ", "dir", "good.md"}
+
+
+def test_what_has_no_place_here_is_not_told_as_deleted(a: Replica, b: Replica) -> None:
+    filled(a, b)
+    (a.root / "1.md").rename(a.root / "1.MD")
+    a.sync.run()
+    b.put("2.md", "edited\n")
+    b.sync.run()
+    (a.root / "2.md").rename(a.root / "2.MD")
+    assert [problem.path for problem in a.sync.run().refused] == ["2.md"]
+    with pytest.raises(Conflict):
+        a.workspace.write("2.md", "told\n", by=CALLER, expect=version_of(b"2\n"))
+    assert a.sync.run().history
+    b.sync.run()
+    assert a.workspace.tip() == b.workspace.tip()
+    assert b.texts()["2.md"] == "edited\n"
 
 
 def test_what_is_over_quota_stays_where_it_is(
@@ -471,6 +608,151 @@ def test_an_unconditional_write_is_merged_at_the_next_sync(a: Replica, b: Replic
     for one in (a, b, a):
         one.sync.run()
     assert a.texts() == b.texts() == {MEMORY: "one\n2\nthree\n"}
+
+
+def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program writes and a person saves; another process looks before what came out is put back."""
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    other = machine("a")
+    is_shown, is_over = threading.Event(), threading.Event()
+    exchange, survey = a.workspace._blobs.exchange, other.sync._sides.survey
+
+    def exchanged(label: Label, path: WorkspacePath) -> None:
+        if is_shown.is_set():
+            exchange(label, path)
+            return
+        a.put(MEMORY, "one\nby hand\n")
+        exchange(label, path)
+        is_shown.set()
+        is_over.wait(timeout=0.5)  # of the other as much as can be done meanwhile
+
+    def write() -> None:
+        a.workspace.write(MEMORY, "one\ntold\n", by=CALLER, expect=version_of(b"one\n"))
+
+    writing = threading.Thread(target=write)
+
+    def surveyed() -> Survey:
+        if not is_shown.is_set():
+            writing.start()
+            assert is_shown.wait(timeout=60)
+        return survey()
+
+    monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
+    monkeypatch.setattr(other.sync._sides, "survey", surveyed)
+    other.sync.run()
+    is_over.set()
+    writing.join(timeout=60)
+    a.sync.run()
+    assert sorted(a.texts()[MEMORY].splitlines()) == ["by hand", "one", "told"]
+
+
+def test_what_is_displaced_during_the_second_look_at_something_else_has_its_own(
+    a: Replica, b: Replica, machine: Callable[[str], Replica]
+) -> None:
+    filled(a, b, 2)
+    b.put("0.md", "theirs\n")
+    b.sync.run()
+    other = machine("a")
+    with (a.root / "1.md").open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            if a.workspace.read("1.md").text == "1\n":
+                a.workspace.write("1.md", "told\n", by=CALLER, expect=version_of(b"1\n"))
+
+        other.sync._pause = pause
+        other.sync.run()
+        assert a.texts()["1.md"] == "told\n"
+        shell.write("late\n")
+    other.sync.run()
+    assert a.texts() == {"0.md": "theirs\n", "1.md": "told\nlate\n"}
+
+
+@pytest.mark.parametrize(
+    ("file", "stands", "beside"),
+    [
+        ("notes/1.md", "notes/1.md/in.md", "notes/1.conflict-{}.md"),
+        ("notes/1.md", "notes", "1.conflict-{}.md"),
+    ],
+)
+def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_beside_it(
+    a: Replica, b: Replica, file: str, stands: str, beside: str
+) -> None:
+    filled(a, b)
+    a.put(file, "one\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(file, "two\n")
+    b.sync.run()
+    with (a.root / file).open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            shell.write("late\n")
+            shell.flush()
+            (a.root / file).unlink()
+            if stands == "notes":
+                (a.root / stands).rmdir()
+            a.put(stands, "in its place\n")
+            a.sync._pause = lambda _: None
+
+        a.sync._pause = pause
+        a.sync.run()
+    a.sync.run()
+    beside = beside.format(version_of(b"one\nlate\n")[:12])
+    texts = a.texts()
+    assert (texts[beside], texts[stands]) == ("one\nlate\n", "in its place\n")
+    assert a.workspace.displaced() == []
+
+
+def test_what_a_second_look_replaces_is_in_a_revision(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what was written a moment ago, between the revision that it begins with and the swap."""
+    filled(a, b, 2)
+    b.put("0.md", "theirs\n")
+    b.sync.run()
+    look = a.workspace._blobs.look
+    with (a.root / "0.md").open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            monkeypatch.setattr(a.workspace._blobs, "look", looked)
+            shell.write("late\n")
+            shell.flush()
+            a.sync._pause = lambda _: None
+
+        def looked(label: Label) -> bytes | None:
+            if a.texts()["0.md"] == "theirs\n":
+                a.put("0.md", "theirs\nfresh\n")
+            return look(label)
+
+        a.sync._pause = pause
+        a.sync.run()
+    assert a.texts()["0.md"] == "theirs\nfresh\nlate\n"
+    assert a.workspace.find_version("0.md", version_of(b"theirs\nfresh\n")) is not None
+
+
+def test_what_is_about_to_be_swapped_in_is_not_taken_for_displaced(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    found: list[Label] = []
+    other = machine("a").workspace
+    looking = threading.Thread(target=lambda: found.extend(other.displaced()))
+    prepare = a.workspace._blobs.prepare
+
+    def prepared(files: Mapping[Label, bytes]) -> None:
+        prepare(files)
+        looking.start()
+        looking.join(timeout=0.3)  # as far as it comes
+        assert found == []
+
+    monkeypatch.setattr(a.workspace._blobs, "prepare", prepared)
+    a.workspace.write(MEMORY, "told\n", by=CALLER, expect=version_of(b"one\n"))
+    looking.join(timeout=60)
+    assert [other._blobs.look(label) for label in found] == [b"one\n"]
 
 
 def test_where_the_store_does_not_answer_no_condition_is_decided(
@@ -555,9 +837,53 @@ def test_a_new_process_hashes_only_what_changed(
     a.sync.run()
     again = machine("a")
     again.sync._get_ready()
-    read: list[str] = []
-    plain = again.workspace._blobs.read
-    monkeypatch.setattr(again.workspace._blobs, "read", lambda n: (read.append(n), plain(n))[1])
+    read = files_read(again, monkeypatch)
     a.put("3.md", "changed")
     again.sync.run()
     assert set(read) == {"3.md"}
+
+
+def files_read(of: Replica, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    read: list[str] = []
+    plain = of.workspace._blobs.examine
+    monkeypatch.setattr(of.workspace._blobs, "examine", lambda n: (read.append(n), plain(n))[1])
+    return read
+
+
+def test_what_was_read_to_be_looked_at_is_sent_without_being_read_again(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{number}.md" for number in range(50)]
+    for name in names:
+        a.put(name, name)
+    a.workspace.settle()
+    read = files_read(a, monkeypatch)
+    assert sorted(a.sync.run().pushed) == sorted(names)
+    assert sorted(read) == sorted(names)
+    b.sync.run()
+    assert b.texts() == a.texts()
+
+
+def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workspaces.sync.in_hand.BYTES_MAX", 10)
+    a.put("0.md", "12345")
+    a.put("1.md", "678901")
+    a.put("2.md", "abcde")
+    a.workspace.settle()
+    read = files_read(a, monkeypatch)
+    settled = a.workspace.settled
+
+    def saved_meanwhile(found: Any) -> Any:
+        if a.texts()["1.md"] == "678901":
+            a.put("1.md", "changed")
+        return settled(found)
+
+    monkeypatch.setattr(a.workspace, "settled", saved_meanwhile)
+    report = a.sync.run()
+    assert sorted(report.pushed) == ["0.md", "1.md", "2.md"]
+    assert read.count("1.md") > read.count("0.md") == read.count("2.md")
+    assert a.workspace.pending() == []
+    b.sync.run()
+    assert b.texts() == a.texts() == {"0.md": "12345", "1.md": "changed", "2.md": "abcde"}

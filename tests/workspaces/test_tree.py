@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
-from workspaces.blobs import Blob, BlobName
+from workspaces.blobs import BlobName
 from workspaces.clock import ManualClock
 from workspaces.configuration import Quota
+from workspaces.ids import version_of
 from workspaces.stores.memory_tree import MemoryTree
 from workspaces.tree import Tree, TreeScan
 
@@ -29,9 +33,9 @@ QUOTA = Quota(bytes=40, files=4, file_bytes=40)
 class Counted(MemoryTree):
     reads = 0
 
-    def read(self, name: BlobName) -> Blob:
+    def examine(self, name: BlobName) -> tuple[bytes, os.stat_result]:
         self.reads += 1
-        return super().read(name)
+        return super().examine(name)
 
 
 def seen(tree: Tree) -> object:
@@ -78,3 +82,25 @@ def test_what_nobody_touched_is_not_read_again_and_what_a_reader_does_to_a_scan_
         found.files.clear()
         found.problems.clear()
     assert tree.reads == 5
+
+
+class Overtaken(MemoryTree):
+    """Right after each walk somebody puts another file in the place of one, and then the first one back."""
+
+    def walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        yield from super().walk()
+        self.first = self.files["a.md"]
+        self.put("a.md", b"another\n")
+        self.files["a.md"].changed_ns = self.first.changed_ns
+
+
+def test_a_file_that_comes_back_after_another_was_read_in_its_place_is_read_again() -> None:
+    clock = ManualClock()
+    tree = Overtaken(clock)
+    tree.put("a.md", b"the first\n")
+    clock.advance(10)
+    scan = TreeScan(tree, Quota(), clock)
+    assert scan.scan().files["a.md"].version == version_of(b"another\n")
+    tree.files["a.md"] = tree.first
+    tree.walk = partial(MemoryTree.walk, tree)
+    assert scan.scan().files["a.md"].version == version_of(b"the first\n")

@@ -9,7 +9,12 @@ follow `--end-of-options`, paths follow `--`, and pathspecs are literal.
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from tempfile import TemporaryFile
+from threading import Timer
+from typing import BinaryIO, cast
 
 from workspaces.errors import Unavailable
 
@@ -19,6 +24,9 @@ GIT_SECONDS_MAX = 60
 MEMORY_KIB_MAX = 1024 * 1024
 """What git may take to look at bytes of strangers: a few of the largest files at once. Where the system
 knows no such limit it is not kept, and the time is."""
+
+READ_BYTES = 1024 * 1024
+"""Of what git prints, at once."""
 
 _ENVIRONMENT = (
     "GIT_CONFIG_NOSYSTEM=1",
@@ -65,17 +73,11 @@ def run_git(*arguments: str, told: bytes = b"", is_limited: bool = False) -> byt
         from git.exc import GitCommandError, GitCommandNotFound
     except ImportError as error:  # GitPython looks for the program when it is imported
         raise _missing() from error
-    settings = [part for setting in _CONFIGURATION for part in ("-c", setting)]
-    environment = (f"PATH={os.environ.get('PATH', os.defpath)}", *_ENVIRONMENT)
-    within = ["sh", "-c", _WITHIN_LIMITS, "sh"] if is_limited else []
-    command = ["env", "-i", *environment, *within, "git", *settings, *arguments]
     try:
-        with TemporaryFile() as stream:
-            stream.write(told)
-            stream.seek(0)
+        with _readable(told) as stream:
             return Git("/").execute(
-                command,
-                istream=stream if told else None,
+                _command(arguments, is_limited=is_limited),
+                istream=stream,
                 stdout_as_string=False,
                 strip_newline_in_stdout=False,
                 kill_after_timeout=GIT_SECONDS_MAX,
@@ -83,14 +85,69 @@ def run_git(*arguments: str, told: bytes = b"", is_limited: bool = False) -> byt
     except GitCommandNotFound as error:
         raise _missing() from error
     except GitCommandError as error:
-        if error.status == 127:
+        said = str(error.stderr).strip().strip("'").removeprefix("stderr: '").strip()
+        raise _failed(arguments, error.status, said) from error
+
+
+@contextmanager
+def reading_git(*arguments: str, told: bytes, is_limited: bool = False) -> Generator[BinaryIO]:
+    """What the program prints, while it is at it: printing and reading take a processor each. All of it is
+    to be read. Unavailable as with `run_git`, when the block ends."""
+    command = _command(arguments, is_limited=is_limited)
+    with _readable(told) as stream, TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                command,
+                READ_BYTES,
+                cwd="/",
+                stdin=stream or subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        except FileNotFoundError as error:
             raise _missing() from error
-        reason = str(error.stderr).strip().strip("'").removeprefix("stderr: '").strip()
-        command_name = next(word for word in arguments if not word.startswith("-"))
-        raise Unavailable(f"git {command_name}", reason or f"ended with {error.status}") from error
+        watchdog = Timer(GIT_SECONDS_MAX, process.kill)
+        watchdog.start()
+        try:
+            with process:
+                try:
+                    yield cast("BinaryIO", process.stdout)
+                except BaseException:
+                    process.kill()
+                    raise
+        finally:
+            watchdog.cancel()
+        if process.returncode != 0:
+            errors.seek(0)
+            raise _failed(arguments, process.returncode, errors.read().decode().strip())
 
 
 _WITHIN_LIMITS = f'ulimit -v {MEMORY_KIB_MAX} 2>/dev/null; exec "$@"'
+
+
+def _command(arguments: Sequence[str], *, is_limited: bool) -> list[str]:
+    settings = [part for setting in _CONFIGURATION for part in ("-c", setting)]
+    environment = (f"PATH={os.environ.get('PATH', os.defpath)}", *_ENVIRONMENT)
+    within = ["sh", "-c", _WITHIN_LIMITS, "sh"] if is_limited else []
+    return ["env", "-i", *environment, *within, "git", *settings, *arguments]
+
+
+@contextmanager
+def _readable(told: bytes) -> Generator[BinaryIO | None]:
+    if not told:
+        yield None
+        return
+    with TemporaryFile() as stream:
+        stream.write(told)
+        stream.seek(0)
+        yield stream
+
+
+def _failed(arguments: Sequence[str], status: object, said: str) -> Unavailable:
+    if status == 127:
+        return _missing()
+    command_name = next(word for word in arguments if not word.startswith("-"))
+    return Unavailable(f"git {command_name}", said or f"ended with {status}")
 
 
 def _missing() -> Unavailable:

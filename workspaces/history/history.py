@@ -56,7 +56,7 @@ from workspaces.revision import (
     merge_message,
     message,
 )
-from workspaces.stamp import next_stamp
+from workspaces.stamp import Stamp, next_stamp
 
 HEAD: Final = "head"
 """The view of what is there now. Any other view is a revision's id."""
@@ -220,6 +220,11 @@ class History:
     def commit(self, revision: RevisionId) -> Commit:
         newest = self._newest
         return newest if newest and newest.id == revision else self._commits(revision)
+
+    def next_stamp(self) -> Stamp:
+        """What a revision that is made now would have; one that is made later has a later one."""
+        tip = self.tip()
+        return next_stamp(self._clock.now(), *((self.commit(tip).at,) if tip else ()))
 
     def record(
         self,

@@ -8,9 +8,10 @@ submodule, nothing that git or this system would look for), every directory must
 every revision must bear a stamp that can be reckoned with. What breaks a rule refuses the bundle, whole.
 
 Bundles that build on each other are unpacked as one: git is started once, and not for each of them. Where
-they cannot be (an object is in two of them, or one is bad) each is unpacked by itself. And where they build
-on nothing that is in the history git does not see the history at all: then what is found complete leads
-nowhere else, and need not be walked through again.
+they cannot be (an object is in two of them, or one is bad) each is unpacked by itself. A long history comes
+in a few pieces, each in a chamber of its own (`chamber`) which sees those before it: while one is unpacked,
+the one before it is looked at. And where they build on nothing that is in the history git does not see the
+history at all: then what is found complete leads nowhere else, and need not be walked through again.
 
 `admit` moves the objects over, under the writer lock: until then nothing of it is in the history, and a
 crash leaves a directory that the next packing removes. Reachable it becomes only by the branch, which
@@ -24,20 +25,21 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, cast
 
 from workspaces.blobs import BLOB_BYTES_MAX
 from workspaces.errors import NotFound, OverLimit, Refused, Unavailable
 from workspaces.history.bundle import BUNDLE_BYTES_MAX, parse_bundle
+from workspaces.history.chamber import HELD_BYTES_MAX, Chamber, Found
 from workspaces.history.commit import glance
-from workspaces.history.git import run_git
 from workspaces.history.objects import Batch, ObjectId, Objects, sync, unwritable
 from workspaces.history.packfile import joined
-from workspaces.history.shape import Shape, Shapes
+from workspaces.history.shape import Extent, Shape, Shapes
 from workspaces.paths import PARTS_MAX, PATH_BYTES_MAX
 from workspaces.revision import RevisionId
 from workspaces.stamp import is_stamp
@@ -51,9 +53,7 @@ COMMIT_BYTES_MAX = 64 * 1024
 """Ours have a dozen lines of at most five hundred characters."""
 
 TREES_BYTES_MAX = 512 * 2**20
-"""Trees and commits of one bundle, all together, are read into memory in parts of `READ_BYTES`."""
-
-READ_BYTES = 32 * 2**20
+"""Trees and commits of all bundles together."""
 
 FILES_MAX = 1_000_000
 """Of one revision: a few small trees that name each other can spell out more files than there are atoms."""
@@ -61,20 +61,11 @@ FILES_MAX = 1_000_000
 LOOSE_MAX = 100
 """From so many objects on they stay in their pack."""
 
+PIECES = 2
+"""Of a long history, at most: while two processors have something to do, git is not started often."""
 
-class _Object(NamedTuple):
-    kind: str
-    id: ObjectId
-    size: int
-
-
-class _Extent(NamedTuple):
-    """How far a tree reaches."""
-
-    files: int
-    parts: int
-    bytes: int
-    """Of its longest path."""
+PIECE_BYTES_MIN = 64 * 1024
+"""Of packs. Less is unpacked and looked at sooner than git is started once more."""
 
 
 class Quarantine:
@@ -83,29 +74,28 @@ class Quarantine:
     def __init__(self, git_directory: Path) -> None:
         self._history = git_directory
         self._objects = Objects(git_directory / "objects")
-        self._shapes = Shapes()
-        self._shape_of: dict[ObjectId, Shape] = {}
-        self._trees: dict[ObjectId, bytes] = {}
-        """Those with directories."""
-        self._extents: dict[ObjectId, _Extent] = {}
-        """Of those with directories."""
-        self._found: list[_Object] | None = None
         self._tips: list[RevisionId] = []
         """Of the bundles that were taken."""
         self._waiting: list[bytes] = []
         """Packs that are not unpacked yet."""
-        self._unpacked = 0
-        """How often something was."""
+        self._chambers: list[Chamber] = []
+        """In the order in which they build on each other."""
+        self._numbers = count()
         self._stands_alone = True
-        """Nothing that was taken says that it builds on something in the history."""
+        """Nothing that was taken builds on something in the history: so it says, and git found no other."""
         self._is_checked = True
-        self._is_whole = False
-        """It was unpacked without the history, and everything it leads to was found."""
+        self._shapes = Shapes()
+        self._shape_of: dict[ObjectId, Shape] = {}
+        self._trees: dict[ObjectId, bytes] = {}
+        """Those with directories."""
+        self._extents: dict[ObjectId, Extent] = {}
+        """Of those with directories."""
+        self._same: dict[Extent, Extent] = {}
+        """Thousands of trees reach equally far."""
+        self._revisions: set[str] = set()
+        self._objects_found = self._trees_bytes = 0
         try:
             self._directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=git_directory))
-            for name in ("refs", "objects/pack", "objects/info"):
-                (self._directory / name).mkdir(parents=True)
-            (self._directory / "HEAD").write_text("ref: refs/heads/main\n")
         except OSError as error:
             raise unwritable(error) from error
 
@@ -138,11 +128,45 @@ class Quarantine:
             if not self._is_in_history(revision):
                 raise NotFound("revision", revision, remedy="the bundle before it is missing")
         if sum(map(len, self._waiting)) + len(bundle.pack) > BUNDLE_BYTES_MAX:
-            self._unpack_waiting()
-        self._found, self._is_checked = None, False
+            self._let_in()
+        self._is_checked = False
         self._waiting.append(bundle.pack)
         self._tips.append(bundle.tip)
         return bundle.tip
+
+    def check(self) -> None:
+        """Unpack all that was taken and look at it. Refused, OverLimit."""
+        self._let_in()
+        for tip in self._tips:
+            if tip not in self._revisions and not self._is_in_history(tip):
+                raise Refused("bundle", tip, "is named as its newest revision and is not in it")
+        self._is_checked = True
+
+    def admit(self) -> None:
+        """All of it, once it was checked, into the history, durably; under the writer lock."""
+        if not self._is_checked:
+            self.check()
+        sizes = [size for chamber in self._chambers for size in chamber.found().sizes]
+        if len(sizes) <= LOOSE_MAX and sum(sizes) <= HELD_BYTES_MAX:
+            batch = Batch(self._history / "objects")
+            for chamber in self._chambers:
+                for kind, _, data in chamber.read():
+                    batch.add(kind, data)
+            batch.sync()
+            return
+        there = self._history / "objects" / "pack"
+        try:
+            there.mkdir(exist_ok=True)
+            for file in (file for chamber in self._chambers for file in chamber.durable_files()):
+                file.rename(there / file.name)
+            sync(there)
+        except OSError as error:
+            raise unwritable(error) from error
+
+    def leads_nowhere_else(self, revision: RevisionId) -> bool:
+        """Whether everything a revision leads to is known to be in here: git, which did not see the history,
+        has found it."""
+        return self._is_checked and self._stands_alone and revision in self._tips
 
     def _is_in_history(self, revision: RevisionId) -> bool:
         try:
@@ -151,97 +175,81 @@ class Quarantine:
             return False
         return True
 
-    def admit(self) -> None:
-        """All of it, once it was checked, into the history, durably; under the writer lock."""
-        if not self._is_checked:
-            self.check()
-        found = self._listed()
-        if len(found) <= LOOSE_MAX and sum(one.size for one in found) <= READ_BYTES:
-            batch = Batch(self._history / "objects")
-            for one, data in self._read(found):
-                batch.add(one.kind, data)
-            batch.sync()
-            return
-        there = self._history / "objects" / "pack"
-        try:
-            there.mkdir(exist_ok=True)
-            files = list((self._directory / "objects" / "pack").glob("pack-*"))
-            for file in sorted(files, key=lambda file: file.suffix == ".idx"):  # it comes last
-                sync(file)
-                file.rename(there / file.name)
-            sync(there)
-        except OSError as error:
-            raise unwritable(error) from error
-
-    def leads_nowhere_else(self, revision: RevisionId) -> bool:
-        """Whether everything a revision leads to is known to be in here."""
-        return self._is_whole and revision in self._tips
-
-    def _unpack_waiting(self) -> None:
+    def _let_in(self) -> None:
+        """What waits. While a piece of it is unpacked, the one before is looked at; while the last is looked
+        at, what will stay in packs is made durable."""
         packs, self._waiting = self._waiting, []
-        if not packs:
-            return
+        with ThreadPoolExecutor(1) as beside:
+            looks = [beside.submit(self._look_at, chamber) for chamber in self._filled(packs)]
+            if sum(map(len, packs)) >= PIECE_BYTES_MIN:
+                for chamber in self._chambers:
+                    chamber.durable_files()
+        for look in looks:
+            look.result()
+
+    def _filled(self, packs: Sequence[bytes]) -> Iterator[Chamber]:
+        """Several packs are unpacked as one. Where they cannot be (an object is in two of them, or one is
+        bad) each is by itself."""
+        for piece in _pieces(packs):
+            one = self._as_one(piece)
+            if one is not None:
+                yield one
+                continue
+            self._stands_alone = False  # whatever it says
+            yield from map(self._chamber, piece)
+
+    def _as_one(self, packs: Sequence[bytes]) -> Chamber | None:
         one = packs[0] if len(packs) == 1 else joined(packs)
-        is_first, self._unpacked = self._unpacked == 0, self._unpacked + 1
-        self._is_whole = False
-        if one is not None and (len(packs) > 1 or self._stands_alone):
-            with suppress(Refused):
-                self._unpack(one, alternates=not self._stands_alone)
-                self._is_whole = self._stands_alone and is_first
-                return
-        for pack in packs:
-            self._unpack(pack, alternates=True)
+        if one is None or (len(packs) == 1 and not self._stands_alone):
+            return None
+        with suppress(Refused):
+            return self._chamber(one)
 
-    def _unpack(self, pack: bytes, *, alternates: bool) -> None:
-        limit = f"--max-input-size={BUNDLE_BYTES_MAX}"
-        try:
-            self._git(
-                "-c",
-                f"core.bigFileThreshold={READ_BYTES}",
-                "index-pack",
-                "--stdin",
-                "--fix-thin",
-                "--strict",
-                limit,
-                alternates=alternates,
-                told=pack,
-            )
-        except Unavailable as failure:
-            raise Refused("bundle", "in S3", f"is not good: {failure.reason}") from failure
+    def _chamber(self, pack: bytes) -> Chamber:
+        seeing = [chamber.objects for chamber in self._chambers]
+        if not self._stands_alone:
+            seeing.append(self._history / "objects")
+        chamber = Chamber(self._directory / str(next(self._numbers)), pack, seeing=seeing)
+        self._chambers.append(chamber)
+        return chamber
 
-    def _listed(self) -> list[_Object]:
-        """What has been unpacked, and nothing of the history; it is asked for when all of it is here."""
-        if self._found is not None:
-            return self._found
-        self._unpack_waiting()
-        out = self._git(
-            "cat-file",
-            "--batch-all-objects",
-            "--unordered",
-            "--batch-check=%(objecttype) %(objectname) %(objectsize)",
-        )
-        words = out.decode().split()
-        names = cast("list[ObjectId]", words[1::3])
-        self._found = list(map(_Object, words[::3], names, map(int, words[2::3])))
-        return self._found
-
-    def check(self) -> None:
-        """Unpack all that was taken and look at it. Refused, OverLimit."""
-        found = self._listed()
-        revisions = {one.id for one in found if one.kind == "commit"}
-        for tip in self._tips:
-            if tip not in revisions and not self._is_in_history(tip):
-                raise Refused("bundle", tip, "is named as its newest revision and is not in it")
-        _check_sizes(found)
+    def _look_at(self, chamber: Chamber) -> None:
+        self._check_sizes(chamber.found())
         roots: set[ObjectId] = set()
-        for one, data in self._read([one for one in found if one.kind != "blob"]):
-            if one.kind == "tree":
-                self._look_at_tree(one.id, data)
+        for kind, name, data in chamber.read(("commit", "tree")):
+            if kind == "tree":
+                self._look_at_tree(name, data)
             else:
-                roots.add(_checked_commit(RevisionId(one.id), data))
+                roots.add(_checked_commit(RevisionId(name), data))
+                self._revisions.add(name)
         for root in roots:
             self._check_extent(root)
-        self._is_checked = True
+
+    def _check_sizes(self, found: Found) -> None:
+        self._objects_found += len(found.ids)
+        if self._objects_found > OBJECTS_MAX:
+            raise OverLimit(
+                "objects of a bundle",
+                maximum=OBJECTS_MAX,
+                actual=self._objects_found,
+                unit="objects",
+            )
+        limits = {"blob": BLOB_BYTES_MAX, "commit": COMMIT_BYTES_MAX, "tree": HELD_BYTES_MAX}
+        for kind, name, size in zip(*found, strict=True):
+            if kind not in limits:
+                raise Refused("bundle", name, f"is a {kind}, and no history has one")
+            if size > limits[kind]:
+                what = f"size of a {kind} in a bundle"
+                raise OverLimit(what, maximum=limits[kind], actual=size, unit="bytes")
+            if kind != "blob":
+                self._trees_bytes += size
+        if self._trees_bytes > TREES_BYTES_MAX:
+            raise OverLimit(
+                "trees of a bundle",
+                maximum=TREES_BYTES_MAX,
+                actual=self._trees_bytes,
+                unit="bytes",
+            )
 
     def _look_at_tree(self, tree: ObjectId, data: bytes) -> Shape:
         shape = self._shape_of[tree] = self._shapes.of(data)
@@ -258,21 +266,17 @@ class Quarantine:
                 "files of a revision", maximum=FILES_MAX, actual=extent.files, unit="files"
             )
 
-    def _extent(self, tree: ObjectId, parts_left: int) -> _Extent:
+    def _extent(self, tree: ObjectId, parts_left: int) -> Extent:
         found = self._extents.get(tree)
         if found is None:
             if parts_left == 0:
                 raise Refused("bundle", tree, f"has a path of more than {PARTS_MAX} parts")
             shape = self._shape_of.get(tree) or self._look_at_tree(tree, self._known_tree(tree))
-            if not shape.directories:
-                return _Extent(shape.files, 1, shape.longest)
-            files, parts, longest = shape.files, 1, shape.longest
-            for length, child in shape.below(self._trees[tree]):
-                extent = self._extent(child, parts_left - 1)
-                files += extent.files
-                parts = max(parts, 1 + extent.parts)
-                longest = max(longest, length + 1 + extent.bytes)
-            found = self._extents[tree] = _Extent(files, parts, longest)
+            found = shape.extent
+            if shape.directories:
+                for length, child in shape.below(self._trees[tree]):
+                    found = found.over(length, self._extent(child, parts_left - 1))
+                self._extents[tree] = found = self._same.setdefault(found, found)
         if found.parts > parts_left:
             raise Refused("bundle", tree, f"has a path of more than {PARTS_MAX} parts")
         return found
@@ -283,42 +287,6 @@ class Quarantine:
             return self._objects.read(tree)
         except Unavailable as failure:
             raise Refused("bundle", tree, "is not in it, and not here") from failure
-
-    def _read(self, wanted: Sequence[_Object]) -> Iterator[tuple[_Object, bytes]]:
-        for part in _parts(wanted):
-            told = "".join(f"{one.id}\n" for one in part)
-            out = self._git("cat-file", "--batch", "--buffer", told=told.encode())
-            position = 0
-            for one in part:
-                position = out.index(b"\n", position) + 1
-                yield one, out[position : position + one.size]
-                position += one.size + 1
-
-    def _git(self, *arguments: str, told: bytes = b"", alternates: bool = False) -> bytes:
-        """`alternates`: together with what is in the history."""
-        file = self._directory / "objects" / "info" / "alternates"
-        if alternates:
-            file.write_text(f"{self._history / 'objects'}\n")
-        else:
-            file.unlink(missing_ok=True)
-        return run_git(f"--git-dir={self._directory}", *arguments, told=told, is_limited=True)
-
-
-def _check_sizes(found: Sequence[_Object]) -> None:
-    if len(found) > OBJECTS_MAX:
-        raise OverLimit(
-            "objects of a bundle", maximum=OBJECTS_MAX, actual=len(found), unit="objects"
-        )
-    limits = {"blob": BLOB_BYTES_MAX, "commit": COMMIT_BYTES_MAX, "tree": READ_BYTES}
-    for one in found:
-        if one.kind not in limits:
-            raise Refused("bundle", one.id, f"is a {one.kind}, and no history has one")
-        if one.size > limits[one.kind]:
-            what = f"size of a {one.kind} in a bundle"
-            raise OverLimit(what, maximum=limits[one.kind], actual=one.size, unit="bytes")
-    total = sum(one.size for one in found if one.kind != "blob")
-    if total > TREES_BYTES_MAX:
-        raise OverLimit("trees of a bundle", maximum=TREES_BYTES_MAX, actual=total, unit="bytes")
 
 
 def _checked_commit(revision: RevisionId, data: bytes) -> ObjectId:
@@ -336,14 +304,14 @@ def sweep(git_directory: Path, older_than: float) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _parts(objects: Iterable[_Object]) -> Iterator[list[_Object]]:
-    part: list[_Object] = []
-    size = 0
-    for one in objects:
-        if part and size + one.size > READ_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += one.size
-    if part:
-        yield part
+def _pieces(packs: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Neighbours, of about the same size together."""
+    least = max(PIECE_BYTES_MIN, sum(map(len, packs)) // PIECES)
+    piece: list[bytes] = []
+    for pack in packs:
+        piece.append(pack)
+        if sum(map(len, piece)) >= least:
+            yield piece
+            piece = []
+    if piece:
+        yield piece

@@ -27,10 +27,26 @@ _FILE, _TREE = FILE_MODE.encode(), TREE_MODE.encode()
 _ID_BYTES = 20
 
 
-class Shape(NamedTuple):
+class Extent(NamedTuple):
+    """How far a tree reaches."""
+
     files: int
-    longest: int
-    """Bytes of the longest name; 0 where there is none."""
+    parts: int
+    bytes: int
+    """Of its longest path."""
+
+    def over(self, length: int, below: Extent) -> Extent:
+        """With a directory whose name has so many bytes."""
+        return Extent(
+            self.files + below.files,
+            max(self.parts, 1 + below.parts),
+            max(self.bytes, length + 1 + below.bytes),
+        )
+
+
+class Shape(NamedTuple):
+    extent: Extent
+    """Of what lies in it directly."""
     directories: tuple[tuple[int, int], ...] = ()
     """Of each the bytes of its name, and where its id begins."""
 
@@ -88,7 +104,7 @@ class Shapes:
                 raise Refused("bundle", told, f"has mode {mode.decode()}: no regular file")
             longest = max(longest, len(name))
             ids.append(begin)
-        return Shape(files, longest, tuple(directories)), ids
+        return Shape(Extent(files, 1, longest), tuple(directories)), ids
 
 
 def _check_name(name: bytes) -> None:

@@ -113,8 +113,11 @@ class FileBlobs:
         os.close(self._staging)
 
     def read(self, name: BlobName) -> Blob:
-        data, _ = self._tree.read(check_name(name), bytes_max=self._bytes_max)
+        data, _ = self.examine(name)
         return Blob(name, data, Token(version_of(data)))
+
+    def examine(self, name: BlobName) -> tuple[bytes, os.stat_result]:
+        return self._tree.read(check_name(name), bytes_max=self._bytes_max)
 
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
         """A token is what the bytes are: without them there is none to compare."""
@@ -196,9 +199,7 @@ class FileBlobs:
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """`tree` says what is what."""
-        found: list[tuple[str, os.stat_result]] = []
-        self._walk("", 0, found)
-        return iter(found)
+        return self._walk("", 0)
 
     def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
         found: dict[str, os.stat_result] = {}
@@ -312,7 +313,7 @@ class FileBlobs:
         finally:
             self._discard(temporary)
 
-    def _walk(self, directory: str, depth: int, into: list[tuple[str, os.stat_result]]) -> None:
+    def _walk(self, directory: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
         if depth > TREE_DEPTH_MAX:
             return
         above = f"{directory}/" if directory else ""
@@ -334,16 +335,16 @@ class FileBlobs:
             if error.errno in _IS_NO_DIRECTORY:
                 return  # since its parent was listed
             raise as_failure(error, directory or ".") from error
-        into.append((directory, own))
+        yield directory, own
         found.sort(key=itemgetter(0))
         if not below:
-            into += found
+            yield from found
             return
         for one in found:
             if one[0] in below:
-                self._walk(one[0][:-1], depth + 1, into)
+                yield from self._walk(one[0][:-1], depth + 1)
             else:
-                into.append(one)
+                yield one
 
     def _check(self, name: BlobName, expect: Expect) -> None:
         if expect is ANY:

@@ -49,10 +49,14 @@ class MemoryTree:
         inode.changed_ns = self._now_ns()
 
     def read(self, name: BlobName) -> Blob:
+        data, _ = self.examine(name)
+        return Blob(name, data, Token(version_of(data)))
+
+    def examine(self, name: BlobName) -> tuple[bytes, os.stat_result]:
         inode = self.files.get(check_name(name))
         if inode is None:
             raise NotFound("file", name)
-        return Blob(name, inode.data, Token(version_of(inode.data)))
+        return inode.data, _status(inode)
 
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         del meta

@@ -71,6 +71,8 @@ def _told_by_obstore(error: Exception) -> Refusal:
     rest stands only in its text, a dump with the answer in it; no valid name looks like one, because
     names have no `:`, `<` or `>`. Should the text change some day, the kind is still right."""
     text = str(error)
+    if "redirect without LOCATION" in text:  # and without what came with it
+        return Refusal(301, "PermanentRedirect")
     status, code, kind = (found and found[1] for found in (f.search(text) for f in _IN_TEXT))
     if status is None and isinstance(error, moved.UnauthenticatedError):
         return Refusal(0, "ExpiredToken")  # not even asked: boto3 could not renew the credentials
@@ -171,6 +173,10 @@ _SYNONYMS = {
     "IllegalLocationConstraintException": "PermanentRedirect",
 }
 _REASONS_BY_STATUS = {
+    301: _REASONS["stranger"],
+    302: _REASONS["stranger"],
+    307: _REASONS["stranger"],
+    308: _REASONS["stranger"],
     401: _REASONS["AccessDenied"],
     403: _REASONS["AccessDenied"],
     404: _REASONS["stranger"],

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from workspaces.clock import Clock, SystemClock
-from workspaces.database import is_busy, name_of, transaction, use_log
+from workspaces.database import DAMAGED, LOCKED, explained, transaction, use_log
 from workspaces.errors import Conflict, Refused, Unavailable
 from workspaces.expect import Wildcard, is_met
 from workspaces.records import (
@@ -232,7 +232,7 @@ class SqliteRecords:
                 connection = self._opened()
             yield connection
         except sqlite3.Error as error:
-            raise self._unavailable(*_explained(error)) from error
+            raise self._unavailable(*explained(error, damaged=_DAMAGED)) from error
         except json.JSONDecodeError as error:
             raise self._unavailable(*_DAMAGED) from error
         finally:
@@ -248,7 +248,7 @@ class SqliteRecords:
         process's: one that a thread of the parent held at the moment of a fork is left behind with it."""
         turn = self._turns.setdefault(os.getpid(), threading.Lock())
         if not turn.acquire(timeout=self._wait_s):
-            raise self._unavailable(*_LOCKED)
+            raise self._unavailable(*LOCKED)
         try:
             yield
         finally:
@@ -300,27 +300,4 @@ def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Cou
             return seen + 1 if connection.execute(_WRITE_SEEN, values).rowcount else None
 
 
-_LOCKED = (
-    "it is locked by another process",
-    "end the process that holds it, then try again",
-)
-_DAMAGED = (
-    "the file is damaged",
-    "restore it from a copy; the workspaces themselves are not in it",
-)
-
-
-def _explained(error: sqlite3.Error) -> tuple[str, str]:
-    name = name_of(error)
-    if is_busy(error):
-        return _LOCKED
-    if name.startswith("SQLITE_FULL"):
-        return "the disk is full", "free some space and try again; nothing was half-written"
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return "it cannot be written", "check that the home exists and belongs to you"
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return _DAMAGED
-    if name.startswith("SQLITE_IOERR"):
-        # also a disk too full for what WAL keeps beside the file
-        return f"the disk fails ({name})", "check that the disk has space and works, then try again"
-    return str(error), "try again; if it stays so, run `harness doctor`"
+_DAMAGED = (DAMAGED, "restore it from a copy; the workspaces themselves are not in it")

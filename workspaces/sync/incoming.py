@@ -7,10 +7,11 @@ from contextlib import closing
 from itertools import islice
 from typing import Literal, assert_never
 
+from workspaces.arrival import Arrival, Theirs
 from workspaces.baseline import Agreed, Baseline, Step
 from workspaces.blobs import Blob
 from workspaces.errors import Failure, NotFound
-from workspaces.history.objects import blob_id
+from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
@@ -18,9 +19,10 @@ from workspaces.reconcile import Apart, Meet, Merged, Pull, PullDeletion, Same, 
 from workspaces.revision import SYNC
 from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
+from workspaces.sync.recency import changed_at, decides
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
-from workspaces.workspace import Arrival, Theirs, Workspace
+from workspaces.workspace import Workspace
 
 BATCH_FILES = 256
 """What is fetched before it is put into the tree, and so how long the writer lock is held at once."""
@@ -71,6 +73,7 @@ class Incoming:
         arrivals: list[Arrival] = []
         agreed: dict[WorkspacePath, Agreed | None] = {}
         again: list[WorkspacePath] = []
+        same: dict[WorkspacePath, ObjectId] = {}
         told = Report()
         for action in actions:
             blob = fetched.get(action.path)
@@ -84,10 +87,13 @@ class Incoming:
                 arrivals.append(Arrival(action.path, blob.data, action.expect))
                 agreed[action.path] = _agreed(blob)
                 told.pulled.append(action.path)
-            elif self._meet(action.path, blob, base.get(action.path), arrivals, told):
+            elif self._meet(action.path, blob, base.get(action.path), arrivals, same, told):
                 agreed[action.path] = _agreed(blob)
             else:
                 again.append(action.path)
+        for path in same.keys() - self._workspace.staying(same):
+            del agreed[path]
+            again.append(path)
         if again:  # not all that theirs speaks of: the next round follows it
             theirs = None
         return again + self._brought(arrivals, agreed, base, told, report, theirs)
@@ -98,6 +104,7 @@ class Incoming:
         blob: Blob,
         base: Agreed | None,
         arrivals: list[Arrival],
+        same: dict[WorkspacePath, ObjectId],
         told: Report,
     ) -> bool:
         """What becomes of a path that both sides changed; False when it is gone here meanwhile."""
@@ -109,7 +116,7 @@ class Incoming:
         result = met(path, known, here, blob.data, later=self._later(path, here, blob))
         match result:
             case Same():
-                pass
+                same[path] = blob_id(here)
             case Merged(data, overlaps, clashes):
                 seam = told_of(overlaps, clashes)
                 expect = version_of(here)
@@ -167,10 +174,10 @@ class Incoming:
 
     def _later(self, path: WorkspacePath, here: bytes, blob: Blob) -> Literal["here", "there"]:
         """Whose change of one key of the front matter is the later one; equal on every machine."""
-        if not here.startswith(b"---"):
+        if not decides(here):
             return "here"
-        newest = self._workspace.log(path, limit=1)
-        mine = (str(newest[0].at) if newest else "", here)
+        self._workspace.settled({path: blob_id(here)})  # before, what was done by hand has no stamp
+        mine = (changed_at(self._workspace.history, path), here)
         return "here" if mine > (blob.meta.get("stamp", ""), blob.data) else "there"
 
 

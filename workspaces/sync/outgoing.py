@@ -13,6 +13,8 @@ from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.reconcile import Push, PushDeletion
 from workspaces.sync.crowd import Crowd
+from workspaces.sync.in_hand import InHand
+from workspaces.sync.recency import changed_at, decides
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
 from workspaces.tree import FileState
@@ -23,8 +25,6 @@ ROWS_AT_ONCE = 100
 all that were taken before."""
 
 Going = Push | PushDeletion
-
-Read = Callable[[WorkspacePath], bytes]
 
 Sent = tuple[WorkspacePath, Step | Failure | None]
 """None: somebody was faster, on either side."""
@@ -44,13 +44,11 @@ class Outgoing:
         actions: Sequence[Going],
         base: Mapping[WorkspacePath, Agreed],
         here: Mapping[WorkspacePath, FileState],
+        in_hand: InHand,
         report: Report,
         done: Callable[[int], None] | None = None,
-        *,
-        read: Read | None = None,
     ) -> list[WorkspacePath]:
-        """`done` None: a push of a few files, whose caller waits for them and not for the rows. `read`:
-        where the bytes come from, if not from the files."""
+        """`done` None: a push of a few files, whose caller waits for them and not for the rows."""
         if not actions:
             return []
         found: dict[WorkspacePath, ObjectId | None] = {
@@ -63,7 +61,7 @@ class Outgoing:
         last = [action for action in ready if action.path == "MEMORY.md"]
         first = [action for action in ready if action.path != "MEMORY.md"]
         for group in (first, last):
-            again += self._send_together(group, base, here, read or self._read, report, done)
+            again += self._send_together(group, base, here, in_hand, report, done)
         return again
 
     def put(
@@ -74,7 +72,11 @@ class Outgoing:
         if data is None:
             return self._deleted(path, base, expect)
         state = FileState(version_of(data), blob_id(data), len(data))
-        return self._put(path, data, state, base, expect, self._meta())
+        meta = {
+            **self._meta(),
+            "stamp": self._workspace.history.next_stamp(),
+        }  # its revision follows
+        return self._put(path, data, state, base, expect, meta)
 
     def _meta(self) -> Meta:
         """What a person who looks into the bucket is told of where a file came from."""
@@ -88,7 +90,7 @@ class Outgoing:
         actions: Sequence[Going],
         base: Mapping[WorkspacePath, Agreed],
         here: Mapping[WorkspacePath, FileState],
-        read: Read,
+        in_hand: InHand,
         report: Report,
         done: Callable[[int], None] | None,
     ) -> list[WorkspacePath]:
@@ -101,7 +103,7 @@ class Outgoing:
         failure: Failure | None = None
 
         def send(one: Going) -> Sent:
-            return self._sent(one, base.get(one.path), here, meta, read)
+            return self._sent(one, base.get(one.path), here, in_hand, meta)
 
         outcomes = self._crowd.all(send, actions)
         for path, outcome in outcomes:
@@ -129,24 +131,25 @@ class Outgoing:
         action: Going,
         base: Agreed | None,
         here: Mapping[WorkspacePath, FileState],
+        in_hand: InHand,
         meta: Meta,
-        read: Read,
     ) -> Sent:
         path = action.path
         try:
             if isinstance(action, PushDeletion):
                 return path, self._deleted(path, base, action.expect)
-            data = read(path)
-            if version_of(data) != action.version:
-                return path, None
+            data = in_hand.find(path)
+            if data is None:
+                data = self._workspace.read(path).data
+                if version_of(data) != action.version:
+                    return path, None
+            if base is not None and decides(data):
+                meta = {**meta, "stamp": changed_at(self._workspace.history, path)}
             return path, self._put(path, data, here[path], base, action.expect, meta)
         except (Conflict, NotFound):
             return path, None
         except Failure as failure:
             return path, failure
-
-    def _read(self, path: WorkspacePath) -> bytes:
-        return self._workspace.read(path).data
 
     def _put(
         self,

@@ -16,8 +16,9 @@ from workspaces.history.quarantine import Quarantine
 from workspaces.paths import WorkspacePath
 from workspaces.replicate import Replication
 from workspaces.revision import RevisionId
+from workspaces.settlement import PATHS_LOOKED_UP_MAX
 from workspaces.sync.report import Report
-from workspaces.workspace import PATHS_LOOKED_UP_MAX, Workspace
+from workspaces.workspace import Workspace
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workspaces.baseline import Agreed, Baseline
 from workspaces.blobs import Stat, Token
@@ -14,6 +14,7 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.problem import Problem
 from workspaces.reconcile import Plan, reconcile
+from workspaces.sync.in_hand import InHand
 from workspaces.sync.store import CountedStore
 from workspaces.tree import FileState, Known, Tree
 from workspaces.workspace import Workspace
@@ -29,6 +30,24 @@ class Survey:
     plan: Plan
     held: Collection[str]
     """What is on one side and cannot be kept on this one."""
+    in_hand: InHand
+    """Of what is here, as far as it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a survey was made of: of the same it is the same."""
+
+    tree: Tree
+    stats: Sequence[Stat]
+    base: Mapping[WorkspacePath, Agreed]
+    survey: Survey
+
+    def is_of(
+        self, tree: Tree, stats: Sequence[Stat], base: Mapping[WorkspacePath, Agreed]
+    ) -> bool:
+        """Who has found nothing new gives what he gave before."""
+        return self.tree is tree and self.base is base and self.stats == stats
 
 
 class Sides:
@@ -50,6 +69,8 @@ class Sides:
         self._place = place
         self._at_once = at_once
         self._saved: Known = {}
+        self._last: _Seen | None = None
+        """None where there was something to be done."""
 
     def remember(self) -> None:
         """What a scan need not repeat, from the last process."""
@@ -57,20 +78,35 @@ class Sides:
             self._saved = self._workspace.stat_cache = self._baseline.known()
 
     def survey(self) -> Survey:
-        tree, stats = self._both(sorted(self._baseline.tree()))
+        in_hand = InHand()
+        tree, stats = self._both(sorted(self._baseline.tree()), in_hand)
         base = self._baseline.tree()
+        if self._last is not None and self._last.is_of(tree, stats, base):
+            return replace(self._last.survey, in_hand=in_hand)
+        survey = self._surveyed(tree, stats, base, in_hand)
+        seen = _Seen(tree, stats, base, replace(survey, in_hand=InHand()))
+        self._last = None if survey.plan.actions else seen
+        return survey
+
+    def _surveyed(
+        self,
+        tree: Tree,
+        stats: Sequence[Stat],
+        base: Mapping[WorkspacePath, Agreed],
+        in_hand: InHand,
+    ) -> Survey:
         there, refused = self._listed(stats, tree, base)
         held = _held(tree) | {problem.path for problem in refused}
         here = {path: state.version for path, state in tree.files.items()}
         plan = reconcile(base, here, there, held=held)
         plan = Plan(plan.actions, (*refused, *plan.refused), plan.alarm)
         held.update(problem.path for problem in plan.refused)
-        return Survey(base, tree.files, there, plan, held)
+        return Survey(base, tree.files, there, plan, held, in_hand)
 
     def dirty(self) -> list[WorkspacePath]:
         """What differs here from what was last agreed."""
         base = self._baseline.tree()
-        tree = self._scan()
+        tree = self._scan(InHand())
         held = _held(tree)
         changed = [path for path, state in tree.files.items() if _differs(base.get(path), state)]
         gone = [path for path in base if path not in tree.files and path not in held]
@@ -84,15 +120,15 @@ class Sides:
             return None
         return FileState(version_of(data), blob_id(data), len(data)), data
 
-    def _both(self, known: Sequence[str]) -> tuple[Tree, Sequence[Stat]]:
+    def _both(self, known: Sequence[str], in_hand: InHand) -> tuple[Tree, Sequence[Stat]]:
         if not self._at_once:
-            return self._scan(), self._there.list(known)
+            return self._scan(in_hand), self._there.list(known)
         with ThreadPoolExecutor(1) as pool:
             listing = pool.submit(self._there.list, known)
-            return self._scan(), listing.result()
+            return self._scan(in_hand), listing.result()
 
-    def _scan(self) -> Tree:
-        tree = self._workspace.scan()
+    def _scan(self, in_hand: InHand) -> Tree:
+        tree = self._workspace.scan(in_hand.keep)
         known = self._workspace.stat_cache
         if known != self._saved:
             self._baseline.keep_known(self._saved, known)

@@ -39,6 +39,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import assert_never
 
+from workspaces.arrival import Theirs
 from workspaces.baseline import Baseline, Step
 from workspaces.blobs import BlobStore, Stat
 from workspaces.errors import Failure, MassDeletion, NotFound
@@ -54,10 +55,12 @@ from workspaces.reconcile import (
     Push,
     PushDeletion,
     action_for,
+    reconcile,
 )
 from workspaces.replicate import Replication
 from workspaces.swap import SECOND_LOOK_S
 from workspaces.sync.crowd import THREADS, Crowd
+from workspaces.sync.in_hand import InHand
 from workspaces.sync.incoming import Coming, Incoming
 from workspaces.sync.outgoing import Going, Outgoing
 from workspaces.sync.past import Coming as History
@@ -66,14 +69,11 @@ from workspaces.sync.report import Progress, Report, Tell
 from workspaces.sync.sides import Sides, Survey
 from workspaces.sync.store import CountedStore, Listing
 from workspaces.tree import FileState
-from workspaces.workspace import Theirs, Workspace
+from workspaces.workspace import Workspace
 
 LISTED_EVERY_S = 60.0
 """Files without a history that tells of them (a machine died; a person wrote into the bucket) are found by
 a listing, this often."""
-
-HELD_FILES_MAX = 32
-"""So few files are read once and held until they are sent; more are read again, each in its turn."""
 
 ROUNDS_MAX = 10
 """How often a path that others keep changing is planned again before it is left to the next sync."""
@@ -133,8 +133,14 @@ class Sync:
     def plan(self) -> Plan:
         """What `run` would do now. What it would ask first is in the plan."""
         with self._alone():
-            self._get_ready()
-            return self._sides.survey().plan
+            self._check()
+            self._sides.remember()
+            survey = self._sides.survey()
+        if self._baseline.fact("place") == self._place():
+            return survey.plan
+        here = {path: state.version for path, state in survey.here.items()}
+        anew = reconcile({}, here, survey.there, held=survey.held)
+        return Plan(anew.actions, (*survey.plan.refused, *anew.refused))
 
     def pull(self) -> Report:
         """What others wrote comes here, and what was written here goes there. While their history says
@@ -267,13 +273,12 @@ class Sync:
         for _ in range(ROUNDS_MAX):
             base = {path: self._baseline.find(path) for path in waiting}
             here: dict[WorkspacePath, FileState] = {}
-            held: dict[WorkspacePath, bytes] = {}
+            in_hand = InHand()
             for path in waiting:
                 found = self._sides.read(path)
                 if found is not None:
                     here[path], data = found
-                    if len(waiting) <= HELD_FILES_MAX:
-                        held[path] = data
+                    in_hand.keep(path, data)
                 elif base[path]:
                     return False
             actions = [
@@ -282,8 +287,7 @@ class Sync:
                 if (agreed := base[path]) is None or agreed.version != state.version
             ]
             known = {path: agreed for path, agreed in base.items() if agreed is not None}
-            read = held.__getitem__ if held else None
-            waiting = self._outgoing.send(actions, known, here, report, read=read)
+            waiting = self._outgoing.send(actions, known, here, in_hand, report)
             if not waiting:
                 break
             for path in waiting:
@@ -344,15 +348,20 @@ class Sync:
         again = self._incoming.take(
             coming, survey.base, report, progress.done, theirs if history is not None else None
         )
-        again += self._outgoing.send(going, survey.base, survey.here, report, progress.done)
+        with self._past.packing() if going else nullcontext():
+            again += self._outgoing.send(
+                going, survey.base, survey.here, survey.in_hand, report, progress.done
+            )
         return again
 
     def _second_look(self) -> list[WorkspacePath]:
-        """At what swaps have displaced, once those who had it open had the time to write."""
-        if not self._workspace.has_displaced:
+        """At what swaps have displaced, once those who had it open had the time to write. What is displaced
+        while others are given theirs waits for the next look."""
+        displaced = self._workspace.displaced()
+        if not displaced:
             return []
         self._pause(SECOND_LOOK_S)
-        return self._workspace.look_again()
+        return self._workspace.look_again(displaced)
 
 
 def _scanned(there: BlobStore) -> Listing:

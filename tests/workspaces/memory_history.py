@@ -1,0 +1,169 @@
+"""A history in memory, of one machine: what `Workspace` and `Replication` need of one, and no more.
+
+Revisions are named by what they are, as git's are; bundles are pickled.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Any
+
+from workspaces.clock import Clock
+from workspaces.errors import Unavailable
+from workspaces.history.objects import ObjectId, blob_id
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Author
+from workspaces.stamp import Stamp, next_stamp
+
+
+@dataclass(frozen=True)
+class Commit:
+    id: str
+    parents: tuple[str, ...]
+    at: Stamp
+    tree: dict[WorkspacePath, ObjectId]
+
+
+class MemoryHistory:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.objects: dict[ObjectId, bytes] = {}
+        self.commits: dict[str, Commit] = {}
+        self.made: set[str] = set()
+        """Whatever was the newest revision here at some time."""
+        self._tip: str | None = None
+        self._lines: dict[str, frozenset[str]] = {}
+
+    is_there = True
+
+    def tip(self) -> str | None:
+        return self._tip
+
+    def has(self, revision: str) -> bool:
+        return revision in self.commits
+
+    def descends(self, revision: str | None, ancestor: str | None) -> bool:
+        return ancestor is None or (revision is not None and ancestor in self.line(revision))
+
+    def commit(self, revision: str) -> Commit:
+        return self.commits[revision]
+
+    def tree(self, revision: str | None) -> dict[WorkspacePath, ObjectId]:
+        return dict(self.commits[revision].tree) if revision else {}
+
+    def differences(self, older: str | None, newer: str | None) -> dict[WorkspacePath, Any]:
+        one, other = self.tree(older), self.tree(newer)
+        pairs = {path: (one.get(path), other.get(path)) for path in {**one, **other}}
+        return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
+
+    def find(self, revision: str | None, path: WorkspacePath) -> ObjectId | None:
+        return self.commits[revision].tree.get(path) if revision else None
+
+    def names(self, revision: str | None, directory: str) -> list[str]:
+        paths = self.commits[revision].tree if revision else {}
+        start = f"{directory}/" if directory else ""
+        return [p.removeprefix(start).split("/")[0] for p in paths if p.startswith(start)]
+
+    def read(self, object_id: ObjectId) -> bytes:
+        if object_id not in self.objects:
+            raise Unavailable("history", "an object is missing")
+        return self.objects[object_id]
+
+    def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Commit]:
+        return [self.commits[self._tip]] if self._tip else []
+
+    def record(self, changes: Any, author: Author, *, beside: Any = None) -> str:
+        parents = (self._tip,) if self._tip else ()
+        if beside:
+            parents = (*parents, self._made(beside, parents))
+        return self._moved(self._made(changes, parents))
+
+    def follow(self, theirs: str, differing: Any, author: Author, *, beside: Any = None) -> str:
+        onto = self._made(beside, (theirs,)) if beside else theirs
+        if self._tip is None or self.descends(theirs, self._tip):
+            return self._moved(self._made(differing, (onto,)) if differing or beside else onto)
+        return self._moved(self._merged(differing, self._tip, onto))
+
+    def next_stamp(self) -> Stamp:
+        parents = (self.commits[self._tip].at,) if self._tip else ()
+        return next_stamp(self._clock.now(), *parents)
+
+    def bundles(self, tip: str, known: Any) -> Iterator[tuple[str, bytes]]:
+        there = set[str]().union(*(self.line(one) for one in known))
+        wanted = [self.commits[one] for one in self.line(tip) - there]
+        blobs = {of for commit in wanted for of in commit.tree.values()}
+        yield tip, pickle.dumps((tip, wanted, {of: self.objects[of] for of in blobs}))
+
+    def quarantine(self) -> Quarantine:
+        return Quarantine(self)
+
+    def receive(self, quarantine: Quarantine, revision: str) -> None:
+        self.commits.update(quarantine.commits)
+        self.objects.update(quarantine.objects)
+        self.line(revision)
+
+    def line(self, revision: str) -> frozenset[str]:
+        """It, and all that it has grown from."""
+        found = self._lines.get(revision)
+        if found is None:
+            parents = self.commits[revision].parents
+            found = frozenset((revision,)).union(*(self.line(one) for one in parents))
+            self._lines[revision] = found
+        return found
+
+    def reachable(self) -> set[ObjectId]:
+        line = self.line(self._tip) if self._tip else frozenset[str]()
+        return {of for one in line for of in self.commits[one].tree.values()}
+
+    def _moved(self, tip: str) -> str:
+        self.made.add(tip)
+        self._tip = tip
+        return tip
+
+    def _made(self, changes: Any, parents: tuple[str, ...]) -> str:
+        at = next_stamp(self._clock.now(), *(self.commits[one].at for one in parents))
+        return self._added(parents, at, parents[0] if parents else None, changes)
+
+    def _merged(self, changes: Any, ours: str, onto: str) -> str:
+        parents = tuple(sorted((ours, onto)))
+        at = max(self.commits[one].at for one in parents)
+        return self._added(parents, at, onto, changes)
+
+    def _added(self, parents: tuple[str, ...], at: Stamp, base: str | None, changes: Any) -> str:
+        tree = self.tree(base)
+        for path, after in changes.items():
+            if after is None:
+                tree.pop(path, None)
+            elif isinstance(after, str):
+                tree[path] = ObjectId(after)
+            else:
+                tree[path] = blob_id(after)
+                self.objects[tree[path]] = after
+        name = sha1(repr((parents, at, sorted(tree.items()))).encode(), usedforsecurity=False)
+        self.commits[name.hexdigest()] = Commit(name.hexdigest(), parents, at, tree)
+        return name.hexdigest()
+
+
+class Quarantine:
+    def __init__(self, history: MemoryHistory) -> None:
+        self._history = history
+        self.commits: dict[str, Commit] = {}
+        self.objects: dict[ObjectId, bytes] = {}
+
+    def take(self, data: bytes) -> str:
+        tip, commits, objects = pickle.loads(data)
+        self.commits.update({commit.id: commit for commit in commits})
+        self.objects.update(objects)
+        known = {**self._history.commits, **self.commits}
+        assert all(one in known for commit in commits for one in commit.parents), "not whole"
+        return tip
+
+    def check(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.commits.clear()
+        self.objects.clear()
