@@ -1,7 +1,7 @@
 """The two bridges between the rooms: async code calling the synchronous one, and back.
 
 Stores, files and git are synchronous and may block; turns are async. `in_thread` is the one way down. A loop
-has few threads for it (four more than the machine has processors), so what goes there must be over soon. What
+makes few such calls at once (four more than the machine has processors), so they must be over soon. What
 may wait for somebody else, a lock or a network, goes in a thread of its own: with six who wait for a lock in
 six threads, the one who holds it could not let go of it, and no lease could be renewed.
 
@@ -30,6 +30,9 @@ P = ParamSpec("P")
 Work = Callable[[], None]
 ForGood = Callable[[], None]
 
+SOON_MAX = (os.cpu_count() or 1) + 4
+"""Of one loop at the same time, however many turns it runs."""
+
 IDLE_S_MAX = 5.0
 """For how long a thread waits for more to do."""
 
@@ -42,8 +45,10 @@ class GivenUp(Exception):
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """For what is over soon and waits for nobody."""
-    return await asyncio.to_thread(call, *args, **kwargs)
+    """For what is over soon and waits for nobody. asyncio's own executor gives the work to whichever thread
+    has rested longest, which takes twice as long."""
+    async with _soon():
+        return await in_thread_of_its_own(call, *args, **kwargs)
 
 
 async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -109,6 +114,19 @@ class _Threads:
 
 
 _THREADS = _Threads()
+_SOON: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+
+
+def _soon() -> asyncio.Semaphore:
+    """Of this loop. It may hold the loop, so that of one that is closed it must not be kept."""
+    loop = asyncio.get_running_loop()
+    found = _SOON.get(loop)
+    if found is None:
+        for other in list(_SOON):
+            if other.is_closed():
+                _SOON.pop(other, None)
+        found = _SOON[loop] = asyncio.Semaphore(SOON_MAX)
+    return found
 
 
 async def completed(work: Awaitable[T]) -> T:

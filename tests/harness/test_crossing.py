@@ -11,7 +11,9 @@ from contextlib import contextmanager
 import pytest
 
 from harness.crossing import (
+    _SOON,
     _THREADS,
+    SOON_MAX,
     ForGood,
     GivenUp,
     _Threads,
@@ -308,6 +310,26 @@ def test_a_thread_of_ones_own_is_one_that_has_nothing_else_to_do(
     for thread in asyncio.run(go()):
         thread.join(WAIT_S)
         assert not thread.is_alive(), "it waits for ever"
+
+
+def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_forgotten() -> None:
+    begun: list[int] = []
+    most: list[int] = []
+
+    def work() -> None:
+        begun.append(1)
+        most.append(len(begun))
+        gone.wait(0.01)
+        begun.pop()
+
+    async def go() -> None:
+        await asyncio.gather(*(in_thread(work) for _ in range(10 * SOON_MAX)))
+
+    gone = threading.Event()
+    for _ in range(3):
+        asyncio.run(go())
+        assert sum(loop.is_closed() for loop in _SOON) == 1
+    assert 1 < max(most) <= SOON_MAX
 
 
 def test_a_child_that_is_forked_has_threads_of_its_own() -> None:
