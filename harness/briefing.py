@@ -38,6 +38,8 @@ from workspaces.revision import RevisionId
 from workspaces.seam import Seam, seams_since
 from workspaces.workspace import Workspace
 
+_ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
+
 ViewOf = Callable[[Mount], View]
 
 PROMPTS_KEPT = 64
@@ -160,13 +162,14 @@ class Briefing:
         parts = self.parts(at.date(), summary)
         trusted = tuple(part.text for part in parts if part.is_trusted and part.source != DATE)
         mounts = [_access(mount) for mount in self._mounts]
+        offered = tuple(tool.ascii_text for tool in tools)
         terms = Terms(
             reset=session.id,
             compacted=str(session.window_from),
             mounts=_digest(mounts),
             policy=self._policy,
             gate=_digest(self._views),
-            configuration=_configuration(self.model, self._memory_max, trusted, tools),
+            configuration=_configuration(self.model, self._memory_max, trusted, offered),
         )
         return Moment(at, entry, terms, parts, tools, self._is_erased(shown), self._seams(shown))
 
@@ -258,9 +261,11 @@ def _parts_of(sources: Sources) -> tuple[Part, ...]:
 
 @lru_cache(maxsize=PROMPTS_KEPT)
 def _configuration(
-    model: str, memory_max: int, trusted: tuple[str, ...], tools: tuple[ToolSpec, ...]
+    model: str, memory_max: int, trusted: tuple[str, ...], offered: tuple[str, ...]
 ) -> str:
-    return _digest([model, memory_max, trusted, [tool.as_json() for tool in tools]])
+    """As the digest of the JSON of all of it, tools too."""
+    told = _ASCII.encode([model, memory_max, trusted])
+    return _hash(f"{told[:-1]},[{','.join(offered)}]]")
 
 
 def _access(mount: Mount) -> list[object]:
@@ -294,5 +299,8 @@ def _view(mount: Mount, *, is_default: bool) -> MountView:
 
 
 def _digest(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return _hash(_ASCII.encode(value))
+
+
+def _hash(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:16]

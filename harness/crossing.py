@@ -1,7 +1,7 @@
 """The two bridges between the rooms: async code calling the synchronous one, and back.
 
 Stores, files and git are synchronous and may block; turns are async. `in_thread` is the one way down. A loop
-has few threads for it (four more than the machine has processors), so what goes there must be over soon. What
+makes few such calls at once (four more than the machine has processors), so they must be over soon. What
 may wait for somebody else, a lock or a network, goes in a thread of its own: with six who wait for a lock in
 six threads, the one who holds it could not let go of it, and no lease could be renewed.
 
@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from workspaces.errors import Failure
@@ -25,7 +27,14 @@ from workspaces.errors import Failure
 T = TypeVar("T")
 P = ParamSpec("P")
 
+Work = Callable[[], None]
 ForGood = Callable[[], None]
+
+SOON_MAX = (os.cpu_count() or 1) + 4
+"""Of one loop at the same time, however many turns it runs."""
+
+IDLE_S_MAX = 5.0
+"""For how long a thread waits for more to do."""
 
 STOP_S_MAX = 10.0
 """How long an interrupted turn may take to leave things in order."""
@@ -36,13 +45,15 @@ class GivenUp(Exception):
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """For what is over soon and waits for nobody."""
-    return await asyncio.to_thread(call, *args, **kwargs)
+    """For what is over soon and waits for nobody. asyncio's own executor gives the work to whichever thread
+    has rested longest, which takes twice as long."""
+    async with _soon():
+        return await in_thread_of_its_own(call, *args, **kwargs)
 
 
 async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """For what waits for others, and for code that is not ours and may take as long as it likes: it keeps
-    nobody from a thread, and no process from ending. A thread takes 50 µs to begin."""
+    nobody from a thread, and no process from ending."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -64,8 +75,58 @@ async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=run, name="harness-tool", daemon=True).start()
+    _THREADS.run(run)
     return await ended
+
+
+class _Threads:
+    """As many as there is work for. One that is done waits a moment for more: to start a thread is to wait
+    until it runs, and a loop that begins many turns at once would do little else."""
+
+    def __init__(self) -> None:
+        self._idle: list[SimpleQueue[Work]] = []
+        """Taking and adding are atomic: no lock, which a fork could leave held for ever."""
+        os.register_at_fork(after_in_child=self._idle.clear)
+
+    def run(self, work: Work) -> None:
+        try:
+            self._idle.pop().put(work)
+        except IndexError:
+            threading.Thread(
+                target=self._live, args=(work,), name="harness-tool", daemon=True
+            ).start()
+
+    def _live(self, work: Work) -> None:
+        given: SimpleQueue[Work] = SimpleQueue()
+        while True:
+            work()
+            del work  # and what came of it
+            self._idle.append(given)
+            try:
+                work = given.get(timeout=IDLE_S_MAX)
+            except Empty:
+                try:
+                    self._idle.remove(given)
+                except ValueError:  # somebody has just taken it
+                    work = given.get()
+                else:
+                    return
+
+
+_THREADS = _Threads()
+_SOON: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+
+
+def _soon() -> asyncio.Semaphore:
+    """Of this loop. It may hold the loop, so that of one that is closed it must not be kept."""
+    loop = asyncio.get_running_loop()
+    found = _SOON.get(loop)
+    if found is None:
+        for other in list(_SOON):
+            if other.is_closed():
+                _SOON.pop(other, None)
+        found = _SOON[loop] = asyncio.Semaphore(SOON_MAX)
+    return found
 
 
 async def completed(work: Awaitable[T]) -> T:

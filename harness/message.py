@@ -60,6 +60,10 @@ class Message:
     def as_json(self) -> JsonObject:
         return {"role": self.role, "parts": [part_as_json(part) for part in self.parts]}
 
+    def as_sent(self) -> JsonObject:
+        """In the provider's notation."""
+        return {"role": self.role, "content": [part_as_json(part) for part in self.parts]}
+
 
 def user(text: str) -> Message:
     return Message("user", (Text(text),))

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from harness.message import Message, part_as_json
+from harness.message import Message
 from workspaces.records import JsonObject
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class ToolSpec:
+    """Made once and shown with every request: so is what is known of it."""
+
     name: str
     description: str
-    schema: JsonObject = field(hash=False)
+    schema: JsonObject
     """JSON Schema of the input."""
 
     def as_json(self) -> JsonObject:
         return {"name": self.name, "description": self.description, "input_schema": self.schema}
+
+    @cached_property
+    def ascii_text(self) -> str:
+        """As JSON without spaces."""
+        return _ASCII.encode(self.as_json())
+
+    @cached_property
+    def characters(self) -> int:
+        """Of the same, where no character is escaped that need not be."""
+        return len(_JSON.encode(self.as_json()))
 
 
 def tool_spec_of(data: JsonObject) -> ToolSpec:
@@ -49,10 +66,7 @@ class Request:
         """All that the model reads, in the provider's notation."""
         return {
             "system": list(self.system),
-            "messages": [
-                {"role": one.role, "content": [part_as_json(part) for part in one.parts]}
-                for one in self.messages
-            ],
+            "messages": [message.as_sent() for message in self.messages],
             "tools": [tool.as_json() for tool in self.tools],
         }
 

@@ -27,13 +27,14 @@ from workspaces.expect import ABSENT, ANY
 from workspaces.ids import ConversationId, TurnId
 from workspaces.lease import Lease
 from workspaces.records import (
-    VALUE_BYTES_MAX,
     Delete,
     Item,
     JsonObject,
     Key,
     Put,
     RecordStore,
+    fits,
+    json_of,
     with_prefix,
 )
 from workspaces.stamp import moment_of, stamp_of
@@ -197,12 +198,12 @@ class Showing:
         return found[0] if found else None
 
     def _put(self, sort: str, value: JsonObject, writer: str) -> Put:
-        data = json.dumps(value, ensure_ascii=False).encode(errors="replace")
-        if len(data) > VALUE_BYTES_MAX:
-            name = f"{self._conversation_id}/{sort.replace(':', '-')}-{writer}.json"
-            self._large.write(name, data, expect=ANY)
-            value = {"large": name}
-        return Put(Key(self._partition, sort), value, expect=ABSENT)
+        text = json_of(value)
+        if fits(text):
+            return Put(Key(self._partition, sort), value, expect=ABSENT, text=text)
+        name = f"{self._conversation_id}/{sort.replace(':', '-')}-{writer}.json"
+        self._large.write(name, text.encode(errors="replace"), expect=ANY)
+        return Put(Key(self._partition, sort), {"large": name}, expect=ABSENT)
 
     def _value(self, item: Item) -> JsonObject:
         if "large" in item.value:

@@ -46,17 +46,7 @@ def _environment() -> Any:
 
 def render(name: str, **variables: object) -> str:
     """The text of `templates/<name>`, without blank lines around it."""
-    return _rendered(name, **variables) if variables else _constant(name)
-
-
-def _rendered(name: str, **variables: object) -> str:
     return _environment().get_template(name).render(**variables).strip()
-
-
-@cache
-def _constant(name: str) -> str:
-    """Of a template without variables: descriptions of tools are asked for at every turn."""
-    return _rendered(name)
 
 
 @cache

@@ -36,13 +36,14 @@ from workspaces.ids import ConversationId, TurnId
 from workspaces.lease import Bid, Lease
 from workspaces.records import (
     SCAN_ITEMS_MAX,
-    VALUE_BYTES_MAX,
     Delete,
     Item,
     JsonObject,
     Key,
     Put,
     RecordStore,
+    fits,
+    json_of,
     with_prefix,
 )
 from workspaces.records import Change as RecordChange
@@ -54,8 +55,6 @@ COPIED_AT_ONCE = 40
 DELETED_AT_ONCE = 100
 
 NOTHING_SEEN: Seen = {}
-
-_JSON = json.JSONEncoder(ensure_ascii=False)
 
 Kind = Literal["said", "flush", "summary"]
 
@@ -319,12 +318,12 @@ class Transcript:
 
     def _put(self, entry: Entry, writer: str) -> Put:
         key, value = Key(self._partition, _sort(entry.number)), entry.as_json()
-        data = _JSON.encode(value).encode(errors="replace")
-        if len(data) > VALUE_BYTES_MAX:
-            name = f"{self._conversation_id}/{_sort(entry.number)}-{writer}.json"
-            self._large.write(name, data, expect=ANY)
-            value = {"large": name}
-        return Put(key, value, expect=ABSENT)
+        text = json_of(value)
+        if fits(text):
+            return Put(key, value, expect=ABSENT, text=text)
+        name = f"{self._conversation_id}/{_sort(entry.number)}-{writer}.json"
+        self._large.write(name, text.encode(errors="replace"), expect=ANY)
+        return Put(key, {"large": name}, expect=ABSENT)
 
     def _entry(self, item: Item) -> Entry:
         value = item.value

@@ -346,12 +346,13 @@ class Ledger:
             value: JsonObject = item.value if item else {}
             if self._is_written(value, number):
                 return []
-            cells = _cells_of(value)
+            cells: JsonObject = {**value.get("cells", {})}
             for note in notes:
                 known = note.cell in cells or len(cells) < CELLS_MAX
                 cell = note.cell if known else f"{note.spender.purpose} other"
-                cells[cell] = cells.get(cell, NOTHING) + note.spent
-            told = {"cells": {cell: _as_value(spent) for cell, spent in cells.items()}}
+                before = _spent_of(cells[cell]) if cell in cells else NOTHING
+                cells[cell] = _as_value(before + note.spent)
+            told: JsonObject = {"cells": cells}
             if key.sort.endswith(":account"):
                 told["writers"] = self._writers(value, number)
             changes.append(Put(key, told, expect=item.counter if item else ABSENT))
@@ -452,15 +453,11 @@ def _sum(spent: Iterable[Spent]) -> Spent:
 
 def _cells_of(value: JsonObject) -> Cells:
     cells: JsonObject = value.get("cells", {})
-    return {
-        cell: Spent(
-            told["asked"],
-            usage_of(told),
-            told["nanodollars"],
-            told["unpriced"],
-        )
-        for cell, told in cells.items()
-    }
+    return {cell: _spent_of(told) for cell, told in cells.items()}
+
+
+def _spent_of(told: JsonObject) -> Spent:
+    return Spent(told["asked"], usage_of(told), told["nanodollars"], told["unpriced"])
 
 
 def _as_value(spent: Spent) -> JsonObject:

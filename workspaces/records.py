@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from workspaces.errors import OverLimit, Refused
@@ -78,6 +78,8 @@ class Put:
     value: JsonObject
     expect: Condition = ANY
     expires_at: float | None = None
+    text: str | None = field(default=None, compare=False, repr=False)
+    """The value as `json_of` writes it, where whoever made this has it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +142,20 @@ def with_prefix(store: RecordStore, partition: str, prefix: str) -> list[Item]:
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
+def json_of(value: JsonObject) -> str:
+    """As the value of an item is kept. ValueError, TypeError for what is not JSON."""
+    return _JSON.encode(value)
+
+
+def fits(text: str) -> bool:
+    """Whether this may be the value of one item."""
+    return len(text) <= VALUE_BYTES_MAX and len(text.encode(errors="replace")) <= VALUE_BYTES_MAX
+
+
 def encoded(put: Put) -> str:
     """The value as JSON text, refused when it is too large or not JSON."""
     try:
-        text = _JSON.encode(put.value)
+        text = json_of(put.value) if put.text is None else put.text
         size = _bytes(text)
     except (TypeError, ValueError) as error:  # ValueError: NaN, a circle, a lone surrogate
         raise Refused(str(put.key), put.value, f"cannot be kept as JSON: {error}") from error

@@ -63,12 +63,29 @@ class Signature(NamedTuple):
     inode: int
 
 
-_Stats = tuple[int, int, int, int]
+class Look(NamedTuple):
+    """At a file or a directory."""
 
-_TELLING: Callable[[os.stat_result], _Stats] = attrgetter(
-    "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino"
+    mode: int
+    links: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @property
+    def changed_ns(self) -> int:
+        return max(self.mtime_ns, self.ctime_ns)
+
+    @property
+    def signature(self) -> Signature:
+        return Signature(self.size, self.mtime_ns, self.ctime_ns, self.inode)
+
+
+_SEEN: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
+    "st_mode", "st_nlink", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino"
 )
-"""What a signature is made of, sooner."""
+"""What a look is made of, sooner."""
 
 _FIXED: frozenset[Kind] = frozenset({"bad_name", "not_a_file", "conflict"})
 """Problems that are there as long as the same files are."""
@@ -106,19 +123,31 @@ class TreeScan:
     def scan(self, told: Told = lambda _name, _data: None) -> Tree:
         """To be looked at only: the next scan may give the same one."""
         with self._lock:
-            young = self._clock.now().timestamp() - YOUNG_S
             self._was_overtaken = False
-            walked = dict(self._blobs.walk())
-            stats = dict(zip(walked, map(_TELLING, walked.values()), strict=True))
-            if self._last is not None and self._last.stats == stats:
-                self.known = self._last.known
-                return self._last.tree
-            tree = self._tree_of(walked, told)
-            is_young = any(_changed_at(status) >= young for status in walked.values())
+            young = self._young_ns()
+            last, looks = self._last, self._looks()
+            if last is not None and last.looks == looks:
+                self.known = last.known
+                return last.tree
+            tree = self._tree_of(looks, told)
+            is_young = any(look.changed_ns >= young for look in looks.values())
             is_fixed = not tree.scratch and _FIXED.issuperset(one.kind for one in tree.problems)
             is_told = not is_young and is_fixed and not self._was_overtaken
-            self._last = _scanned(tree, self.known, stats, walked) if is_told else None
+            self._last = _scanned(tree, self.known, looks) if is_told else None
             return tree
+
+    def _looks(self) -> dict[str, Look]:
+        """At everything. A look that shows what the last one did is that one, so that of ten thousand
+        nothing is left for the interpreter to keep in order."""
+        before: Mapping[str, Look] = self._last.looks if self._last is not None else {}
+        looks: dict[str, Look] = {}
+        for name, status in self._blobs.walk():
+            seen, known = _SEEN(status), before.get(name)
+            looks[name] = known if known is not None and known == seen else Look._make(seen)
+        return looks
+
+    def _young_ns(self) -> int:
+        return int((self._clock.now().timestamp() - YOUNG_S) * 1e9)
 
     def untouched(self, directory: str, files: Iterable[str]) -> Tree | None:
         """What the last scan found, if by their stats nothing came to a directory or those below it since,
@@ -128,32 +157,32 @@ class TreeScan:
             return None
         below = (one for one in last.directories if one.startswith(f"{directory}/"))
         names = {directory, *below, *files}
-        now = {name: _TELLING(found) for name, found in self._blobs.stats(names).items()}
-        before = {name: last.stats[name] for name in names if name in last.stats}
+        now = {name: _SEEN(found) for name, found in self._blobs.stats(names).items()}
+        before = {name: last.looks[name] for name in names if name in last.looks}
         return last.tree if now == before else None
 
-    def _tree_of(self, walked: Mapping[str, os.stat_result], told: Told) -> Tree:
-        walked = {name: one for name, one in walked.items() if not stat.S_ISDIR(one.st_mode)}
-        scratch = self._scratch(walked)
-        walked = {name: status for name, status in walked.items() if name not in scratch}
-        tree = self._look_at(walked, told)
+    def _tree_of(self, looks: Mapping[str, Look], told: Told) -> Tree:
+        files = {name: look for name, look in looks.items() if not stat.S_ISDIR(look.mode)}
+        scratch = self._scratch(files)
+        files = {name: look for name, look in files.items() if name not in scratch}
+        tree = self._tree_with(files, told)
         if any(problem.kind in {"twin", "over_quota"} for problem in tree.problems):
-            first = {name: walked[name] for name in self._recorded() if name in walked}
-            tree = self._look_at({**first, **walked}, told)
+            first = {name: files[name] for name in self._recorded() if name in files}
+            tree = self._tree_with({**first, **files}, told)
         tree.scratch = sorted(scratch)
         return tree
 
-    def _scratch(self, walked: Mapping[str, os.stat_result]) -> set[str]:
-        found = {name for name in walked if is_scratch(name)}
+    def _scratch(self, files: Iterable[str]) -> set[str]:
+        found = {name for name in files if is_scratch(name)}
         return found - set(self._recorded()) if found else found
 
-    def _look_at(self, walked: Mapping[str, os.stat_result], told: Told) -> Tree:
+    def _tree_with(self, files: Mapping[str, Look], told: Told) -> Tree:
         tree = Tree()
         names = _Names()
         seen: dict[str, tuple[Signature, FileState]] = {}
-        young = self._clock.now().timestamp() - YOUNG_S
-        for name, status in walked.items():
-            found = self._look(name, status, tree, names, told)
+        young = self._young_ns()
+        for name, look in files.items():
+            found = self._found(name, look, tree, names, told)
             if isinstance(found, Problem):
                 tree.problems.append(found)
             elif found is not None:
@@ -162,31 +191,31 @@ class TreeScan:
                 tree.bytes += state.size
                 if is_conflict(name):
                     tree.problems.append(Problem(name, "conflict", "could not be merged"))
-                if _changed_at(examined) < young:
+                if examined.changed_ns < young:
                     known = self.known.get(name)  # which is this very entry, when nothing changed
                     is_same = known is not None and known[1] is state
-                    seen[name] = known if known and is_same else (_signature(examined), state)
+                    seen[name] = known if known and is_same else (examined.signature, state)
         self.known = seen
         tree.files = dict(sorted(tree.files.items()))
         return tree
 
-    def _look(
-        self, name: str, status: os.stat_result, tree: Tree, names: _Names, told: Told
-    ) -> tuple[FileState, os.stat_result] | Problem | None:
-        """What to make of one entry of the directory; None when it is gone since it was listed."""
-        problem = _problem(name, status) or names.problem(name)
+    def _found(
+        self, name: str, look: Look, tree: Tree, names: _Names, told: Told
+    ) -> tuple[FileState, Look] | Problem | None:
+        """What to make of one file; None when it is gone since it was listed."""
+        problem = _problem(name, look) or names.problem(name)
         if problem is not None:
             return problem
         if len(tree.files) >= self._quota.files:
             return Problem(
                 name, "over_quota", f"is beyond the quota of {self._quota.files:,} files"
             )
-        if tree.bytes + status.st_size > self._quota.bytes:
+        if tree.bytes + look.size > self._quota.bytes:
             return Problem(
                 name, "over_quota", f"is beyond the quota of {self._quota.bytes:,} bytes"
             )
         try:
-            return self._state(name, status, told)
+            return self._state(name, look, told)
         except NotFound:
             return None
         except OverLimit as error:
@@ -194,34 +223,31 @@ class TreeScan:
         except Failure as error:
             return Problem(name, "unreadable", str(error))
 
-    def _state(
-        self, name: str, status: os.stat_result, told: Told
-    ) -> tuple[FileState, os.stat_result]:
-        """With what is told of the file that it is the state of."""
+    def _state(self, name: str, look: Look, told: Told) -> tuple[FileState, Look]:
+        """With the look at the file that it is the state of."""
         known = self.known.get(name)
-        if known is not None and known[0] == _signature(status):
-            return known[1], status
-        data, examined = self._blobs.examine(name)
+        if known is not None and known[0] == look.signature:
+            return known[1], look
+        data, status = self._blobs.examine(name)
+        examined = Look._make(_SEEN(status))
         told(name, data)
-        self._was_overtaken = self._was_overtaken or _signature(examined) != _signature(status)
+        self._was_overtaken = self._was_overtaken or examined.signature != look.signature
         return FileState(version_of(data), blob_id(data), len(data)), examined
 
 
 @dataclass(frozen=True, slots=True)
 class _Scanned:
-    """What a scan has found, and by which stats it can be told that nothing has changed since."""
+    """What a scan has found, and by which looks it can be told that nothing has changed since."""
 
     tree: Tree
     known: Known
-    stats: Mapping[str, _Stats]
+    looks: Mapping[str, Look]
     directories: tuple[str, ...]
 
 
-def _scanned(
-    tree: Tree, known: Known, stats: Mapping[str, _Stats], walked: Mapping[str, os.stat_result]
-) -> _Scanned:
-    directories = (name for name, status in walked.items() if stat.S_ISDIR(status.st_mode))
-    return _Scanned(tree, known, stats, tuple(directories))
+def _scanned(tree: Tree, known: Known, looks: Mapping[str, Look]) -> _Scanned:
+    directories = (name for name, look in looks.items() if stat.S_ISDIR(look.mode))
+    return _Scanned(tree, known, looks, tuple(directories))
 
 
 class _Names:
@@ -245,21 +271,13 @@ class _Names:
         )
 
 
-def _changed_at(status: os.stat_result) -> float:
-    return max(status.st_mtime, status.st_ctime)
-
-
-def _signature(status: os.stat_result) -> Signature:
-    return Signature(*_TELLING(status))
-
-
-def _problem(name: str, status: os.stat_result) -> Problem | None:
+def _problem(name: str, look: Look) -> Problem | None:
     """Why a file cannot be kept, whatever else is there."""
     rule = broken_rule(name)
     if rule is not None:
         return Problem(name, "bad_name", rule)
-    if not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(look.mode):
         return Problem(name, "not_a_file", "is not a regular file")
-    if status.st_nlink > 1:
+    if look.links > 1:
         return Problem(name, "not_a_file", "has a second link, which may be another file's name")
     return None

@@ -167,7 +167,7 @@ class Workspaces:
     def private(self, workspace_id: WorkspaceId, *, create: bool) -> Workspace | None:
         """A private workspace; without `create` None when nothing was ever kept there."""
         try:
-            return self.get(workspace_id)
+            return self.open(self._catalog.get(workspace_id, by=()))
         except NotFound:
             if not create:
                 return None

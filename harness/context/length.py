@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from harness.message import Message, part_as_json
+from harness.message import Message
 from harness.request import Request, ToolSpec
 from workspaces.records import JsonObject
 
 TOKEN_CHARACTERS = 4
 """Of English prose, as long as no provider has counted."""
 
-TOOLS_MEASURED = BLOCKS_MEASURED = 64
+BLOCKS_MEASURED = 64
 """Of the turns of a process: conversations with an agent begin with the same, and it is long."""
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -76,9 +76,9 @@ def measured(request: Request, before: Length | None, *, is_same: bool = False) 
     return Length(shown, tools, tokens, snapshot)
 
 
-@lru_cache(maxsize=TOOLS_MEASURED)
-def _tools(tools: tuple[ToolSpec, ...]) -> int:
-    return len(_JSON.encode([tool.as_json() for tool in tools]))
+def _tools(tools: Sequence[ToolSpec]) -> int:
+    """In brackets, with commas between them."""
+    return sum(tool.characters for tool in tools) + max(0, len(tools) - 1) + 2
 
 
 @lru_cache(maxsize=BLOCKS_MEASURED)
@@ -93,10 +93,7 @@ def characters(system: Sequence[str], messages: Sequence[Message]) -> int:
         _JSON.encode(
             {
                 "system": system,
-                "messages": [
-                    {"role": one.role, "content": [part_as_json(part) for part in one.parts]}
-                    for one in messages
-                ],
+                "messages": [message.as_sent() for message in messages],
             }
         )
     )

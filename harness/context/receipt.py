@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Literal
 
@@ -25,6 +26,11 @@ from workspaces.ids import TurnId
 from workspaces.records import JsonObject
 from workspaces.revision import RevisionId
 from workspaces.stamp import Stamp
+
+BEGINNINGS_KEPT = 64
+"""Of requests: conversations with an agent begin with the same few thousand characters."""
+
+_ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 PLATFORM = "platform"
 """The source of what the platform says beside the snapshot."""
@@ -176,8 +182,16 @@ def entrances(receipts: Iterable[Receipt]) -> list[Entrance]:
 
 
 def digest(request: Request) -> str:
-    text = json.dumps(request.as_json(), ensure_ascii=True, separators=(",", ":"))
+    """Of the JSON of its `as_json`."""
+    messages = _ASCII.encode([message.as_sent() for message in request.messages])
+    tools = ",".join(tool.ascii_text for tool in request.tools)
+    text = f'{{"system":{_system(request.system)},"messages":{messages},"tools":[{tools}]}}'
     return sha256(text.encode()).hexdigest()
+
+
+@lru_cache(maxsize=BEGINNINGS_KEPT)
+def _system(texts: tuple[str, ...]) -> str:
+    return _ASCII.encode(texts)
 
 
 def receipt_of(number: int, data: JsonObject) -> Receipt:

@@ -26,7 +26,7 @@ AT_ONCE_MAX = 4
 """Calls of one reply: each takes a thread, of which a loop has five on the smallest machine, and one of them
 must be left for the signs of life."""
 
-SCHEMAS_MAX = 1_000
+SPECS_MAX = 1_000
 """Of tools with the names of mounts; each is a few hundred bytes."""
 
 I = TypeVar("I", bound=Shape)  # noqa: E741 - the input of a tool
@@ -76,8 +76,7 @@ class Tool(Generic[I]):
 
     def spec(self, desk: Desk) -> ToolSpec:
         suited = [mount.name for mount in desk.mounts if self.suits(mount, desk)]
-        schema = _schema(self.input, tuple(suited) if len(desk.mounts) > 1 else ())
-        return ToolSpec(self.name, render(f"tools/{self.name}.md"), schema)
+        return _spec(self.name, self.input, tuple(suited) if len(desk.mounts) > 1 else ())
 
     def is_offered(self, desk: Desk) -> bool:
         suited = [mount for mount in desk.mounts if self.suits(mount, desk)]
@@ -233,10 +232,15 @@ def as_text(failure: Failure) -> str:
     return f"{text} {failure.remedy[:1].upper()}{failure.remedy[1:]}{end}"
 
 
-@lru_cache(maxsize=SCHEMAS_MAX)
+@lru_cache(maxsize=SPECS_MAX)
+def _spec(name: str, shape: type[Shape], workspaces: tuple[str, ...]) -> ToolSpec:
+    """It is asked for at every turn, and takes longer to make than all else that a question is put together
+    from."""
+    return ToolSpec(name, render(f"tools/{name}.md"), _schema(shape, workspaces))
+
+
 def _schema(shape: type[Shape], workspaces: tuple[str, ...]) -> dict[str, Any]:
-    """JSON Schema of the input; `workspace` stands in it only where there is a choice. It is asked for at
-    every step, and takes longer to make than all else that a question is put together from."""
+    """JSON Schema of the input; `workspace` stands in it only where there is a choice."""
     full = shape.model_json_schema(by_alias=True)
     properties = {name: _plain(value) for name, value in full["properties"].items()}
     if properties.pop("workspace", None) and workspaces:

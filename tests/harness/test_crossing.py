@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,12 @@ from contextlib import contextmanager
 import pytest
 
 from harness.crossing import (
+    _SOON,
+    _THREADS,
+    SOON_MAX,
     ForGood,
     GivenUp,
+    _Threads,
     completed,
     entered,
     in_thread,
@@ -281,6 +286,71 @@ def test_signs_of_life_come_through_although_all_threads_are_taken() -> None:
             await asyncio.gather(*taken)
 
     asyncio.run(go())
+
+
+def test_a_thread_of_ones_own_is_one_that_has_nothing_else_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.crossing._THREADS", _Threads())
+    monkeypatch.setattr("harness.crossing.IDLE_S_MAX", 0.2)
+    at_once = 12
+    together = threading.Barrier(at_once)
+
+    def meet() -> threading.Thread:
+        together.wait(WAIT_S)
+        return threading.current_thread()
+
+    async def go() -> set[threading.Thread]:
+        met = await asyncio.gather(*(in_thread_of_its_own(meet) for _ in range(at_once)))
+        assert len(set(met)) == at_once
+        alone = [await in_thread_of_its_own(threading.current_thread) for _ in range(100)]
+        assert set(alone) <= set(met), "a thread was started although others had nothing to do"
+        return set(met)
+
+    for thread in asyncio.run(go()):
+        thread.join(WAIT_S)
+        assert not thread.is_alive(), "it waits for ever"
+
+
+def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_forgotten() -> None:
+    begun: list[int] = []
+    most: list[int] = []
+
+    def work() -> None:
+        begun.append(1)
+        most.append(len(begun))
+        gone.wait(0.01)
+        begun.pop()
+
+    async def go() -> None:
+        await asyncio.gather(*(in_thread(work) for _ in range(10 * SOON_MAX)))
+
+    gone = threading.Event()
+    for _ in range(3):
+        asyncio.run(go())
+        assert sum(loop.is_closed() for loop in _SOON) == 1
+    assert 1 < max(most) <= SOON_MAX
+
+
+def test_a_child_that_is_forked_has_threads_of_its_own() -> None:
+    async def go() -> int:
+        return await in_thread_of_its_own(os.getpid)
+
+    async def idle() -> None:
+        assert await go() == os.getpid()
+        async with asyncio.timeout(WAIT_S):
+            while not _THREADS._idle:  # noqa: ASYNC110 - a thread says it
+                await asyncio.sleep(0)
+
+    asyncio.run(idle())
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = int(asyncio.run(asyncio.wait_for(go(), WAIT_S)) != os.getpid())
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_code_that_is_not_ours_keeps_nobody_from_a_thread() -> None:

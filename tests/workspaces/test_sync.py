@@ -24,7 +24,7 @@ from workspaces.ids import version_of
 from workspaces.live import Label
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
-from workspaces.reconcile import Pull, Push
+from workspaces.reconcile import Pull, Push, reconcile
 from workspaces.stores.faulty import Fault, FaultyBlobs
 from workspaces.stores.files import LOCK_NAME, STAGED_PREFIX
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
@@ -246,6 +246,41 @@ def test_nothing_to_do_costs_a_look_at_the_head_and_one_listing(
     prefix.asked.clear()
     assert a.sync.pull().requests == 1
     assert prefix.asked == ["GET head.json"]
+
+
+def test_where_neither_side_has_anything_new_nothing_is_planned_anew(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[object] = []
+
+    def reconciling(*arguments: Any, **how: Any) -> Any:
+        planned.append(arguments)
+        return reconcile(*arguments, **how)
+
+    monkeypatch.setattr("workspaces.sync.sides.reconcile", reconciling)
+    monkeypatch.setattr("workspaces.tree.YOUNG_S", -3600)
+
+    def look_twice() -> None:
+        a.sync.run()
+        a.sync.run()
+        planned.clear()
+        assert a.sync.run().requests == 2
+        assert planned == []
+
+    for number in range(4):
+        a.put(f"{number}.md", "text\n")
+    look_twice()
+    b.sync.run()
+    b.put("0.md", "theirs\n")
+    b.sync.run()
+    assert a.sync.run().pulled == ["0.md"]
+    look_twice()
+    a.put("1.md", "ours\n")
+    assert a.sync.run().pushed == ["1.md"]
+    look_twice()
+    a.sync._baseline.begin_anew()
+    a.sync.run()
+    assert len(a.sync._baseline.tree()) == 4
 
 
 def test_a_remote_change_of_one_file_costs_a_listing_and_two_gets(

@@ -37,7 +37,6 @@ import stat
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
@@ -202,20 +201,21 @@ class FileBlobs:
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """`tree` says what is what."""
-        found: list[tuple[str, os.stat_result]] = []
-        self._walk("", 0, found)
-        return iter(found)
+        return self._walk("", 0)
 
     def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
         found: dict[str, os.stat_result] = {}
-        for directory, group in groupby(sorted(names, key=_parent), key=_parent):
+        leaves: dict[str, dict[str, str]] = {}
+        for name in names:
+            directory, _, leaf = name.rpartition("/")
+            leaves.setdefault(directory, {})[name] = leaf
+        for directory, group in leaves.items():
             try:
                 with self._tree.directory(directory) as fd:
-                    for name in group:
+                    for name, leaf in group.items():
                         if not name:
                             found[name] = os.fstat(fd)
                             continue
-                        leaf = name.rpartition("/")[2]
                         with suppress(FileNotFoundError):
                             found[name] = os.stat(leaf, dir_fd=fd, follow_symlinks=False)
             except OSError as error:
@@ -327,7 +327,7 @@ class FileBlobs:
         finally:
             self._discard(temporary)
 
-    def _walk(self, directory: str, depth: int, into: list[tuple[str, os.stat_result]]) -> None:
+    def _walk(self, directory: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
         if depth > TREE_DEPTH_MAX:
             return
         above = f"{directory}/" if directory else ""
@@ -349,16 +349,16 @@ class FileBlobs:
             if error.errno in _IS_NO_DIRECTORY:
                 return  # since its parent was listed
             raise as_failure(error, directory or ".") from error
-        into.append((directory, own))
+        yield directory, own
         found.sort(key=itemgetter(0))
         if not below:
-            into += found
+            yield from found
             return
         for one in found:
             if one[0] in below:
-                self._walk(one[0][:-1], depth + 1, into)
+                yield from self._walk(one[0][:-1], depth + 1)
             else:
-                into.append(one)
+                yield one
 
     def _check(self, name: BlobName, expect: Expect) -> None:
         if expect is ANY:
@@ -566,10 +566,6 @@ class FileBlobs:
     def _discard(self, temporary: str) -> None:
         with suppress(OSError):  # what went wrong before is what matters; the sweep will find it
             os.unlink(temporary, dir_fd=self._staging)
-
-
-def _parent(name: str) -> str:
-    return name.rpartition("/")[0]
 
 
 def _is_storable(name: str, status: os.stat_result) -> bool:

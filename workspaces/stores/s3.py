@@ -31,9 +31,10 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 import boto3.session  # pyright: ignore[reportMissingTypeStubs]
 import obstore
@@ -60,7 +61,7 @@ from workspaces.errors import Conflict, NotFound, OverLimit, Refused, Unavailabl
 from workspaces.expect import Wildcard
 from workspaces.paths import broken_rule
 from workspaces.stores.parts import Page, cuts_of, in_parts
-from workspaces.stores.s3_listing import EVENT, read_contents
+from workspaces.stores.s3_listing import EVENT, PAGES_KEPT, Objects, objects_of, read_contents
 from workspaces.stores.s3_refusal import ERRORS, Refusal, refusal_of
 
 if TYPE_CHECKING:
@@ -232,20 +233,12 @@ class S3Blobs:
         if more is not None:
             begin = {"ContinuationToken": more}
         page = self._page(self._prefix + prefix, self._page_keys, begin)
-        stats = [self._stat(listed) for listed in page.get("Contents", ())]
+        is_encoded = page.get("EncodingType") == "url"
+        stats = _stats_of(objects_of(page.get("Contents", ())), self._prefix, is_encoded)
         following = page.get("NextContinuationToken", "") if page["IsTruncated"] else None
         if following in {"", more} and following is not None:
             raise Unavailable(str(self._bucket), "the listing does not end")
         return Page(stats, following)
-
-    def _stat(self, listed: dict[str, Any]) -> Stat:
-        modified = listed.get("LastModified")
-        return Stat(
-            listed["Key"].removeprefix(self._prefix),
-            listed["Size"],
-            _token(listed.get("ETag")),
-            modified.timestamp() if modified else None,
-        )
 
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
@@ -269,7 +262,9 @@ class S3Blobs:
         def page() -> dict[str, Any]:
             client = self._bucket.connected().client
             name = self._bucket.name
-            page = client.list_objects_v2(Bucket=name, Prefix=prefix, MaxKeys=keys, **more)
+            page = client.list_objects_v2(
+                Bucket=name, Prefix=prefix, MaxKeys=keys, EncodingType="url", **more
+            )
             if "IsTruncated" not in page:  # to boto3 a web page is a listing with nothing in it
                 raise Refusal(0, "stranger")
             return page
@@ -451,6 +446,19 @@ def _ask_where_once(model: Any, context: dict[str, Any], **_: object) -> None:
     too: where something on the way redirects whatever it is asked, that has no end."""
     if model.name == "HeadBucket":
         context["s3_redirect"]["redirected"] = True
+
+
+@lru_cache(maxsize=PAGES_KEPT)
+def _stats_of(page: Objects, prefix: str, is_encoded: bool) -> tuple[Stat, ...]:
+    return tuple(
+        Stat(
+            (unquote_plus(key) if is_encoded else key).removeprefix(prefix),
+            size,
+            _token(tag),
+            modified.timestamp() if modified else None,
+        )
+        for key, size, tag, modified in page.listed
+    )
 
 
 def _token(etag: str | None) -> Token:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workspaces.baseline import Agreed, Baseline
 from workspaces.blobs import Stat, Token
@@ -34,6 +34,22 @@ class Survey:
     """Of what is here, as far as it was read."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a survey was made of: of the same it is the same."""
+
+    tree: Tree
+    stats: Sequence[Stat]
+    base: Mapping[WorkspacePath, Agreed]
+    survey: Survey
+
+    def is_of(
+        self, tree: Tree, stats: Sequence[Stat], base: Mapping[WorkspacePath, Agreed]
+    ) -> bool:
+        """Who has found nothing new gives what he gave before."""
+        return self.tree is tree and self.base is base and self.stats == stats
+
+
 class Sides:
     """Reading only, but for the stat cache, which is kept from one process to the next."""
 
@@ -53,6 +69,8 @@ class Sides:
         self._place = place
         self._at_once = at_once
         self._saved: Known = {}
+        self._last: _Seen | None = None
+        """None where there was something to be done."""
 
     def remember(self) -> None:
         """What a scan need not repeat, from the last process."""
@@ -63,6 +81,20 @@ class Sides:
         in_hand = InHand()
         tree, stats = self._both(sorted(self._baseline.tree()), in_hand)
         base = self._baseline.tree()
+        if self._last is not None and self._last.is_of(tree, stats, base):
+            return replace(self._last.survey, in_hand=in_hand)
+        survey = self._surveyed(tree, stats, base, in_hand)
+        seen = _Seen(tree, stats, base, replace(survey, in_hand=InHand()))
+        self._last = None if survey.plan.actions else seen
+        return survey
+
+    def _surveyed(
+        self,
+        tree: Tree,
+        stats: Sequence[Stat],
+        base: Mapping[WorkspacePath, Agreed],
+        in_hand: InHand,
+    ) -> Survey:
         there, refused = self._listed(stats, tree, base)
         held = _held(tree) | {problem.path for problem in refused}
         here = {path: state.version for path, state in tree.files.items()}

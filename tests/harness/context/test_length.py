@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
 from harness.context.length import Length, characters, length_of, measured
+from harness.context.receipt import digest
 from harness.message import Message, Text, ToolCall, ToolResult, user
 from harness.request import Breakpoints, Request, ToolSpec
 
@@ -58,3 +60,15 @@ def test_what_nobody_has_counted_stays_as_it_was_estimated() -> None:
     assert length.counted(0) == length
     assert length_of(length.as_json()) == length
     assert measured(Request((), (), ()), Length(0, 0, 0)).tokens == 7
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_tools_are_as_long_as_their_json_and_the_digest_is_that_of_the_whole_request(
+    count: int,
+) -> None:
+    tools = tuple(ToolSpec(f"t{n}", "Ärger, 猫", {"default": [True, 1, "é"]}) for n in range(count))
+    request = Request(("Sé brief.", "b"), (user("ü"), Message("assistant", (Text("ja"),))), tools)
+    plain = json.dumps(request.as_json()["tools"], ensure_ascii=False, separators=(",", ":"))
+    assert measured(request, None).tools == len(plain)
+    whole = json.dumps(request.as_json(), ensure_ascii=True, separators=(",", ":"))
+    assert digest(request) == sha256(whole.encode()).hexdigest()
