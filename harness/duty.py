@@ -89,11 +89,11 @@ class Flushing:
         now = self._clock.now()
         if self._due.get(workspace_id, now) > now:
             return
-        due = now + timedelta(seconds=FLUSH_WITHIN_S)
+        latest = now + timedelta(seconds=FLUSH_WITHIN_S)
         payload = _payload(self._principal, workspace_id)
         try:
-            flush = Job(f"{self._kind}:{workspace_id}", self._kind, due, payload)
-            self._jobs.enqueue(flush, at_the_latest=True)
+            flush = Job(f"{self._kind}:{workspace_id}", self._kind, latest, payload)
+            due = self._jobs.enqueue(flush, at_the_latest=True)  # earlier, if others want it so
         except Failure as failure:  # it is written all the same, and goes out with the next sync
             _LOG.warning("%s will not be flushed by itself: %s", workspace_id, failure)
             return

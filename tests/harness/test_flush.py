@@ -80,3 +80,23 @@ def test_a_flush_that_finds_no_server_is_tried_again(
     clock.advance(120)
     assert harness.run_jobs() == Drained(1, 0)
     assert tip_there(harness) == notes.tip()
+
+
+def test_a_flush_that_others_want_sooner_leaves_nothing_behind(
+    opened: Open, clock: ManualClock
+) -> None:
+    """What is written after that one is done wants another."""
+    ours, theirs = opened("a", clock=clock), opened("a", clock=clock)
+    notes = ours.workspaces.get("notes")
+    ours.workspaces.sync("notes").run()
+    clock.advance(FLUSH_WITHIN_S)
+    ours.run_jobs()
+    theirs.workspaces.get("notes").write("a.md", "one\n", by=CALLER)
+    clock.advance(FLUSH_WITHIN_S - 1)
+    notes.write("a.md", "two\n", by=CALLER)
+    clock.advance(1)
+    assert ours.run_jobs() == Drained(1, 0)
+    notes.write("a.md", "three\n", by=CALLER)
+    clock.advance(FLUSH_WITHIN_S)
+    assert ours.run_jobs() == Drained(1, 0)
+    assert tip_there(ours) == notes.tip()
