@@ -13,7 +13,9 @@ again: ending a job expects the job as it was when it was begun.
 A runner that dies leaves its claim. Another one follows it as with leases: at once when the process is
 certainly dead, else after a lease time of silence. A job may therefore be *begun* twice: every kind
 must bear that, by what guards its own effects. A job that failed is tried again after a growing pause;
-one that failed too often is set aside, where people see it, and is not tried again by itself.
+one that failed too often is set aside, where people see it, and is not tried again by itself. One that
+cannot be done yet, because what it needs is in use or out of reach, has not failed: it says why it waits,
+and waits as long as it takes.
 
 Counters begin anew with a new item, and a runner that slept must not mistake a new job for its old one:
 that is why what is done stays for a day.
@@ -173,9 +175,9 @@ class Jobs:
         """Ended well, and due again then."""
         self._end(claimed, _moved(claimed, due), attempts=0)
 
-    def later(self, claimed: Claimed, due: datetime) -> None:
-        """Not tried at all, in the end: what it needs is in use."""
-        self._end(claimed, _moved(claimed, due), attempts=claimed.attempt - 1)
+    def later(self, claimed: Claimed, due: datetime, why: str | None = None) -> None:
+        """Not tried at all, in the end: what it needs is in use, or out of reach."""
+        self._end(claimed, _moved(claimed, due), attempts=claimed.attempt - 1, error=why)
 
     def failed(self, claimed: Claimed, error: str) -> None:
         """To be tried again after a pause; set aside when it was tried too often."""
