@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from harness.conversation import ERASE, Conversations
-from harness.crossing import in_thread
+from harness.crossing import in_thread, in_thread_of_its_own
 from harness.inbox import TURN
 from harness.ingress import Ingress
 from harness.job import Job, Jobs
@@ -64,7 +64,7 @@ def duties(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
     async def flush(job: Job) -> datetime | None:
         workspace_id = WorkspaceId(job.payload["workspaceId"])
         try:
-            is_done = await in_thread(rooms_for(job).workspaces.flush, workspace_id)
+            is_done = await in_thread_of_its_own(rooms_for(job).workspaces.flush, workspace_id)
         except NotFound:  # it was deleted
             return None
         except Unavailable as failure:
