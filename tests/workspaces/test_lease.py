@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -35,7 +36,7 @@ def theirs(records: MemoryRecords, clock: ManualClock) -> Leases:
 
 def test_one_of_two_gets_the_lease(mine: Leases, theirs: Leases) -> None:
     mine.acquire(KEY)
-    with pytest.raises(Busy):
+    with pytest.raises(Busy, match=rf"in use by someone else \(process {os.getpid()}\)"):
         theirs.acquire(KEY)
 
 
