@@ -10,7 +10,7 @@ from harness.audience import Stage
 from harness.briefing import Briefing
 from harness.compaction import Compaction
 from harness.conversation import Conversation
-from harness.crossing import in_thread_of_its_own
+from harness.crossing import in_thread, in_thread_of_its_own
 from harness.event import Event
 from harness.freshness import is_shared, pull, push
 from harness.means import Means
@@ -23,7 +23,7 @@ from harness.turn import Turn
 from workspaces.durable import HERE, Durable
 from workspaces.errors import Refused
 from workspaces.ids import TurnId
-from workspaces.lease import Lease
+from workspaces.lease import Lease, Leases
 from workspaces.revision import Author
 
 
@@ -36,11 +36,13 @@ class Begun:
     left_out: tuple[str, ...]
     """Mounts that lead nowhere."""
 
-    async def pushed(self, entries: Iterable[Entry]) -> Durable:
-        """What was changed with these entries goes out; where it is safe now."""
+    async def pushed(self, entries: Iterable[Entry], leases: Leases) -> Durable:
+        """What was changed with these entries goes out; where it is safe now. LeaseLost: whoever has the
+        conversation now brings it out."""
         mounts = self.toolset.desk.mounts
         if not is_shared(mounts):
             return HERE
+        await in_thread(leases.check, self.turn.lease)
         changed = [change.workspace for entry in entries for change in entry.changes]
         return await in_thread_of_its_own(push, mounts, changed)
 

@@ -260,14 +260,14 @@ class Holder:
         begun = await in_thread_of_its_own(self._prepared, None, TurnId(new_id("turn")), None)
         question = await in_thread(begun.turn.question, begun.toolset)
         found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
-        await begun.pushed(begun.turn.compacted(found).asides)
+        await begun.pushed(begun.turn.compacted(found).asides, self.means.leases)
         return found
 
     async def run(self, running: Running, begun: Begun) -> Outcome | None:
         """What came of it, where it came to an end of its own; else it stands with its claim."""
         try:
             ending, own = await self._stoppable(running, begun)
-            durable = await begun.pushed(own)
+            durable = await begun.pushed(own, self.means.leases)
         except LeaseLost:
             raise
         except Exception as problem:

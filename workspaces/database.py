@@ -45,13 +45,14 @@ def remove(file: Path) -> None:
 
 
 DAMAGED = "the file is damaged"
+LOCKED = ("it is locked by another process", "end the process that holds it, then try again")
 
 
 def explained(error: sqlite3.Error, *, damaged: tuple[str, str]) -> tuple[str, str]:
     """What it means, and a remedy. `damaged`: both, for a file that is."""
     name = name_of(error)
     if is_busy(error):
-        return "it is locked by another process", "end the process that holds it, then try again"
+        return LOCKED
     if name.startswith("SQLITE_FULL"):
         return "the disk is full", "free some space and try again; nothing was half-written"
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):

@@ -153,6 +153,12 @@ class Leases:
         except Conflict as error:
             raise LeaseLost(lease.key) from error
 
+    def check(self, lease: Lease) -> None:
+        """LeaseLost when it is not ours any more: for what goes where no guard can stand beside it."""
+        fence = self._records.get(_fence(lease.key))
+        if fence is None or fence.counter != lease.generation:
+            raise LeaseLost(lease.key)
+
     def releasing(self, lease: Lease) -> Put:
         """What lets go, to be written with the last of what the lease protects, in place of its guard."""
         return Put(_fence(lease.key), {"holder": None}, expect=lease.generation)

@@ -55,8 +55,12 @@ class Swaps:
         read_object: Callable[[ObjectId], bytes],
         nonce: Callable[[], str],
         resolve: Resolve,
+        record: Callable[[WorkspacePath], object],
     ) -> None:
+        """`record` makes a revision of a file as it is: without one, what is displaced has no base when it is
+        looked at again."""
         self._tree = tree
+        self._record = record
         self._read_object = read_object
         self._nonce = nonce
         self._resolve = resolve
@@ -146,9 +150,11 @@ class Swaps:
             if current is None:
                 return self._entered(label, path)
             together = _together(path, self._base(expected), current, out)
+            if together == current:
+                return path
             if together is not None:
-                is_there = together == current or self.put(path, together, current)
-                return path if is_there else None
+                self._record(path)
+                return path if self.put(path, together, current) else None
         except Refused:
             pass  # there is no place for a file any more
         return self._put_beside(label, path, out)

@@ -125,7 +125,9 @@ class Workspace:
             clock=clock,
         )
         self._room = self._settlement.room
-        self._swaps = Swaps(blobs, history.read, nonce, self._path_of)
+        self._swaps = Swaps(
+            blobs, history.read, nonce, self._path_of, lambda path: self._settlement.record([path])
+        )
         self._arrivals = Arrivals(self._settlement, history, self._swaps)
 
     @property

@@ -49,7 +49,7 @@ def _is_told(part: Text) -> bool:
     return part.text.startswith("<memory-change ")
 
 
-NOTES = "abc"
+NOTES = "abcd"
 """What one turn writes."""
 
 

@@ -10,6 +10,9 @@ import pytest
 
 from harness.event import Approval, Event
 from harness.ingress import Ingress
+from harness.message import ToolCall
+from harness.models.scripted import ScriptedModel
+from harness.request import ModelFailure, Request
 from harness.wiring import Rooms
 from tests.dynamodb_server import REGION, dynamodb, dynamodb_url, make_table
 from tests.harness.talk import (
@@ -25,14 +28,16 @@ from tests.harness.test_ingress import accept, begin, run, status
 from tests.servers import BUCKET, S3Server
 from workspaces.clock import ManualClock
 from workspaces.errors import Busy, LeaseLost, Refused
+from workspaces.head import parse_head
 from workspaces.ids import TurnId, new_id
-from workspaces.lease import TERMS
+from workspaces.lease import TERMS, Lease
 from workspaces.locations import place_at
 from workspaces.workspaces import SET_PLACE
 
 __all__ = ["dynamodb", "dynamodb_url"]
 
 EVENTS_EACH = 6
+NOTE = ToolCall("t1", "write", {"path": "notes/tea.md", "content": "green"})
 
 
 @pytest.fixture
@@ -102,6 +107,39 @@ def test_a_machine_that_vanished_is_followed_after_a_lease_time_and_writes_nothi
     with pytest.raises(LeaseLost):
         rooms.conversations.transcript(conversation).append(late, accepted.lease)
     assert entries_of(rooms, "c1") == before
+
+
+def test_who_has_lost_the_conversation_brings_nothing_out(rooms: Rooms, clock: ManualClock) -> None:
+    """A model keeps it waiting, others take over meanwhile, and then the model fails."""
+    gone, here = machine(rooms, "gone"), machine(rooms, "here")
+    conversation = rooms.conversations.open(rooms.agents.get("assistant").id, "c1")
+    taken: list[Lease] = []
+
+    def takes_long(request: Request) -> ModelFailure:
+        with pytest.raises(Busy):
+            here.leases.acquire(conversation.lease_key)
+        clock.advance(TERMS.lease_s)
+        taken.append(here.leases.acquire(conversation.lease_key))
+        return ModelFailure("unreachable", "no network", "check it")
+
+    model = ScriptedModel([NOTE], takes_long, "noted")
+    gone, here = (replace(one, open_model=lambda *_: model) for one in (gone, here))
+    accepted = accept(replace(rooms, ingress=gone), "one")
+    gone.leases.release(accepted.lease)
+    with pytest.raises(LeaseLost):
+        run(gone.look_after(conversation.id))
+    notes = rooms.workspaces.get("notes")
+    assert (notes.root / "notes/tea.md").exists()
+    assert tip_there(rooms) != notes.tip()
+    here.leases.release(taken[0])
+    run(here.look_after(conversation.id))
+    assert status(rooms, "one").outcome.reply == "noted"
+    assert tip_there(rooms) == notes.tip()
+
+
+def tip_there(rooms: Rooms) -> str | None:
+    head = place_at(rooms.settings.s3 or "").history(rooms.workspaces.get("notes").namespace)
+    return parse_head(head.read("head.json").data).tip
 
 
 def test_what_is_too_large_for_a_record_is_had_by_every_machine(

@@ -140,7 +140,7 @@ class Store:
                 self._check_head(before, parse_head(data))
             return token
 
-        return self._asked(put)
+        return self._asked(put, written=name)
 
     def delete(self, name: str, *, expect: Any) -> None:
         self._asked(lambda: self._store.delete(name, expect=expect))
@@ -161,7 +161,7 @@ class Store:
         assert files <= self._world.stored, "the head names what was never there"
         assert all(f"{pack.name}.bundle" in self._store._blobs for pack in head.packs)
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
+    def _asked(self, ask: Callable[[], Any], written: str = "") -> Any:
         self._machine.io()
         thrown = self._world.random() if self._world.is_wild else 1.0
         if thrown < 0.02:
@@ -169,7 +169,8 @@ class Store:
         answer = ask()
         self._machine.io()
         if thrown < 0.04:
-            self._world.may_come_back = True
+            if written == "MEMORY.md":
+                self._world.may_come_back = True
             raise Unavailable("store", "the answer was lost")
         return answer
 

@@ -9,7 +9,7 @@ import pytest
 
 from workspaces.clock import ManualClock
 from workspaces.errors import Busy, Conflict, LeaseLost
-from workspaces.lease import TERMS, Leases
+from workspaces.lease import TERMS, Leases, Terms
 from workspaces.process import is_dead, this_process
 from workspaces.records import Key, Put
 from workspaces.stores.memory import MemoryRecords
@@ -32,6 +32,10 @@ def mine(records: MemoryRecords, clock: ManualClock) -> Leases:
 def theirs(records: MemoryRecords, clock: ManualClock) -> Leases:
     """Another process: alive as long as nobody can prove otherwise."""
     return Leases(records, clock)
+
+
+def test_a_lease_lasts_a_minute_is_renewed_every_twenty_seconds_and_given_up_five_early() -> None:
+    assert Terms(lease_s=60.0, renew_s=20.0, stop_early_s=5.0) == TERMS
 
 
 def test_one_of_two_gets_the_lease(mine: Leases, theirs: Leases) -> None:
@@ -89,10 +93,13 @@ def test_a_stale_holder_can_write_nothing(
     mine: Leases, theirs: Leases, records: MemoryRecords, clock: ManualClock
 ) -> None:
     stale = mine.acquire(KEY)
+    mine.check(stale)
     with pytest.raises(Busy):
         theirs.acquire(KEY)
     clock.advance(LEASE_S)
     fresh = theirs.acquire(KEY)
+    with pytest.raises(LeaseLost):
+        mine.check(stale)
     with pytest.raises(Conflict):
         records.write(stale.guard, Put(Key("log", "1"), {"by": "stale"}))
     with pytest.raises(LeaseLost):

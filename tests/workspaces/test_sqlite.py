@@ -156,6 +156,40 @@ class TestThreads:
         assert len(store._kept[os.getpid()]) <= CONNECTIONS_KEPT_MAX
 
 
+class TestTurns:
+    def test_of_a_hundred_threads_that_write_at_once_all_come_to_it_in_time(
+        self, file: Path
+    ) -> None:
+        store = SqliteRecords(file, wait_s=5)
+        writers, times = 100, 20
+
+        def write(index: int) -> None:
+            for number in range(times):
+                store.write(Put(Key(f"p{index}", f"{number:04}"), {"text": "x" * 500}, ABSENT))
+
+        assert len(race(writers, write)) == writers
+        assert rows(file) == writers * times
+        assert len(store._kept[os.getpid()]) == 1, "only who writes needs a connection"
+        store.close()
+
+    def test_a_child_that_is_forked_while_a_thread_writes_may_write(
+        self, store: SqliteRecords
+    ) -> None:
+        with store._turn():
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    store.write(Put(A, {"by": "child"}))
+                    code = 0
+                finally:
+                    os._exit(code)
+            assert os.waitpid(child, 0)[1] == 0
+        item = store.get(A)
+        assert item is not None
+        assert item.value == {"by": "child"}
+
+
 class TestBadFiles:
     def test_a_locked_database_is_unavailable_within_its_wait(
         self, file: Path, store: SqliteRecords

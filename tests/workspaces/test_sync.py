@@ -671,6 +671,33 @@ def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_be
     assert a.workspace.displaced() == []
 
 
+def test_what_a_second_look_replaces_is_in_a_revision(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what was written a moment ago, between the revision that it begins with and the swap."""
+    filled(a, b, 2)
+    b.put("0.md", "theirs\n")
+    b.sync.run()
+    look = a.workspace._blobs.look
+    with (a.root / "0.md").open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            monkeypatch.setattr(a.workspace._blobs, "look", looked)
+            shell.write("late\n")
+            shell.flush()
+            a.sync._pause = lambda _: None
+
+        def looked(label: Label) -> bytes | None:
+            if a.texts()["0.md"] == "theirs\n":
+                a.put("0.md", "theirs\nfresh\n")
+            return look(label)
+
+        a.sync._pause = pause
+        a.sync.run()
+    assert a.texts()["0.md"] == "theirs\nfresh\nlate\n"
+    assert a.workspace.find_version("0.md", version_of(b"theirs\nfresh\n")) is not None
+
+
 def test_what_is_about_to_be_swapped_in_is_not_taken_for_displaced(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,9 @@ the log. Every batch begins with BEGIN IMMEDIATE: a transaction that only turns 
 fails at once with SQLITE_BUSY_SNAPSHOT, whatever the busy timeout says (241 of 400 did, measured).
 
 Connections are lent to one thread at a time and kept for the next one. They belong to the process that
-opened them: after a fork the child finds none and opens its own. What it inherited it must never touch,
-not even to close, so a forked child that does not exec has to leave through `os._exit`, as
-multiprocessing's do.
+opened them, and so does the turn in which its threads write: after a fork the child finds none and makes its
+own. What it inherited it must never touch, not even to close, so a forked child that does not exec has to
+leave through `os._exit`, as multiprocessing's do.
 
 What has expired is invisible at once and removed a minute later, along with whatever is written then.
 """
@@ -18,12 +18,13 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from workspaces.clock import Clock, SystemClock
-from workspaces.database import DAMAGED, explained, transaction, use_log
+from workspaces.database import DAMAGED, LOCKED, explained, transaction, use_log
 from workspaces.errors import Conflict, Refused, Unavailable
 from workspaces.expect import Wildcard, is_met
 from workspaces.records import (
@@ -110,6 +111,7 @@ class SqliteRecords:
         self._clock = clock or SystemClock()
         self._wait_s = wait_s
         self._kept: dict[int, list[sqlite3.Connection]] = {}
+        self._turns: dict[int, threading.Lock] = {}
         self._is_closed = False
         self._sweep_at = 0.0
         try:
@@ -128,7 +130,7 @@ class SqliteRecords:
     def write(self, *changes: Change) -> tuple[Counter, ...]:
         check_batch(changes)
         texts = encoded_batch(changes)
-        with self._connected() as connection, transaction(connection):
+        with self._turn(), self._connected() as connection, transaction(connection):
             counters: list[Counter] = []
             now = self._now()
             for change, text in zip(changes, texts, strict=True):
@@ -238,6 +240,19 @@ class SqliteRecords:
                 kept.append(connection)
                 if self._is_closed or len(kept) > CONNECTIONS_KEPT_MAX:
                     self._close_kept(0 if self._is_closed else CONNECTIONS_KEPT_MAX)
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """Of this process's threads one writes at a time. SQLite itself lets whoever finds the file locked
+        sleep and try again, and of a hundred who do some never wake at the right moment. The lock is this
+        process's: one that a thread of the parent held at the moment of a fork is left behind with it."""
+        turn = self._turns.setdefault(os.getpid(), threading.Lock())
+        if not turn.acquire(timeout=self._wait_s):
+            raise self._unavailable(*LOCKED)
+        try:
+            yield
+        finally:
+            turn.release()
 
     def _close_kept(self, keep: int = 0) -> None:
         kept = self._kept.get(os.getpid(), [])
