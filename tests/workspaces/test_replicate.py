@@ -251,6 +251,22 @@ def test_a_file_that_the_store_does_not_take_is_not_said_to_be_there(
     assert a.sync.push_dirty().durable.as_json() == {"local": True, "files": True, "history": True}
 
 
+def test_a_file_that_is_held_back_by_what_is_there_is_not_said_to_be_there(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.put("long.md", "one\n")
+    a.sync.run()
+    there = prefix.below(a.workspace.namespace)
+    there.write("long.md", bytes(a.workspace.record.config.quota.file_bytes + 1), expect=ANY)
+    for text in ("one\n", "two\n"):
+        a.put("long.md", text)
+        assert not a.sync.run().durable.files
+    there.delete("long.md", expect=ANY)
+    assert a.sync.run().durable.as_json() == {"local": True, "files": True, "history": True}
+    assert there.read("long.md").data == b"two\n"
+
+
 def test_what_is_fetched_while_a_sync_stops_to_ask_is_thrown_away(a: Replica, b: Replica) -> None:
     for number in range(4):
         a.put(f"{number}.md", "text\n")

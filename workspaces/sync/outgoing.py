@@ -110,7 +110,6 @@ class Outgoing:
             if isinstance(outcome, Step):
                 steps.append(outcome)
                 report.pushed.append(path)
-                report.unsent.discard(path)
             elif isinstance(outcome, Refused | OverLimit):
                 report.refused.append(Problem(path, "unreadable", str(outcome)))
                 report.unsent.add(path)

@@ -25,7 +25,8 @@ class Report:
     """The second files that were made."""
     refused: list[Problem] = field(default_factory=list[Problem])
     unsent: set[str] = field(default_factory=set[str])
-    """Of these, what is here and the store does not take."""
+    """Of these, what is here and not there: the store does not take it, or has in its place what cannot be
+    kept here."""
     pending: list[str] = field(default_factory=list[str])
     """What others changed faster than it could be carried out: the next sync goes on."""
     requests: int = 0
