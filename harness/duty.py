@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from harness.conversation import ERASE, Conversations
-from harness.crossing import in_thread
+from harness.crossing import in_thread, in_thread_of_its_own
 from harness.inbox import TURN
 from harness.ingress import Ingress
 from harness.job import Job, Jobs
-from harness.runner import Run
+from harness.runner import OutOfReach, Run
 from workspaces.account import Principal
 from workspaces.clock import Clock
-from workspaces.errors import Failure, NotFound
+from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.ids import ConversationId, WorkspaceId
 from workspaces.records import JsonObject
 from workspaces.workspaces import Workspaces
@@ -62,10 +62,14 @@ def duties(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
             await in_thread(rooms_for(job).workspaces.tidy, WorkspaceId(job.payload["workspaceId"]))
 
     async def flush(job: Job) -> datetime | None:
-        with suppress(NotFound):  # it was deleted
-            workspaces = rooms_for(job).workspaces
-            is_done = await in_thread(workspaces.flush, WorkspaceId(job.payload["workspaceId"]))
-            return None if is_done else job.due + timedelta(seconds=FLUSH_WITHIN_S)
+        workspace_id = WorkspaceId(job.payload["workspaceId"])
+        try:
+            is_done = await in_thread_of_its_own(rooms_for(job).workspaces.flush, workspace_id)
+        except NotFound:  # it was deleted
+            return None
+        except Unavailable as failure:
+            raise OutOfReach(str(failure)) from failure
+        return None if is_done else job.due + timedelta(seconds=FLUSH_WITHIN_S)
 
     return {TURN: turn, ERASE: erase, TIDY: tidy, f"{FLUSH}:{machine}": flush}
 
@@ -89,11 +93,11 @@ class Flushing:
         now = self._clock.now()
         if self._due.get(workspace_id, now) > now:
             return
-        due = now + timedelta(seconds=FLUSH_WITHIN_S)
+        latest = now + timedelta(seconds=FLUSH_WITHIN_S)
         payload = _payload(self._principal, workspace_id)
         try:
-            flush = Job(f"{self._kind}:{workspace_id}", self._kind, due, payload)
-            self._jobs.enqueue(flush, at_the_latest=True)
+            flush = Job(f"{self._kind}:{workspace_id}", self._kind, latest, payload)
+            due = self._jobs.enqueue(flush, at_the_latest=True)  # earlier, if others want it so
         except Failure as failure:  # it is written all the same, and goes out with the next sync
             _LOG.warning("%s will not be flushed by itself: %s", workspace_id, failure)
             return

@@ -13,7 +13,9 @@ again: ending a job expects the job as it was when it was begun.
 A runner that dies leaves its claim. Another one follows it as with leases: at once when the process is
 certainly dead, else after a lease time of silence. A job may therefore be *begun* twice: every kind
 must bear that, by what guards its own effects. A job that failed is tried again after a growing pause;
-one that failed too often is set aside, where people see it, and is not tried again by itself.
+one that failed too often is set aside, where people see it, and is not tried again by itself. One that
+cannot be done yet, because what it needs is in use or out of reach, has not failed: it says why it waits,
+and waits as long as it takes.
 
 Counters begin anew with a new item, and a runner that slept must not mistake a new job for its old one:
 that is why what is done stays for a day.
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from workspaces.clock import Clock
@@ -119,20 +121,18 @@ class Jobs:
 
     # wanting
 
-    def enqueue(self, job: Job, *, at_the_latest: bool = False) -> None:
-        """Wanted from now on, durably; the same id again moves the time it is due."""
-        self._records.write(*self.wanted(job, at_the_latest=at_the_latest))
+    def enqueue(self, job: Job, *, at_the_latest: bool = False) -> datetime:
+        """Wanted from now on, durably; the same id again moves the time it is due. Returns when that is."""
+        found = self._wish(job.id)
+        due = _due_of(job, found, at_the_latest=at_the_latest)
+        self._records.write(*_wanted(job, due, found))
+        return due
 
     def wanted(self, job: Job, *, at_the_latest: bool = False) -> tuple[Change, ...]:
         """The changes that enqueue a job, to be written with others. `at_the_latest`: one that is
         due earlier already stays so."""
         found = self._wish(job.id)
-        if found is None:
-            return _wished(job)
-        if at_the_latest and found.due <= job.due:
-            return _wished(Job(job.id, job.kind, found.due, job.payload))
-        stale = () if found.due == job.due else (Delete(_hint(found)),)
-        return (*_wished(job), *stale)
+        return _wanted(job, _due_of(job, found, at_the_latest=at_the_latest), found)
 
     def wanted_anew(self, job: Job) -> tuple[Change, ...]:
         """The same, for whoever knows that nothing else can want it earlier; no look is needed then."""
@@ -175,9 +175,9 @@ class Jobs:
         """Ended well, and due again then."""
         self._end(claimed, _moved(claimed, due), attempts=0)
 
-    def later(self, claimed: Claimed, due: datetime) -> None:
-        """Not tried at all, in the end: what it needs is in use."""
-        self._end(claimed, _moved(claimed, due), attempts=claimed.attempt - 1)
+    def later(self, claimed: Claimed, due: datetime, why: str | None = None) -> None:
+        """Not tried at all, in the end: what it needs is in use, or out of reach."""
+        self._end(claimed, _moved(claimed, due), attempts=claimed.attempt - 1, error=why)
 
     def failed(self, claimed: Claimed, error: str) -> None:
         """To be tried again after a pause; set aside when it was tried too often."""
@@ -344,6 +344,16 @@ def _claim_key(job_id: str) -> Key:
 
 def _hint(job: Job) -> Key:
     return Key("jobs-due", f"{_ms(job.due):015}:{job.id}")
+
+
+def _due_of(job: Job, found: Job | None, *, at_the_latest: bool) -> datetime:
+    return min(job.due, found.due) if at_the_latest and found is not None else job.due
+
+
+def _wanted(job: Job, due: datetime, found: Job | None) -> tuple[Change, ...]:
+    """`found`: as it was wanted before."""
+    stale = () if found is None or found.due == due else (Delete(_hint(found)),)
+    return (*_wished(replace(job, due=due)), *stale)
 
 
 def _wished(job: Job) -> tuple[Change, ...]:

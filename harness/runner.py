@@ -23,6 +23,8 @@ POLL_S = 1.0
 AT_ONCE_MAX = 4
 BUSY_PAUSE_S = 20.0
 """When what a job needs is in use: about as long as a turn takes."""
+AWAY_PAUSE_S = 60.0
+"""When what a job needs cannot be reached: as often as a server looks at everything."""
 
 Run = Callable[[Job], Awaitable[datetime | None]]
 Told = Callable[[Job, str | None], None]
@@ -37,6 +39,10 @@ class Drained:
 
 def unheard(job: Job, error: str | None) -> None:
     del job, error
+
+
+class OutOfReach(Exception):
+    """What a job needs cannot be reached now. Nothing is wrong with the job: it is never set aside."""
 
 
 class JobRunner:
@@ -89,8 +95,9 @@ class JobRunner:
             async with kept_alive(held.renew, self._jobs.terms, f"job {claimed.job.id}"):
                 due = await self._kinds[claimed.job.kind](claimed.job)
         except (Busy, LeaseLost) as others:
-            await self._ended(lambda: self._jobs.later(held.claimed, self._soon()))
-            return str(others)
+            return await self._put_off(held, BUSY_PAUSE_S, str(others))
+        except OutOfReach as away:
+            return await self._put_off(held, AWAY_PAUSE_S, str(away))
         except asyncio.CancelledError:
             await self._ended(lambda: self._given_back(held.claimed))
             raise
@@ -111,8 +118,10 @@ class JobRunner:
         with suppress(Failure):
             await in_thread(end)
 
-    def _soon(self) -> datetime:
-        return self._clock.now() + timedelta(seconds=BUSY_PAUSE_S)
+    async def _put_off(self, held: _Held, seconds: float, why: str) -> str:
+        due = self._clock.now() + timedelta(seconds=seconds)
+        await self._ended(lambda: self._jobs.later(held.claimed, due, why))
+        return why
 
 
 @dataclass(slots=True)

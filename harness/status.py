@@ -146,17 +146,21 @@ def _tasks(harness: Harness) -> Iterator[Line]:
 
 
 def _jobs(harness: Harness) -> Iterator[Line]:
-    """What is due and was not run, and what was tried too often."""
+    """What is due and was not run, what could not be done yet, and what was tried too often."""
     now = harness.rooms.clock.now()
     for one in harness.jobs.list():
         due = stamp_of(one.job.due)
+        when, why = due[:16].replace("T", " "), f": {one.error}" if one.error else ""
         facts = {"kind": one.job.kind, "due": due, "attempts": one.attempts}
         if one.is_aside:
             remedy = f"`harness jobs retry {one.job.id}` tries it again"
-            yield Line(one.job.id, "problem", f"set aside: {one.error}", remedy, facts)
-        elif one.job.due <= now and one.process is None:
-            told = f"since {due[:16].replace('T', ' ')}"
-            yield Line(one.job.id, "due", told, "`harness jobs run` runs it", facts)
+            yield Line(one.job.id, "problem", f"set aside{why}", remedy, facts)
+        elif one.process is not None:
+            continue
+        elif one.job.due <= now:
+            yield Line(one.job.id, "due", f"since {when}{why}", "`harness jobs run` runs it", facts)
+        elif one.error:
+            yield Line(one.job.id, "pending", f"tried again at {when}{why}", None, facts)
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -174,10 +174,16 @@ class Busy(Failure):
 
     code = "busy"
 
-    def __init__(self, what: str, *, holder: str) -> None:
-        super().__init__(f"{what} is in use by {holder}", remedy="try again when that has ended")
+    def __init__(self, what: str, *, holder: str, process: int | str | None = None) -> None:
+        """`process`: its id, for whoever is on the machine where it runs."""
+        told = f"{what} is in use by {holder}"
+        super().__init__(
+            told if process is None else f"{told} (process {process})",
+            remedy="try again when that has ended",
+        )
         self.what = what
         self.holder = holder
+        self.process = process
 
 
 class WorkspaceBusy(Busy):

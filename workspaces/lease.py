@@ -123,7 +123,7 @@ class Leases:
             or self._silence.lasts(key, sign, looked_at=looked_at, seconds=lease_s)
         ):
             return self._bid(key, fence, Check(_pulse(key), pulse.counter if pulse else ABSENT))
-        raise Busy("the conversation", holder=f"process {_pid(fence.value['holder'])}")
+        raise Busy("the conversation", holder="someone else", process=_pid(fence.value["holder"]))
 
     def acquire(self, key: str) -> Lease:
         """Busy, naming the holder, while someone else is alive with it."""

@@ -98,7 +98,9 @@ class WriterLock:
                 fd, deadline, _PAUSE_S_MAX
             )
         if not is_ours:
-            raise WorkspaceBusy("the workspace", holder=_holder(fd))
+            note = _read(fd)
+            who = note.get("who", "another process")
+            raise WorkspaceBusy("the workspace", holder=who, process=note.get("pid"))
 
 
 @contextmanager
@@ -151,8 +153,3 @@ def _read_intent(fd: int) -> Intent | None:
         )
     except (LookupError, TypeError, Refused):  # not in the words of this version of the program
         return None
-
-
-def _holder(fd: int) -> str:
-    note = _read(fd)
-    return f"{note['who']} (process {note['pid']})" if note else "another process"

@@ -43,7 +43,7 @@ from harness.cli import (
     watching,
     workspaces,
 )
-from harness.cli.face import Shown, print_json, show_failure
+from harness.cli.face import Shown, path, print_json, show_failure
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
 
@@ -102,7 +102,8 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _global(  # pyright: ignore[reportUnusedFunction]
     home: Annotated[
-        Path | None, typer.Option("--home", help="The home to work on (else HARNESS_HOME).")
+        Path | None,
+        typer.Option("--home", parser=path, help="The home to work on (else HARNESS_HOME)."),
     ] = None,
     account: Annotated[
         str | None,

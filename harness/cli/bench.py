@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.face import JsonOption, Shown, notes, print_json, print_table
+from harness.cli.face import JsonOption, Shown, notes, path, print_json, print_table
 
 app = typer.Typer(help="Measure, with data of your own.", no_args_is_help=True)
 
@@ -22,7 +22,9 @@ def _bench() -> None:  # pyright: ignore[reportUnusedFunction]
 
 @app.command()
 def recall(
-    directory: Annotated[Path, typer.Argument(help="A folder, or a folder of such folders.")],
+    directory: Annotated[
+        Path, typer.Argument(parser=path, help="A folder, or a folder of such folders.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Measure how well and how fast recall finds lines.

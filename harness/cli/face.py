@@ -23,9 +23,19 @@ if TYPE_CHECKING:
     from harness.deletion import Gone
     from workspaces.errors import Failure
 
+
+def path(stated: str) -> Path:
+    """A variable that is not set is an empty argument, and no path: `Path` takes it for this directory."""
+    if not stated:
+        raise typer.BadParameter("it is empty; `.` is the directory you are in")
+    return Path(stated)
+
+
 HomeOption = Annotated[
     Path | None,
-    typer.Option("--home", help="The home to work on (else HARNESS_HOME, else ~/.harness)."),
+    typer.Option(
+        "--home", parser=path, help="The home to work on (else HARNESS_HOME, else ~/.harness)."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, notes, opened, out, print_json
+from harness.cli.face import HomeOption, JsonOption, notes, opened, out, path, print_json
 
 if TYPE_CHECKING:
     from harness.importer import ImportPlan
@@ -28,7 +28,8 @@ def register(app: typer.Typer) -> None:
 
 def import_(
     source: Annotated[
-        Path, typer.Argument(help="A directory, a .zip, a .tar (.gz, .bz2) or a file.")
+        Path,
+        typer.Argument(parser=path, help="A directory, a .zip, a .tar (.gz, .bz2) or a file."),
     ],
     workspace: Annotated[
         str | None,
@@ -123,7 +124,9 @@ def export(
     workspace: Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")],
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="A .zip, .tar, .tar.gz or .tgz; else WORKSPACE.zip here."),
+        typer.Option(
+            "--to", parser=path, help="A .zip, .tar, .tar.gz or .tgz; else WORKSPACE.zip here."
+        ),
     ] = None,
     revision: Annotated[
         str, typer.Option("--revision", "-r", help="As it was at this revision.")

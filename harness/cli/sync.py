@@ -21,8 +21,11 @@ from harness.cli.face import (
 )
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from harness import Harness
     from harness.following import Followed
+    from workspaces.errors import Failure
     from workspaces.problem import Problem
     from workspaces.reconcile import Action
     from workspaces.sync.report import Report
@@ -71,19 +74,21 @@ def sync(
     failures: list[Failure] = []
     with opened(home, as_json=as_json) as harness:
         found = harness.workspaces
-        followed = _followed(harness, dry_run)
+        followed, unreached = _followed(harness, dry_run)
         documents.update(_documents(followed, workspaces))
         names = (
             [one for one in workspaces if one not in documents]
             if workspaces
             else [one.name for one in found.list(private=True) if one.is_shared]
         )
+        if unreached is not None and not names:
+            raise unreached
         for name in names:
             try:
                 if dry_run:
                     documents[name] = _planned(name, found, as_json=as_json)
                 else:
-                    documents[name] = synced(
+                    documents[name] = _synced(
                         name,
                         found,
                         as_json=as_json,
@@ -100,25 +105,27 @@ def sync(
     if as_json:
         print_json(documents)
     elif not names:
-        notes().print("No workspace is kept in S3: `harness workspace create --storage s3`.")
+        notes().print(
+            "No workspace is kept in S3: `harness workspace create --storage s3` makes one, "
+            "`harness workspace attach` lists those of other machines."
+        )
     return 1 if failures else 0
 
 
-def synced(
-    name: str,
-    workspaces: Workspaces,
-    *,
-    accept_deletions: bool = False,
-    check: bool = False,
-    as_json: bool = False,
+def bring(name: str, workspaces: Workspaces) -> None:
+    """What others have of a workspace, with a word where not all of it came."""
+    report, refused = _run(name, workspaces, accept_deletions=False, check=False)
+    if refused or report.unfollowed is not None or report.pending:
+        _print_report(notes(), name, report, refused)
+
+
+def _synced(
+    name: str, workspaces: Workspaces, *, accept_deletions: bool, check: bool, as_json: bool
 ) -> dict[str, Any]:
-    """With a bar where it takes a while, and a word on what it did unless that is for a program."""
-    syncing = workspaces.sync(name)
-    with _progress(name) as tell:
-        report = syncing.run(accept_deletions=accept_deletions, check=check, tell=tell)
-    refused = [*_kept_back(workspaces, name), *report.refused]
+    """With a word on what it did unless that is for a program."""
+    report, refused = _run(name, workspaces, accept_deletions=accept_deletions, check=check)
     if not as_json:
-        _print_report(name, report, refused)
+        _print_report(out(), name, report, refused)
     return {
         "pushed": _each_once(report.pushed),
         "pulled": _each_once(report.pulled),
@@ -133,6 +140,16 @@ def synced(
     }
 
 
+def _run(
+    name: str, workspaces: Workspaces, *, accept_deletions: bool, check: bool
+) -> tuple[Report, list[Problem]]:
+    """With a bar where it takes a while."""
+    syncing = workspaces.sync(name)
+    with _progress(name) as tell:
+        report = syncing.run(accept_deletions=accept_deletions, check=check, tell=tell)
+    return report, [*_kept_back(workspaces, name), *report.refused]
+
+
 def _kept_back(workspaces: Workspaces, name: str) -> list[Problem]:
     """What is here and can be on no other machine."""
     return [one for one in workspaces.get(name).scan().problems if one.kind != "conflict"]
@@ -143,20 +160,20 @@ def _each_once(paths: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def _followed(harness: Harness, dry_run: bool) -> Followed:
+def _followed(harness: Harness, dry_run: bool) -> tuple[Followed, Failure | None]:
     """The records first: whose files are synced, under which name. A place that does not answer is told by
-    the first workspace that needs it."""
+    the first workspace that needs it; where there is none, by what is returned."""
     from harness.following import Followed
     from workspaces.errors import Unavailable
 
     if harness.following is None or dry_run:
-        return Followed()
+        return Followed(), None
     try:
         followed = harness.following.follow()
-    except Unavailable:
-        return Followed()
+    except Unavailable as failure:
+        return Followed(), failure
     print_followed(followed)
-    return followed
+    return followed, None
 
 
 def print_followed(followed: Followed) -> None:
@@ -195,8 +212,7 @@ def _documents(followed: Followed, asked: list[str] | None) -> dict[str, Any]:
     return told
 
 
-def _print_report(name: str, report: Report, refused: Sequence[Problem]) -> None:
-    console = out()
+def _print_report(console: Console, name: str, report: Report, refused: Sequence[Problem]) -> None:
     counts = {
         "pushed": len(_each_once(report.pushed)),
         "pulled": len(_each_once(report.pulled)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, assert_never
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json, print_styled
+from harness.cli.face import HomeOption, JsonOption, notes, opened, path, print_json, print_styled
 
 if TYPE_CHECKING:
     from harness import Harness
@@ -33,7 +33,9 @@ def use(
     ] = None,
     project: Annotated[
         Path | None,
-        typer.Option(help="For this project alone (Claude Code); else wherever it is started."),
+        typer.Option(
+            parser=path, help="For this project alone (Claude Code); else wherever it is started."
+        ),
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Take exactly that back again.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,

@@ -18,7 +18,7 @@ from harness.cli.face import (
     print_table,
     visible,
 )
-from harness.cli.sync import print_followed, synced
+from harness.cli.sync import bring, print_followed
 
 if TYPE_CHECKING:
     from harness import Harness
@@ -150,7 +150,7 @@ def attach(
         print_followed(followed)
         for record in harness.workspaces.list(private=True):
             if record.id == workspace_id or (record.is_shared and is_private(record.id)):
-                synced(record.name, harness.workspaces, as_json=True)
+                bring(record.name, harness.workspaces)
         print_record(_shown(harness.workspaces.get(workspace_id)), as_json=as_json)
 
 

@@ -168,6 +168,8 @@ def _outcome(failure: Failure) -> tuple[int, Headers]:
 def _sentence(failure: Failure) -> str:
     if isinstance(failure, NotFound):
         return f"there is no such {failure.what}"
+    if isinstance(failure, Busy):  # which of our processes it is helps nobody elsewhere
+        return f"{failure.what} is in use by {failure.holder}; {failure.remedy}"
     if isinstance(failure, Unavailable):  # what does not answer may be a place on our disk
         return f"this cannot be done right now: {failure.reason}"
     return f"{failure}; {failure.remedy}" if failure.remedy else str(failure)

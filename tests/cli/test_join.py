@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.terminal import COMMAND_S_MAX, Terminal
 from tests.machines import SOAK
-from tests.servers import BUCKET, S3Server
+from tests.servers import BUCKET, READER, S3Server
 from workspaces.ids import new_id
 
 
@@ -174,6 +174,58 @@ def test_deleted_while_the_other_was_away_it_does_not_come_back(
     attached = second("workspace", "attach", "notes", "--json").done().json
     assert attached["id"] == created["id"]
     assert second("cat", "notes", "MEMORY.md").done().out == "anew\n"
+
+
+def test_an_attachment_whose_history_cannot_be_had_says_so(
+    first: Terminal, second: Terminal, location: str, seaweedfs: S3Server
+) -> None:
+    for number in range(2):
+        first("write", "notes", "MEMORY.md", stdin=b"%d\n" % number).done()
+        first("sync").done()
+    second("join", location).done()
+    namespace = first("workspace", "show", "notes", "--json").done().json["namespace"]
+    client, prefix = seaweedfs.client(), location.removeprefix(f"s3://{BUCKET}/")
+    listed = client.list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/.history/{namespace}/")
+    packs = [one["Key"] for one in listed["Contents"] if one["Key"].endswith(".bundle")]
+    client.delete_object(Bucket=BUCKET, Key=packs[0])
+    client.close()
+    attached = second("workspace", "attach", "notes", "--json").done()
+    assert attached.json["name"] == "notes"
+    assert "missing or damaged" in attached.stderr
+    assert "harness sync --check" in attached.stderr
+    assert second("cat", "notes", "MEMORY.md").done().out == "1\n"
+    assert "1 damaged packs" in first("sync", "--check").done().out
+    again = second("workspace", "attach", "notes").done()
+    assert "missing" not in again.stderr
+    made = {one["revision"] for one in first("log", "notes", "--json").done().json}
+    assert made < {one["revision"] for one in second("log", "notes", "--json").done().json}
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "nothing answers"),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "the secret key does not fit"),
+        ({"AWS_ACCESS_KEY_ID": READER.access, "AWS_SECRET_ACCESS_KEY": READER.secret}, "may not"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_told_before_and_after_anything_is_here(
+    first: Terminal, second: Terminal, location: str, variables: dict[str, str], says: str
+) -> None:
+    first("write", "notes", "MEMORY.md", stdin=b"one\n").done()
+    first("sync").done()
+    second("join", location, **variables).refused(says, "→")
+    second("join", location).done()
+    if says != "may not":  # who may only read finds that there is nothing to be told
+        second("sync", **variables).refused(says, "→")
+        second("sync", "--json", **variables).refused(says)
+        second("workspace", "attach", **variables).refused(says, "→")
+    second("workspace", "attach", "notes").done()
+    second("write", "notes", "MEMORY.md", stdin=b"two\n").done()
+    second("sync", **variables).refused(says, "→")
+    told = second("run", "Remember tea.", "--json", **variables).done()
+    assert told.json["durable"] == {"local": True, "files": False, "history": False}
+    assert says in told.stderr
 
 
 def test_what_a_machine_cannot_do_is_said_with_a_remedy(

@@ -109,6 +109,23 @@ def test_wrong_usage_is_told_on_standard_error(born: Terminal) -> None:
         assert "Value error" not in ended.stderr
 
 
+NO_PATH = [
+    ("import", ""),
+    ("export", "notes", "--to", ""),
+    ("use", "codex", "--project", ""),
+    ("bench", "recall", ""),
+    ("--home", "", "status"),
+    ("status", "--home", ""),
+]
+
+
+def test_a_path_that_is_empty_is_not_this_directory(born: Terminal) -> None:
+    for ended in born.all(*[(*command, "--json") for command in NO_PATH]):
+        assert ended.code == 2, ended
+        assert "`.` is the directory you are in" in ended.json["error"]["message"]
+        assert "`.` is the directory you are in" in ended.stderr
+
+
 def test_wrong_usage_is_one_json_document_too(born: Terminal) -> None:
     for ended in born.all(("ls", "--json"), ("log", "notes", "-n", "0", "--json")):
         assert ended.code == 2

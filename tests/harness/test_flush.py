@@ -6,7 +6,9 @@ import pytest
 
 from harness import Harness
 from harness.duty import FLUSH_WITHIN_S
-from harness.runner import Drained
+from harness.job import ATTEMPTS_MAX, PAUSE_S_MAX
+from harness.runner import AWAY_PAUSE_S, Drained
+from harness.status import Line, status
 from tests.harness.homes import Open, opened, prefix
 from workspaces.clock import ManualClock
 from workspaces.head import parse_head
@@ -24,6 +26,10 @@ def clock() -> ManualClock:
 
 def flushes(harness: Harness) -> list[str]:
     return [one.job.id for one in harness.jobs.list() if one.job.kind.startswith("flush:")]
+
+
+def jobs_told(harness: Harness) -> tuple[Line, ...]:
+    return next(one.lines for one in status(harness) if one.name == "jobs")
 
 
 def tip_there(harness: Harness) -> str | None:
@@ -66,7 +72,27 @@ def test_the_machine_that_has_it_flushes_it(opened: Open, clock: ManualClock) ->
     assert tip_there(b) == a.workspaces.get("notes").tip()
 
 
-def test_a_flush_that_finds_no_server_is_tried_again(
+def test_a_flush_that_others_want_sooner_leaves_nothing_behind(
+    opened: Open, clock: ManualClock
+) -> None:
+    """What is written after that one is done wants another."""
+    ours, theirs = opened("a", clock=clock), opened("a", clock=clock)
+    notes = ours.workspaces.get("notes")
+    ours.workspaces.sync("notes").run()
+    clock.advance(FLUSH_WITHIN_S)
+    ours.run_jobs()
+    theirs.workspaces.get("notes").write("a.md", "one\n", by=CALLER)
+    clock.advance(FLUSH_WITHIN_S - 1)
+    notes.write("a.md", "two\n", by=CALLER)
+    clock.advance(1)
+    assert ours.run_jobs() == Drained(1, 0)
+    notes.write("a.md", "three\n", by=CALLER)
+    clock.advance(FLUSH_WITHIN_S)
+    assert ours.run_jobs() == Drained(1, 0)
+    assert tip_there(ours) == notes.tip()
+
+
+def test_a_machine_that_was_away_for_long_says_so_and_flushes_when_it_is_back(
     opened: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = opened("a", clock=clock)
@@ -74,9 +100,17 @@ def test_a_flush_that_finds_no_server_is_tried_again(
     notes = harness.workspaces.get("notes")
     notes.write("a.md", "one\n", by=CALLER)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
-    alone = opened("a", clock=clock)
-    clock.advance(FLUSH_WITHIN_S)
-    assert alone.run_jobs() == Drained(0, 1)
-    clock.advance(120)
+    away = opened("a", clock=clock)
+    for _ in range(ATTEMPTS_MAX + 1):
+        clock.advance(PAUSE_S_MAX)
+        assert away.run_jobs() == Drained(0, 1)
+    (line,) = jobs_told(away)
+    assert (line.state, [line.subject]) == ("pending", flushes(away))
+    assert "nothing answers" in line.told
+    clock.advance(AWAY_PAUSE_S)
+    (line,) = jobs_told(away)
+    assert line.state == "due"
+    assert "nothing answers" in line.told
     assert harness.run_jobs() == Drained(1, 0)
     assert tip_there(harness) == notes.tip()
+    assert jobs_told(harness) == ()

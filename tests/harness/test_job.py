@@ -277,7 +277,7 @@ def test_what_is_in_use_is_tried_later_and_counts_for_nothing(
 
     drained(jobs, clock, run)
     (listed,) = jobs.list()
-    assert listed.attempts == 0
+    assert (listed.attempts, listed.error) == (0, "the tree is in use by a bird")
     assert listed.job.due == clock.now() + timedelta(seconds=BUSY_PAUSE_S)
 
 

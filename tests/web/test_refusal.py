@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from harness.web.refusal import refused
-from workspaces.errors import Exhausted
+from workspaces.errors import Exhausted, WorkspaceBusy
 
 
 def test_a_limit_that_is_used_up_says_which_and_when_to_come_again() -> None:
@@ -15,3 +15,10 @@ def test_a_limit_that_is_used_up_says_which_and_when_to_come_again() -> None:
     assert error["code"] == "limit_reached"
     assert "turnsPerMinute" in error["message"]
     assert "free again in 1 s" in error["message"]
+
+
+def test_who_is_at_work_is_said_without_the_id_of_a_process() -> None:
+    busy = WorkspaceBusy("the workspace", holder="helper", process=4711)
+    assert "4711" in str(busy)
+    error = json.loads(bytes(refused(busy).body))["error"]
+    assert error["message"] == ("the workspace is in use by helper; try again when that has ended")

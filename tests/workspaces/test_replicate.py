@@ -19,7 +19,7 @@ from tests.workspaces.replicas import MemoryPrefix, Replica
 from tests.workspaces.test_quarantine import Stranger
 from workspaces import head as heads
 from workspaces.clock import ManualClock
-from workspaces.errors import MassDeletion, Unavailable
+from workspaces.errors import MassDeletion, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.head import Head, head_bytes, parse_head
 from workspaces.ids import version_of
@@ -227,6 +227,44 @@ def test_a_pack_that_is_there_moves_no_head_while_a_file_is_not(
     assert a.sync.push_dirty().history
     b.sync.run()
     assert b.workspace.log() == a.workspace.log()
+
+
+def test_a_file_that_the_store_does_not_take_is_not_said_to_be_there(
+    a: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    write = MemoryPrefix.write
+
+    def refusing(self: MemoryPrefix, name: str, data: bytes, **how: Any) -> Any:
+        if name == "long.md":
+            raise Refused("path", name, "is, below the prefix, longer than 1024 bytes")
+        return write(self, name, data, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryPrefix, "write", refusing)
+        a.put("long.md", "two\n")
+        for sync in (a.sync.push_dirty, a.sync.run, a.sync.push_dirty):
+            durable = sync().durable
+            assert durable.as_json() == {"local": True, "files": False, "history": False}
+            assert head(prefix, a).tip != a.workspace.tip()
+    assert a.sync.push_dirty().durable.as_json() == {"local": True, "files": True, "history": True}
+
+
+def test_a_file_that_is_held_back_by_what_is_there_is_not_said_to_be_there(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.put("long.md", "one\n")
+    a.sync.run()
+    there = prefix.below(a.workspace.namespace)
+    there.write("long.md", bytes(a.workspace.record.config.quota.file_bytes + 1), expect=ANY)
+    for text in ("one\n", "two\n"):
+        a.put("long.md", text)
+        assert not a.sync.run().durable.files
+    there.delete("long.md", expect=ANY)
+    assert a.sync.run().durable.as_json() == {"local": True, "files": True, "history": True}
+    assert there.read("long.md").data == b"two\n"
 
 
 def test_what_is_fetched_while_a_sync_stops_to_ask_is_thrown_away(a: Replica, b: Replica) -> None:

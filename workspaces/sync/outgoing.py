@@ -112,6 +112,7 @@ class Outgoing:
                 report.pushed.append(path)
             elif isinstance(outcome, Refused | OverLimit):
                 report.refused.append(Problem(path, "unreadable", str(outcome)))
+                report.unsent.add(path)
             elif outcome is None:
                 again.append(path)
             else:

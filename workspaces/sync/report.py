@@ -24,6 +24,9 @@ class Report:
     conflicts: list[str] = field(default_factory=list[str])
     """The second files that were made."""
     refused: list[Problem] = field(default_factory=list[Problem])
+    unsent: set[str] = field(default_factory=set[str])
+    """Of these, what is here and not there: the store does not take it, or has in its place what cannot be
+    kept here."""
     pending: list[str] = field(default_factory=list[str])
     """What others changed faster than it could be carried out: the next sync goes on."""
     requests: int = 0
@@ -37,7 +40,7 @@ class Report:
     @property
     def is_durable(self) -> bool:
         """Whether all files that are here are there."""
-        return not self.pending
+        return not self.pending and not self.unsent
 
     @property
     def durable(self) -> Durable:

@@ -250,6 +250,7 @@ class Sync:
         for _ in range(ROUNDS_MAX):
             survey = self._survey(accept_deletions=accept_deletions)
             report.refused = list(survey.plan.refused)
+            report.unsent = {path for path in survey.held if path in survey.here}
             self._baseline.keep_problems(report.refused)
             again = {*self._carry_out(survey, theirs, report, tell), *self._second_look()}
             report.pending = sorted(again)
