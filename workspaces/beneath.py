@@ -126,7 +126,9 @@ class Beneath:
             return self._opened_directory(path)
 
     def _opened_directory(self, path: str) -> int:
-        return self._open(path, _DIRECTORY) if path else os.dup(self._fd)
+        """Never a copy of the handle, which would share its place in the listing: of two who list a directory
+        through one, neither sees all of it."""
+        return self._open(path or ".", _DIRECTORY)
 
     def _make_directories(self, path: str, made_in: set[str] | None) -> None:
         """Each missing directory on the way."""

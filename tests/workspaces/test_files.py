@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,31 @@ class TestNeighbours:
         finally:
             done.set()
             neighbour.join(timeout=WAIT_S)
+
+    @pytest.mark.parametrize("has_openat2", [True, False])
+    def test_whoever_lists_while_another_does_sees_all_of_it(
+        self, tmp_path: Path, has_openat2: bool
+    ) -> None:
+        home = new_home(tmp_path)
+        for name in ("staging/come-1", "staging/out:1", "tree/a.md", "tree/b.md"):
+            (home / name).write_bytes(b"")
+        tree = partial(Beneath, openat2=has_openat2)
+        store = FileBlobs(home / "tree", home / "staging", open_tree=tree)
+        names: list[list[str]] = []
+
+        def half_way(_name: str) -> bool:
+            assert len(names) < 2, "the other one has begun anew"
+            names.append([stat.name for stat in store.scan()])
+            return True
+
+        with os.scandir(store._staging) as entries:
+            next(entries)
+            assert store.labels() == ["out:1"]
+            store.unstage()
+            assert names_in(home / "staging") == ["out:1"]
+        found = sorted(stat.name for stat in store.find("", half_way))
+        assert [found, *names] == [["a.md", "b.md"]] * 3
+        store.close()
 
     def test_a_conflict_makes_no_directories(self, tmp_path: Path) -> None:
         home = new_home(tmp_path)

@@ -372,7 +372,7 @@ class FileBlobs:
 
     def _names_aside(self, prefix: str) -> list[str]:
         try:
-            with os.scandir(self._staging) as entries:
+            with self._listed_staging() as entries:
                 return [entry.name for entry in entries if entry.name.startswith(prefix)]
         except OSError as error:
             raise as_failure(error, "staging") from error
@@ -409,6 +409,16 @@ class FileBlobs:
             if (owner := self._tree.owner) is not None:
                 os.fchown(fd, *owner)
             yield fd
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _listed_staging(self) -> Generator[Iterator[os.DirEntry[str]]]:
+        """Through a handle of its own: two who list through the same one see a part each."""
+        fd = self._open_in_staging(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with os.scandir(fd) as entries:
+                yield entries
         finally:
             os.close(fd)
 
@@ -556,7 +566,7 @@ class FileBlobs:
     def _sweep(self) -> None:
         old = time.time() - LEFTOVER_AGE_S
         # What cannot be swept today is no reason not to open.
-        with suppress(OSError), os.scandir(self._staging) as entries:
+        with suppress(OSError), self._listed_staging() as entries:
             for entry in entries:
                 is_ours = entry.name.startswith((TEMPORARY_PREFIX, STAGED_PREFIX))
                 status = _status(entry) if is_ours else None
