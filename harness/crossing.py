@@ -90,18 +90,16 @@ class _Threads:
 
     def run(self, work: Work) -> None:
         try:
-            self._idle.pop().put(work)
+            given = self._idle.pop()
         except IndexError:
+            given = SimpleQueue[Work]()
             threading.Thread(
-                target=self._live, args=(work,), name="harness-tool", daemon=True
+                target=self._live, args=(given,), name="harness-tool", daemon=True
             ).start()
+        given.put(work)
 
-    def _live(self, work: Work) -> None:
-        given: SimpleQueue[Work] = SimpleQueue()
+    def _live(self, given: SimpleQueue[Work]) -> None:
         while True:
-            work()
-            del work  # and what came of it
-            self._idle.append(given)
             try:
                 work = given.get(timeout=IDLE_S_MAX)
             except Empty:
@@ -111,6 +109,9 @@ class _Threads:
                     work = given.get()
                 else:
                     return
+            work()
+            del work  # and what came of it
+            self._idle.append(given)
 
 
 _THREADS = _Threads()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
+import weakref
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
@@ -310,6 +312,26 @@ def test_a_thread_of_ones_own_is_one_that_has_nothing_else_to_do(
     for thread in asyncio.run(go()):
         thread.join(WAIT_S)
         assert not thread.is_alive(), "it waits for ever"
+
+
+def test_a_thread_that_waits_for_more_keeps_nothing_of_what_it_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Large: ...
+
+    monkeypatch.setattr("harness.crossing._THREADS", threads := _Threads())
+
+    async def go() -> list[weakref.ref[Large]]:
+        given, made = Large(), await in_thread_of_its_own(Large)
+        await in_thread_of_its_own(repr, given)
+        async with asyncio.timeout(WAIT_S):
+            while not threads._idle:  # noqa: ASYNC110 - a thread says it
+                await asyncio.sleep(0)
+        return [weakref.ref(given), weakref.ref(made)]
+
+    kept = asyncio.run(go())
+    gc.collect()
+    assert [one() for one in kept] == [None, None]
 
 
 def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_forgotten() -> None:
