@@ -61,7 +61,11 @@ async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.
     def settle(result: T | None, error: BaseException | None) -> None:
         if ended.done():  # nobody waits any more
             return
-        if error is not None:
+        if isinstance(error, StopIteration):  # which a future does not take: it would never be done
+            told = RuntimeError("it raised StopIteration")
+            told.__cause__ = error
+            ended.set_exception(told)
+        elif error is not None:
             ended.set_exception(error)
         else:
             ended.set_result(cast(T, result))

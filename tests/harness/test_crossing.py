@@ -376,7 +376,7 @@ def test_a_child_that_is_forked_has_threads_of_its_own() -> None:
 
 
 def test_code_that_is_not_ours_keeps_nobody_from_a_thread() -> None:
-    """More of it than a loop has threads; StopIteration and its like come back as they are."""
+    """More of it than a loop has threads; what it raises is raised where it is waited for."""
     count = 64
     met = threading.Barrier(count)
 
@@ -391,3 +391,13 @@ def test_code_that_is_not_ours_keeps_nobody_from_a_thread() -> None:
 
     with pytest.raises(LookupError):
         asyncio.run(in_thread_of_its_own(broken))
+
+    def at_an_end() -> None:
+        raise StopIteration
+
+    async def in_time() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await in_thread_of_its_own(at_an_end)
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(in_time())
