@@ -17,7 +17,7 @@ A path cannot hold a `:`. One that makes the label too long for a file's name is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -49,11 +49,13 @@ class Aside(Protocol):
         ...
 
     def unstage(self) -> None:
-        """Away with all that is staged, by whomever: only one at a time may stage."""
+        """Away with all that was staged, by whomever: only one at a time may stage. What others have
+        confirmed without staging it stays."""
         ...
 
-    def confirm(self, files: Collection[Staged]) -> None:
-        """From here on these survive a power cut, and may enter where nothing is."""
+    def confirm(self, files: Sequence[bytes | Staged]) -> list[Staged]:
+        """From here on these survive a power cut, and may enter where nothing is. Bytes are put
+        aside first."""
         ...
 
     def prepare(self, files: Mapping[Label, bytes | Staged]) -> None:

@@ -86,18 +86,18 @@ class Swaps:
             for swap in swaps:
                 try:
                     staged = new.get(swap.path)
-                    is_done = (
-                        self._let_in(swap.path, staged)
-                        if staged is not None
-                        else self._moved(swap, labels[swap.path])
-                    )
-                    if is_done:
-                        done.add(swap.path)
+                    if staged is not None:
+                        self._tree.enter(staged, swap.path)
+                    elif not self._moved(swap, labels[swap.path]):
+                        continue
+                    done.add(swap.path)
                 except (AlreadyExists, NotFound):
                     continue  # somebody was faster
                 except Refused as error:
                     refused[swap.path] = error
         finally:
+            for path in new.keys() - done:
+                self._tree.discard(new[path])
             self._tree.flush(done)
         return done, refused
 
@@ -107,25 +107,17 @@ class Swaps:
         """Durable, what goes in; and under which labels something comes out."""
         labels: dict[WorkspacePath, Label] = {}
         over: dict[Label, bytes | Staged] = {}
-        new: dict[WorkspacePath, Staged] = {}
+        new: dict[WorkspacePath, bytes | Staged] = {}
         for swap in swaps:
-            if swap.seen is None and swap.data is not None:
-                new[swap.path] = swap.staged or self._tree.stage(swap.data)
+            data = swap.staged or swap.data
+            if swap.seen is None and data is not None:
+                new[swap.path] = data
                 continue
             labels[swap.path] = label = self._label(swap)
-            if swap.data is not None:
-                over[label] = swap.staged or swap.data
-        self._tree.confirm(new.values())
+            if data is not None:
+                over[label] = data
         self._tree.prepare(over)
-        return labels, new
-
-    def _let_in(self, path: WorkspacePath, staged: Staged) -> bool:
-        try:
-            self._tree.enter(staged, path)
-        except (AlreadyExists, Refused):
-            self._tree.discard(staged)
-            raise
-        return True
+        return labels, dict(zip(new, self._tree.confirm(list(new.values())), strict=True))
 
     def _moved(self, swap: Swap, label: Label) -> bool:
         try:

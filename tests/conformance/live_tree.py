@@ -184,5 +184,12 @@ class LiveTreeConformance:
         tree.unstage()
         assert (tree.read(A).data, tree.look(label(1))) == (b"came", b"labelled")
 
+    def test_what_was_confirmed_without_being_staged_is_not_unstaged(self, tree: LiveTree) -> None:
+        [aside] = tree.confirm([b"told"])
+        tree.unstage()
+        assert tree.labels() == []
+        tree.enter(aside, A)
+        assert tree.read(A).data == b"told"
+
     def test_it_is_the_same_directory_as_before(self, tree: LiveTree) -> None:
         assert tree.identity() == tree.identity() != ""

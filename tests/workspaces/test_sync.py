@@ -988,3 +988,22 @@ def test_a_disk_that_is_full_while_something_comes_is_told_with_what_helps(
     assert failure.value.remedy == "free some space and try again"
     assert in_staging(b) == []
     assert b.sync.run().pulled == [MEMORY]
+
+
+@pytest.mark.parametrize("moment", ["confirm", "enter"])
+def test_what_a_decided_write_has_put_aside_is_no_sync_s_to_remove(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    other = machine("a")
+    move = getattr(a.workspace._blobs, moment)
+
+    def beside(*given: Any) -> Any:
+        moving = move(*given) if moment == "confirm" else None
+        with other.workspace.staging():
+            pass
+        return moving if moment == "confirm" else move(*given)
+
+    monkeypatch.setattr(a.workspace._blobs, moment, beside)
+    a.workspace.write(MEMORY, "told\n", by=CALLER, expect=ABSENT)
+    assert a.texts() == {MEMORY: "told\n"}
+    assert in_staging(a) == []

@@ -35,7 +35,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
@@ -234,11 +234,18 @@ class FileBlobs:
         for name in self._names_aside(STAGED_PREFIX):
             self._discard(name)
 
-    def confirm(self, files: Collection[Staged]) -> None:
+    def confirm(self, files: Sequence[bytes | Staged]) -> list[Staged]:
+        aside: list[Staged] = []
         try:
-            self._flush_staged(files)
+            for data in files:
+                is_new = isinstance(data, bytes)
+                aside.append(Staged(self._stage(data, flush=False)) if is_new else data)
+            self._flush_staged(aside)
         except OSError as error:
+            for temporary in aside:
+                self._discard(temporary)
             raise as_failure(error, "staging") from error
+        return aside
 
     def prepare(self, files: Mapping[Label, bytes | Staged]) -> None:
         staged: dict[Label, str] = {}

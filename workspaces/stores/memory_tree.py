@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,10 +106,18 @@ class MemoryTree:
         return staged
 
     def unstage(self) -> None:
-        self.staged.clear()
+        for staged in [one for one in self.staged if one.startswith("come-")]:
+            del self.staged[staged]
 
-    def confirm(self, files: Collection[Staged]) -> None:
+    def confirm(self, files: Sequence[bytes | Staged]) -> list[Staged]:
         """Nothing in memory survives a power cut."""
+        return [self._confirmed(data) if isinstance(data, bytes) else data for data in files]
+
+    def _confirmed(self, data: bytes) -> Staged:
+        inode = self._new(data)
+        staged = Staged(f"new-{inode.number}")
+        self.staged[staged] = inode
+        return staged
 
     def prepare(self, files: Mapping[Label, bytes | Staged]) -> None:
         for label, data in files.items():
