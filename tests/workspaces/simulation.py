@@ -309,7 +309,7 @@ class World:
                 f"machine {machine.number} has diverged"
             )
             assert not machine.tree.aside, "something was left aside"
-            assert not machine.tree.staged, "something is still on its way"
+            assert not machine.tree.on_its_way(), "something is still on its way"
             lines |= {line for name in twins & tree.keys() for line in lines_of(tree[name])}
         assert lines <= self.written | self.removed | _unwritten(self), "torn"
         lost = {line for line in self.written if line.startswith("L")}

@@ -77,11 +77,15 @@ def plain_replace(patch: pytest.MonkeyPatch) -> None:
 def replacing_entry(patch: pytest.MonkeyPatch) -> None:
     """What is new goes in without asking whether something is there by now."""
 
-    def let_in(self: Any, path: Any, staged: Any) -> bool:
-        self._tree.files[path] = self._tree.staged.pop(staged)
-        return True
+    plain = simulated.Tree.enter
 
-    patch.setattr(Swaps, "_let_in", let_in)
+    def enter(self: Any, label: Any, path: Any) -> None:
+        if label in self.staged:
+            self.files[path] = self.staged.pop(label)
+        else:
+            plain(self, label, path)
+
+    patch.setattr(simulated.Tree, "enter", enter)
 
 
 def no_recovery(patch: pytest.MonkeyPatch) -> None:

@@ -106,8 +106,11 @@ class MemoryTree:
         return staged
 
     def unstage(self) -> None:
-        for staged in [one for one in self.staged if one.startswith("come-")]:
+        for staged in self.on_its_way():
             del self.staged[staged]
+
+    def on_its_way(self) -> list[Staged]:
+        return [Staged(name) for name in self.staged if name.startswith("come-")]
 
     def confirm(self, files: Sequence[bytes | Staged]) -> list[Staged]:
         """Nothing in memory survives a power cut."""
