@@ -198,12 +198,13 @@ class Showing:
         return found[0] if found else None
 
     def _put(self, sort: str, value: JsonObject, writer: str) -> Put:
-        text = json_of(value)
+        key = Key(self._partition, sort)
+        text = json_of(key, value)
         if fits(text):
-            return Put(Key(self._partition, sort), value, expect=ABSENT, text=text)
+            return Put(key, value, expect=ABSENT, text=text)
         name = f"{self._conversation_id}/{sort.replace(':', '-')}-{writer}.json"
         self._large.write(name, text.encode(errors="replace"), expect=ANY)
-        return Put(Key(self._partition, sort), {"large": name}, expect=ABSENT)
+        return Put(key, {"large": name}, expect=ABSENT)
 
     def _value(self, item: Item) -> JsonObject:
         if "large" in item.value:

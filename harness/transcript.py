@@ -318,7 +318,7 @@ class Transcript:
 
     def _put(self, entry: Entry, writer: str) -> Put:
         key, value = Key(self._partition, _sort(entry.number)), entry.as_json()
-        text = json_of(value)
+        text = json_of(key, value)
         if fits(text):
             return Put(key, value, expect=ABSENT, text=text)
         name = f"{self._conversation_id}/{_sort(entry.number)}-{writer}.json"

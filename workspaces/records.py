@@ -142,9 +142,12 @@ def with_prefix(store: RecordStore, partition: str, prefix: str) -> list[Item]:
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def json_of(value: JsonObject) -> str:
-    """As the value of an item is kept. ValueError, TypeError for what is not JSON."""
-    return _JSON.encode(value)
+def json_of(key: Key, value: JsonObject) -> str:
+    """As the value of an item is kept, refused when it is not JSON."""
+    try:
+        return _JSON.encode(value)
+    except (TypeError, ValueError) as error:  # ValueError: NaN, a circle
+        raise _no_json(key, value, error) from error
 
 
 def fits(text: str) -> bool:
@@ -154,11 +157,11 @@ def fits(text: str) -> bool:
 
 def encoded(put: Put) -> str:
     """The value as JSON text, refused when it is too large or not JSON."""
+    text = json_of(put.key, put.value) if put.text is None else put.text
     try:
-        text = json_of(put.value) if put.text is None else put.text
         size = _bytes(text)
-    except (TypeError, ValueError) as error:  # ValueError: NaN, a circle, a lone surrogate
-        raise Refused(str(put.key), put.value, f"cannot be kept as JSON: {error}") from error
+    except UnicodeEncodeError as error:  # a lone surrogate
+        raise _no_json(put.key, put.value, error) from error
     if size > VALUE_BYTES_MAX:
         raise OverLimit(f"record {put.key}", maximum=VALUE_BYTES_MAX, actual=size, unit="bytes")
     return text
@@ -171,6 +174,10 @@ def encoded_batch(changes: Sequence[Change]) -> list[str]:
     if size > BATCH_BYTES_MAX:
         raise OverLimit("values in a batch", maximum=BATCH_BYTES_MAX, actual=size, unit="bytes")
     return texts
+
+
+def _no_json(key: Key, value: JsonObject, error: Exception) -> Refused:
+    return Refused(str(key), value, f"cannot be kept as JSON: {error}")
 
 
 def _bytes(text: str) -> int:

@@ -54,6 +54,13 @@ def test_every_message_is_stored_before_anything_acts_on_it(scripted: Scripted) 
     assert seen == [5]
 
 
+def test_a_number_that_no_json_holds_is_refused_where_it_would_be_kept(scripted: Scripted) -> None:
+    """`1e999` in what a provider sends is read as infinite."""
+    harness, _ = scripted([ToolCall("t1", "read", {"path": "MEMORY.md", "limit": float("inf")})])
+    with pytest.raises(Refused, match="cannot be kept as JSON"):
+        harness.run("go")
+
+
 def test_a_conversation_goes_on_where_it_was(scripted: Scripted) -> None:
     harness, model = scripted("one", "two")
     harness.run("first", conversation="c1")
