@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,7 +29,9 @@ from workspaces.errors import Failure, Refused
 from workspaces.expect import ANY
 from workspaces.honesty import Honesty
 from workspaces.ids import new_id, version_of
+from workspaces.live import Label
 from workspaces.locations import place_at
+from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.stores.memory import MemoryRecords
 from workspaces.stores.sqlite import SqliteRecords
@@ -245,31 +248,38 @@ def append_under_swaps(tmp_path: Path, appends: int, append: str = "echo x >> ME
     a.put("MEMORY.md", "remote 0\n")
     a.sync.run()
     there = prefix.below(a.workspace.namespace)
+    swapped: list[WorkspacePath] = []
+    exchange = a.workspace._blobs.exchange
+
+    def exchanging(label: Label, path: WorkspacePath) -> None:
+        exchange(label, path)
+        swapped.append(path)
+
+    a.workspace._blobs.exchange = exchanging
     script = f"""
         i=0; while [ $i -lt {appends} ]; do
           {append}; i=$((i + 1)); [ $((i % 15)) -eq 0 ] && sleep 0.02
         done"""
     shell = subprocess.Popen(["sh", "-c", script], cwd=a.root)
-    swaps = 0
+    numbers = count()
     try:
         while shell.poll() is None:
             blob = there.read("MEMORY.md")
             rest = blob.data.split(b"\n", 1)[1]
             with suppress(Failure):
-                there.write("MEMORY.md", b"remote %d\n" % swaps + rest, expect=blob.token)
+                there.write("MEMORY.md", b"remote %d\n" % next(numbers) + rest, expect=blob.token)
                 a.sync.run()
-                swaps += 1
         assert shell.wait(timeout=SECONDS_MAX) == 0
     finally:
         shell.kill()
     a.sync.run()
     lines = a.texts()["MEMORY.md"].splitlines()
-    print(f"{swaps} swaps")
+    print(f"{len(swapped)} swaps")
     kept = [line for line in lines if line.startswith("x")]
     print(f"{len(kept)} lines, {len(set(kept))} different")
-    count = len(set(kept)) if append == SLOW else len(kept)  # twice is no loss
-    assert count == appends, "lines were lost"
-    assert swaps >= 5, "so few swaps prove nothing"
+    found = len(set(kept)) if append == SLOW else len(kept)  # twice is no loss
+    assert found == appends, "lines were lost"
+    assert len(swapped) >= 5, "so few swaps prove nothing"
     assert there.read("MEMORY.md").data.decode() == a.texts()["MEMORY.md"]
 
 
