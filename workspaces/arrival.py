@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from workspaces.blobs import Blob
 from workspaces.errors import Failure, OverLimit, Refused
 from workspaces.history.graft import After
 from workspaces.history.history import History
@@ -21,13 +22,15 @@ from workspaces.history.objects import blob_id
 from workspaces.history.quarantine import Quarantine
 from workspaces.ids import Version
 from workspaces.live import Staged
+from workspaces.merge import merge
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import Author, RevisionId
 from workspaces.seam import TRAILER as SEAMS
-from workspaces.seam import trailer_of
+from workspaces.seam import told_of, trailer_of
 from workspaces.settlement import Found, Settlement
-from workspaces.swap import Swap, Swaps
+from workspaces.swap import TRIES_MAX, Swap, Swaps
+from workspaces.writer import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,42 @@ class Arrivals:
             # is settled like any other when somebody looks at it.
             self._settlement.record(swap.path for swap in swaps if swap.seen is not None)
         return brought
+
+    def meet(
+        self, held: Held, path: WorkspacePath, there: bytes, seen: bytes | None, by: Author
+    ) -> bool:
+        """`by` has made `there` of what was `seen` here, and somebody has saved here meanwhile: the two are
+        made one. False where they cannot be, or where the file has gone: the next sync decides.
+
+        It would not know what both come from. What the two sides last agreed on may be older, and then
+        what the save has replaced would pass for a change of theirs."""
+        for _ in range(TRIES_MAX):
+            here = self._settlement.record((path,))[path]
+            if not isinstance(here, Blob):
+                return False
+            if here.data == there:
+                return True
+            merged = merge(path, seen, there, here.data, later="theirs")
+            if merged is None:
+                return False
+            seam = told_of(merged.overlaps, merged.clashes)
+            arrival = Arrival(path, merged.data, here.version, beside=there, seam=seam)
+            if self._has_met(held, arrival, here.data, by):
+                return True
+        return False
+
+    def _has_met(self, held: Held, arrival: Arrival, here: bytes, by: Author) -> bool:
+        path = arrival.path
+        held.intend(by, [path])
+        if arrival.data != here:
+            done, _ = self._swaps.put_all([Swap(path, arrival.data, here)])
+            if not done:
+                held.fulfilled()
+                return False
+        self._tell({path: arrival}, by)
+        held.fulfilled()
+        self._settlement.record((path,))
+        return True
 
     def _settled_against(
         self, theirs: Theirs, arriving: Collection[WorkspacePath]

@@ -6,7 +6,8 @@ line has the author who wrote it, a condition is judged against what is really t
 between any two of these steps leaves an intent from which the next writer finishes the story.
 
 Where several machines share the files, a condition is not judged here alone: the `Remote` decides, by its
-own conditional write, before the file is written and anyone is answered. What comes from other machines
+own conditional write, before the file is written and anyone is answered. What a person saves in that moment
+is merged with it at once, as long as it is known what both come from. What comes from other machines
 comes in by `bring`, under the same lock and as a revision of its own.
 """
 
@@ -431,8 +432,8 @@ class Workspace:
         by: Author,
         current: Blob | None,
     ) -> tuple[RevisionId | None, bool]:
-        """It has been decided that the file is `data`: the revision, and whether the file here is that
-        now. If not, a person has saved in that moment, and the next sync merges the two."""
+        """It has been decided that the file is `data`: the revision, and whether the file here holds that
+        now. Where a person has saved in that moment the two are made one; else the next sync meets them."""
         seen = current.data if current else None
         if seen == data:
             return None, True
@@ -441,6 +442,8 @@ class Workspace:
         revision = self._history.record({path: data}, by)
         held.fulfilled()
         self._settlement.record((path,))
+        if data is not None and not has_followed:
+            has_followed = self._arrivals.meet(held, path, data, seen, by)
         return revision, has_followed
 
     def _path_of(self, told: Displaced) -> WorkspacePath | None:

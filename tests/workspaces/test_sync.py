@@ -188,6 +188,70 @@ def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
     assert a.texts()[MEMORY] == b.texts()[MEMORY] == "---\nstatus: later\n---\n"
 
 
+@pytest.mark.parametrize("was_agreed", [True, False])
+def test_a_key_that_a_person_replaces_while_a_program_writes_stays_replaced(
+    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch, was_agreed: bool
+) -> None:
+    """Both come from what was not pushed yet, and before they meet the other machine changes another line."""
+    records, clock = MemoryRecords(), ManualClock()
+    a, b = (Replica(tmp_path / name, records, place, clock) for name in "ab")
+    if was_agreed:
+        _set(a, "begun")
+    a.sync.run()
+    b.sync.run()
+    _set(a, "seen")
+    _save_in_the_next_swap(a, "---\nstatus: replaced\n---\n", monkeypatch)
+    seen = a.workspace.read(MEMORY)
+    a.workspace.write(MEMORY, f"{seen.text}told\n", by=CALLER, expect=seen.version)
+    blamed = {line.text: line.author for line in a.workspace.history.blame(WorkspacePath(MEMORY))}
+    assert (blamed["told"], blamed["status: replaced"]) == (CALLER.name, a.workspace._person.name)
+    b.sync.run()
+    clock.advance(60)
+    b.put(MEMORY, f"{b.texts()[MEMORY]}later\n")
+    b.sync.run()
+    a.sync.run()
+    b.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "---\nstatus: replaced\n---\ntold\nlater\n"}
+
+
+def test_a_key_that_a_program_and_a_person_set_in_one_moment_is_the_person_s_and_listed(
+    a: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _set(a, "seen")
+    a.sync.run()
+    _save_in_the_next_swap(a, "---\nstatus: by hand\n---\n", monkeypatch)
+    seen = a.workspace.read(MEMORY)
+    a.workspace.write(MEMORY, "---\nstatus: told\n---\n", by=CALLER, expect=seen.version)
+    assert a.texts() == {MEMORY: "---\nstatus: by hand\n---\n"}
+    assert a.workspace.log()[0].trailers["Merged"] == f"{MEMORY}: keys status"
+    assert a.workspace.find_version(MEMORY, version_of(b"---\nstatus: told\n---\n")) is not None
+    assert a.sync.run().pushed == [MEMORY]
+
+
+def test_what_a_person_saves_in_the_moment_of_a_write_and_cannot_be_merged_waits_for_the_sync(
+    a: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "decisions/d.md"
+    a.put(path, "seen\n")
+    a.sync.run()
+    _save_in_the_next_swap(a, "by hand\n", monkeypatch)
+    a.workspace.write(path, "told\n", by=CALLER, expect=version_of(b"seen\n"))
+    assert a.texts() == {path: "by hand\n"}
+    (second,) = a.sync.run().conflicts
+    assert a.texts() == {path: "told\n", second: "by hand\n"}
+
+
+def _save_in_the_next_swap(machine: Replica, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange = machine.workspace._blobs.exchange
+
+    def saved_first(label: Label, path: WorkspacePath) -> None:
+        monkeypatch.setattr(machine.workspace._blobs, "exchange", exchange)
+        machine.put(path, text)
+        exchange(label, path)
+
+    monkeypatch.setattr(machine.workspace._blobs, "exchange", saved_first)
+
+
 def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) -> None:
     a.put("decisions/d.md", "first\n")
     b.put("decisions/d.md", "second\n")
