@@ -667,6 +667,12 @@ def test_a_conditional_write_of_a_file_not_pushed_yet_takes_its_bytes_along(a: R
     assert not a.sync.run().pushed
 
 
+def test_what_was_agreed_on_by_a_write_alone_was_agreed_on_in_this_directory(a: Replica) -> None:
+    a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
+    a.put(MEMORY, "one\nby hand\n")
+    assert a.sync.run().pushed == [MEMORY]
+
+
 def test_an_unconditional_write_is_merged_at_the_next_sync(a: Replica, b: Replica) -> None:
     a.put(MEMORY, "1\n2\n3\n")
     a.sync.run()

@@ -192,7 +192,14 @@ class Sync:
         self._get_ready()
         base = self._baseline.find(path)
         step = self._outgoing.put(path, data, base, expect=base.token if base else ABSENT)
-        return lambda: self._baseline.take([step], wait=False)
+
+        def agree() -> None:
+            root = self._workspace.identity()
+            if root is not None and self._baseline.fact("root") is None:  # never synced as a whole
+                self._baseline.note("root", root, wait=False)
+            self._baseline.take([step], wait=False)
+
+        return agree
 
     def problems(self) -> list[Problem]:
         """What is there and could not be brought here."""
