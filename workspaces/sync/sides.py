@@ -79,8 +79,9 @@ class Sides:
 
     def survey(self) -> Survey:
         in_hand = InHand()
-        tree, stats = self._both(sorted(self._baseline.tree()), in_hand)
+        # Before the listing: what another process pushes meanwhile would look like deleted there.
         base = self._baseline.tree()
+        tree, stats = self._both(sorted(base), in_hand)
         if self._last is not None and self._last.is_of(tree, stats, base):
             return replace(self._last.survey, in_hand=in_hand)
         survey = self._surveyed(tree, stats, base, in_hand)
