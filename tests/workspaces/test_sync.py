@@ -347,6 +347,25 @@ def test_where_neither_side_has_anything_new_nothing_is_planned_anew(
     assert len(a.sync._baseline.tree()) == 4
 
 
+def test_what_another_process_pushes_during_a_listing_is_not_taken_for_deleted_there(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.sync.run()
+    other, walk = machine("a"), MemoryPrefix.walk
+
+    def overtaken(self: MemoryPrefix, *arguments: Any, **how: Any) -> Any:
+        found = list(walk(self, *arguments, **how))
+        monkeypatch.setattr(MemoryPrefix, "walk", walk)
+        assert other.sync.push([WorkspacePath("new.md")]).pushed == ["new.md"]
+        return iter(found)
+
+    monkeypatch.setattr(MemoryPrefix, "walk", overtaken)
+    a.put("new.md", "one\n")
+    a.sync.run()
+    assert a.texts() == {"new.md": "one\n"}
+    assert a.sync.run().pushed == []
+
+
 def test_a_remote_change_of_one_file_costs_a_listing_and_two_gets(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
