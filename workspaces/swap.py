@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from workspaces.conflict import conflict_path
 from workspaces.errors import AlreadyExists, Failure, NotFound, Refused
@@ -152,7 +153,7 @@ class Swaps:
             if blob_id(out) == told.expected or version_of(out).startswith(told.went_in):
                 self._tree.discard(label)
                 return None
-            done = self._reinstated(label, path, out, told.expected)
+            done = self._reinstated(label, path, out, told)
             if done is not None:
                 self._tree.discard(label)
                 return done
@@ -165,14 +166,15 @@ class Swaps:
         return self._resolve(told) if told.path.startswith("#") else WorkspacePath(told.path)
 
     def _reinstated(
-        self, label: Label, path: WorkspacePath, out: bytes, expected: ObjectId
+        self, label: Label, path: WorkspacePath, out: bytes, told: Displaced
     ) -> WorkspacePath | None:
         """Where it stands now; None when somebody was faster."""
         try:
             current = self._read(path)
             if current is None:
                 return self._entered(label, path)
-            together = _together(path, self._base(expected), current, out)
+            base = _grown_from(out, told.went_in) or self._base(told.expected)
+            together = _together(path, base, current, out)
             if together == current:
                 return path
             if together is not None:
@@ -222,6 +224,17 @@ class Swaps:
             return None if expected == _NO_OBJECT else self._read_object(expected)
         except Failure:
             return None
+
+
+def _grown_from(out: bytes, went_in: str) -> bytes | None:
+    """What went in, where `out` is that and what a shell has appended to it: it had its place for a moment,
+    before what came out was put back, and is nobody's change of what was expected."""
+    hashed, end = sha256(), 0
+    while end := out.find(b"\n", start := end) + 1:
+        hashed.update(out[start:end])
+        if hashed.hexdigest().startswith(went_in):
+            return out[:end]
+    return None
 
 
 def _together(path: WorkspacePath, base: bytes | None, current: bytes, out: bytes) -> bytes | None:

@@ -238,8 +238,10 @@ def test_a_displaced_file_that_nobody_looks_at_again_would_be_caught(
         return []
 
     monkeypatch.setattr(Workspace, "look_again", look_again)
+    # Open for so long that the first look is over, on a machine with much to do too.
+    held = SLOW.replace("0.002", "0.1")
     with pytest.raises(AssertionError, match="lines were lost"):
-        append_under_swaps(tmp_path, APPENDS // 4, SLOW)
+        append_under_swaps(tmp_path, 45, held)
 
 
 def append_under_swaps(tmp_path: Path, appends: int, append: str = "echo x >> MEMORY.md") -> None:
@@ -277,7 +279,7 @@ def append_under_swaps(tmp_path: Path, appends: int, append: str = "echo x >> ME
     print(f"{len(swapped)} swaps")
     kept = [line for line in lines if line.startswith("x")]
     print(f"{len(kept)} lines, {len(set(kept))} different")
-    found = len(set(kept)) if append == SLOW else len(kept)  # twice is no loss
+    found = len(set(kept)) if "$i" in append else len(kept)  # twice is no loss
     assert found == appends, "lines were lost"
     assert len(swapped) >= 5, "so few swaps prove nothing"
     assert there.read("MEMORY.md").data.decode() == a.texts()["MEMORY.md"]

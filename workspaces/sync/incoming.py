@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal, assert_never
 
@@ -37,6 +37,8 @@ class Fetched:
     """What was read there, and where it lies aside."""
 
     blob: Blob
+    base: Agreed | None
+    """What was agreed on before it was read: what is there, and what is here, came after it."""
     staged: Staged | None = None
 
 
@@ -65,12 +67,15 @@ class Incoming:
         fetched: dict[WorkspacePath, Fetched] = {}
         with self._workspace.staging() as stage:
 
-            def come(action: Coming, blob: Blob | None) -> None:
-                if blob is not None:
-                    aside = stage(blob.data) if isinstance(action, Pull) else None
-                    fetched[action.path] = Fetched(blob, aside)
+            def fetch(action: Coming) -> Fetched | None:
+                return self._fetched(action, base.get(action.path))
 
-            with closing(self._crowd.ahead(self._fetched, groups, come)) as batches:
+            def come(action: Coming, one: Fetched | None) -> None:
+                if one is not None:
+                    aside = stage(one.blob.data) if isinstance(action, Pull) else None
+                    fetched[action.path] = replace(one, staged=aside)
+
+            with closing(self._crowd.ahead(fetch, groups, come)) as batches:
                 for batch, _ in batches:
                     followed = theirs() if theirs is not None else None
                     for part in _batches(batch) if followed is None else [batch]:
@@ -89,7 +94,7 @@ class Incoming:
     ) -> list[WorkspacePath]:
         """Into the tree, what was read there."""
         arrivals: list[Arrival] = []
-        agreed: dict[WorkspacePath, Agreed | None] = {}
+        steps: dict[WorkspacePath, Step] = {}
         again: list[WorkspacePath] = []
         same: dict[WorkspacePath, ObjectId] = {}
         told = Report()
@@ -97,31 +102,30 @@ class Incoming:
             come = fetched.get(action.path)
             if isinstance(action, PullDeletion):
                 arrivals.append(Arrival(action.path, None, action.expect))
-                agreed[action.path] = None
+                steps[action.path] = Step(action.path, base.get(action.path), None)
                 told.pulled.append(action.path)
             elif come is None:
                 again.append(action.path)  # gone since it was listed
             elif isinstance(action, Pull):
                 data, staged = come.blob.data, come.staged
                 arrivals.append(Arrival(action.path, data, action.expect, staged=staged))
-                agreed[action.path] = _agreed(come.blob)
+                steps[action.path] = _step(action.path, come)
                 told.pulled.append(action.path)
-            elif self._meet(action.path, come.blob, base.get(action.path), arrivals, same, told):
-                agreed[action.path] = _agreed(come.blob)
+            elif self._meet(action.path, come, arrivals, same, told):
+                steps[action.path] = _step(action.path, come)
             else:
                 again.append(action.path)
         for path in same.keys() - self._workspace.staying(same):
-            del agreed[path]
+            del steps[path]
             again.append(path)
         if again:  # not all that theirs speaks of: the next round follows it
             theirs = None
-        return again + self._brought(arrivals, agreed, base, told, report, theirs)
+        return again + self._brought(arrivals, steps, told, report, theirs)
 
     def _meet(
         self,
         path: WorkspacePath,
-        blob: Blob,
-        base: Agreed | None,
+        come: Fetched,
         arrivals: list[Arrival],
         same: dict[WorkspacePath, ObjectId],
         told: Report,
@@ -131,19 +135,20 @@ class Incoming:
             here = self._workspace.read(path).data
         except NotFound:
             return False
-        known = self._bytes_of(base) if base else None
-        result = met(path, known, here, blob.data, later=self._later(path, here, blob))
+        there = come.blob.data
+        base = self._bytes_of(come.base) if come.base else None
+        result = met(path, base, here, there, later=self._later(path, here, come.blob))
         match result:
             case Same():
                 same[path] = blob_id(here)
             case Merged(data, overlaps, clashes):
                 seam = told_of(overlaps, clashes)
                 expect = version_of(here)
-                arrivals.append(Arrival(path, data, expect, beside=blob.data, seam=seam))
+                arrivals.append(Arrival(path, data, expect, beside=there, seam=seam))
                 told.merged.append(path)
             case Apart(beside):
                 arrivals.append(Arrival(beside, here, None))
-                arrivals.append(Arrival(path, blob.data, version_of(here)))
+                arrivals.append(Arrival(path, there, version_of(here)))
                 told.conflicts.append(beside)
             case _:
                 assert_never(result)
@@ -152,8 +157,7 @@ class Incoming:
     def _brought(
         self,
         arrivals: Sequence[Arrival],
-        agreed: Mapping[WorkspacePath, Agreed | None],
-        base: Mapping[WorkspacePath, Agreed],
+        steps: Mapping[WorkspacePath, Step],
         told: Report,
         report: Report,
         theirs: Theirs | None,
@@ -166,21 +170,23 @@ class Incoming:
             out = {*brought.left, *(problem.path for problem in brought.refused)}
         else:
             out = set[str]()
-        self._baseline.take(
-            Step(path, base.get(path), after) for path, after in agreed.items() if path not in out
-        )
+        self._baseline.take(step for path, step in steps.items() if path not in out)
         report.pulled += [path for path in told.pulled if path not in out]
         report.merged += [path for path in told.merged if path not in out]
         report.conflicts += [path for path in told.conflicts if path not in out]
-        left = [path for path in agreed if path in out and path not in _paths(report.refused)]
+        left = [path for path in steps if path in out and path not in _paths(report.refused)]
         unfinished = [WorkspacePath(path) for path in (*told.merged, *told.conflicts)]
         return [*left, *(path for path in unfinished if path not in out)]
 
-    def _fetched(self, action: Coming) -> Blob | None:
+    def _fetched(self, action: Coming, base: Agreed | None) -> Fetched | None:
+        """What both sides changed has its base from now: since the survey others may have agreed on
+        something, and a merge with what was before it takes what they replaced for a change."""
         if isinstance(action, PullDeletion):
             return None
+        if isinstance(action, Meet):
+            base = self._baseline.find(action.path)
         try:
-            return self._there.read(action.path)
+            return Fetched(self._there.read(action.path), base)
         except NotFound:
             return None
 
@@ -200,8 +206,9 @@ class Incoming:
         return "here" if mine > (blob.meta.get("stamp", ""), blob.data) else "there"
 
 
-def _agreed(blob: Blob) -> Agreed:
-    return Agreed(blob.version, blob_id(blob.data), blob.token)
+def _step(path: WorkspacePath, come: Fetched) -> Step:
+    blob = come.blob
+    return Step(path, come.base, Agreed(blob.version, blob_id(blob.data), blob.token))
 
 
 def _paths(problems: Iterable[Problem]) -> set[str]:

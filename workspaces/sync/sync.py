@@ -174,17 +174,17 @@ class Sync:
         """Bring what is there at one path."""
         with self._alone():
             self._get_ready()
+            base = self._baseline.find(path)  # before what is there, which came after it
             try:
                 blob = self._there.read(path)
             except NotFound:
                 blob = None
-            base = self._baseline.find(path)
             found = self._sides.read(path)
             token = blob.token if blob else None
             action = action_for(path, base, found[0].version if found else None, token)
             if isinstance(action, Pull | PullDeletion | Meet):
                 known = {} if base is None else {path: base}
-                fetched = {} if blob is None else {path: Fetched(blob)}
+                fetched = {} if blob is None else {path: Fetched(blob, base)}
                 self._incoming.put([action], fetched, known, Report())
 
     def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
