@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -797,6 +797,40 @@ def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_be
     texts = a.texts()
     assert (texts[beside], texts[stands]) == ("one\nlate\n", "in its place\n")
     assert a.workspace.displaced() == []
+
+
+def test_what_is_appended_to_what_was_shown_for_a_moment_is_nobodys_change_of_what_was_there(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person saves while a swap is under way, and a shell opens what goes in before it goes out again.
+    The value that went in with it was never this directory's."""
+    a.put(MEMORY, "---\nmood: calm\n---\none\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(MEMORY, "---\nmood: glad\n---\none\n")
+    b.sync.run()
+    exchange = a.workspace._blobs.exchange
+    shells: list[TextIO] = []
+
+    def exchanged(label: Label, path: WorkspacePath) -> None:
+        monkeypatch.setattr(a.workspace._blobs, "exchange", exchange)
+        a.put(MEMORY, "---\nmood: calm\n---\none\nby hand\n")
+        exchange(label, path)
+        shells.append((a.root / MEMORY).open("a"))
+
+    def pause(seconds: float) -> None:
+        b.put(MEMORY, "---\nmood: gladder\n---\none\n")
+        b.sync.run()
+        shells[0].write("late\n")
+        shells[0].close()
+        a.sync._pause = lambda _: None
+
+    monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
+    a.sync._pause = pause
+    a.sync.run()
+    front, *lines = a.texts()[MEMORY].removeprefix("---\n").replace("---\n", "").splitlines()
+    assert front == "mood: gladder"
+    assert sorted(lines) == ["by hand", "late", "one"]
 
 
 def test_what_a_second_look_replaces_is_in_a_revision(
