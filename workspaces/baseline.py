@@ -226,9 +226,11 @@ class Baseline:
             if found > FORMAT:
                 rule = f"is a newer format than this version can read ({FORMAT})"
                 raise Refused(str(self._file), found, rule)
-            for table in _TABLES:
-                database.execute(table)
-            database.execute(f"pragma user_version = {FORMAT}")
+            if found < FORMAT:
+                with transaction(database):  # one wait for the disk, and not one for each
+                    for table in _TABLES:
+                        database.execute(table)
+                    database.execute(f"pragma user_version = {FORMAT}")
         except BaseException:
             database.close()
             raise

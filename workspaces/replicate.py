@@ -258,6 +258,8 @@ class Replication:
         if revision is None:
             return True
         tip = self._history.tip()
+        if tip is None:
+            return False
         return self._history.has(revision) and self._history.descends(tip, revision)
 
     def _ask_for_the_entry(self) -> None:
