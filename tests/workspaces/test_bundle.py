@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from workspaces.errors import Failure, NotFound, OverLimit, Refused
 from workspaces.history import chamber
 from workspaces.history import quarantine as room
 from workspaces.history.bundle import parse_bundle
-from workspaces.history.git import run_git
+from workspaces.history.git import run_git, talking_git
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
@@ -181,11 +182,12 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What git is asked to do by the quarantine."""
     told: list[str] = []
 
-    def counted(*arguments: str, **how: object) -> bytes:
+    def counted(*arguments: str, **how: Any) -> Any:
         told.append(next(one for one in arguments if one in {"index-pack", "cat-file"}))
-        return run_git(*arguments, **how)  # type: ignore[arg-type]
+        return (run_git if "told" in how else talking_git)(*arguments, **how)
 
     monkeypatch.setattr(chamber, "run_git", counted)
+    monkeypatch.setattr(chamber, "talking_git", counted)
     return told
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -330,13 +331,13 @@ def test_what_git_does_not_print_as_it_listed_it_is_not_looked_at(
 ) -> None:
     """A disk that rots between two looks."""
     tip = stranger.commit(stranger.tree(("100644", b"a.md", stranger.file)))
-    listed = Chamber.found
+    listing = Chamber.listing
 
-    def other(self: Chamber) -> Found:
-        kinds, ids, sizes = listed(self)
-        return Found(kinds, ids, [size + 1 for size in sizes])
+    def other(self: Chamber) -> Iterator[Found]:
+        for kinds, ids, sizes in listing(self):
+            yield Found(kinds, ids, [size + 1 for size in sizes])
 
-    monkeypatch.setattr(Chamber, "found", other)
+    monkeypatch.setattr(Chamber, "listing", other)
     with history.quarantine() as quarantine:
         quarantine.take(stranger.bundle(tip))
         with pytest.raises(Unavailable, match="as it listed it"):

@@ -7,18 +7,24 @@ brought in. From then on it sees nothing but itself.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple, cast
+from queue import SimpleQueue
+from typing import BinaryIO, NamedTuple, cast
 
 from workspaces.errors import Refused, Unavailable
 from workspaces.history.bundle import BUNDLE_BYTES_MAX
-from workspaces.history.git import reading_git, run_git
+from workspaces.history.git import run_git, talking_git
 from workspaces.history.objects import ObjectId, sync, unwritable
 
 HELD_BYTES_MAX = 32 * 2**20
 """Of one file: of larger ones git holds a piece at a time."""
+
+LISTED_BYTES = 64 * 1024
+"""Of what git lists, at once: a thousand objects."""
 
 KINDS = ("commit", "tree", "blob")
 
@@ -37,7 +43,8 @@ class Chamber:
         """In a directory that is not there yet. `seeing`: where objects lie that the pack may build on.
         Refused when git finds it damaged, or leading to what is nowhere."""
         self._directory = directory
-        self._found: Found | None = None
+        self._found = Found([], [], [])
+        self._is_listed = False
         self._is_durable = False
         elsewhere = self.objects / "info" / "alternates"
         try:
@@ -59,33 +66,67 @@ class Chamber:
         return self._directory / "objects"
 
     def found(self) -> Found:
-        """What was unpacked, in the order in which it is read fastest."""
-        if self._found is None:
-            out = run_git(
-                self._git_directory,
-                "cat-file",
-                "--batch-all-objects",
-                "--unordered",
-                "--batch-check=%(objecttype) %(objectname) %(objectsize)",
-                is_limited=True,
-            )
-            words = out.decode().split()
-            ids = cast("list[ObjectId]", words[1::3])
-            self._found = Found(words[::3], ids, [*map(int, words[2::3])])
+        """All that was unpacked, in the order in which it is read fastest."""
+        for _ in self.listing():
+            pass
         return self._found
 
-    def read(self, kinds: Collection[str] = KINDS) -> Iterator[tuple[str, ObjectId, bytes]]:
-        """Kind, id and bytes of each of these kinds, while git unpacks the next ones."""
-        found = self.found()
-        wanted = [kind in kinds for kind in found.kinds]
-        told = "".join(f"{one}\n" for one in compress(found.ids, wanted)).encode()
+    def read(
+        self, kinds: Collection[str] = KINDS, check: Callable[[Found], None] = lambda _: None
+    ) -> Generator[tuple[str, ObjectId, bytes]]:
+        """Kind, id and bytes of each of these kinds, while git lists and unpacks the next ones. `check` is
+        told of all that are listed, before any of them is read; what it raises ends the reading. Close it
+        where it is not gone through to the end."""
+        wanted: SimpleQueue[list[tuple[str, ObjectId, int]] | None] = SimpleQueue()
+
+        def ask(told: BinaryIO) -> None:
+            try:
+                with suppress(BrokenPipeError), told:  # who reads finds out what it died of
+                    for part in self.listing():
+                        check(part)
+                        asked = [kind in kinds for kind in part.kinds]
+                        wanted.put([*compress(zip(*part, strict=True), asked)])
+                        told.writelines(f"{one}\n".encode() for one in compress(part.ids, asked))
+                        told.flush()
+            finally:
+                wanted.put(None)
+
         command = (self._git_directory, "cat-file", "--batch", "--buffer")
-        with reading_git(*command, told=told, is_limited=True) as out:
-            for kind, one, size in compress(zip(*found, strict=True), wanted):
-                head, data = out.readline(), out.read(size + 1)
-                if not head.endswith(b" %d\n" % size) or len(data) <= size:
-                    raise Unavailable("git cat-file", f"did not print {one} as it listed it")
-                yield kind, one, data[:-1]
+        with ThreadPoolExecutor(1) as beside, talking_git(*command, is_limited=True) as git:
+            asking = beside.submit(ask, git.told)
+            while (part := wanted.get()) is not None:
+                for kind, one, size in part:
+                    head = f"{one} {kind} {size}\n".encode()
+                    data = git.out.read(len(head) + size + 1)
+                    if len(data) != len(head) + size + 1 or not data.startswith(head):
+                        raise Unavailable("git cat-file", f"did not print {one} as it listed it")
+                    yield kind, one, data[len(head) : -1]
+            asking.result()
+
+    def listing(self) -> Iterator[Found]:
+        """What was unpacked, some at a time."""
+        if self._is_listed:
+            yield self._found
+            return
+        found = self._found = Found([], [], [])
+        command = (
+            self._git_directory,
+            "cat-file",
+            "--batch-all-objects",
+            "--unordered",
+            "--batch-check=%(objecttype) %(objectname) %(objectsize)",
+        )
+        with talking_git(*command, is_limited=True) as git:
+            git.told.close()
+            while lines := git.out.readlines(LISTED_BYTES):
+                words = b"".join(lines).decode().split()
+                ids = cast("list[ObjectId]", words[1::3])
+                part = Found(words[::3], ids, [*map(int, words[2::3])])
+                found.kinds.extend(part.kinds)
+                found.ids.extend(part.ids)
+                found.sizes.extend(part.sizes)
+                yield part
+        self._is_listed = True
 
     def durable_files(self) -> list[Path]:
         """Its pack as files that survive a power cut, the index last: who finds that finds the pack."""

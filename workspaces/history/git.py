@@ -8,10 +8,11 @@ follow `--end-of-options`, paths follow `--`, and pathspecs are literal.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from threading import Timer
 from typing import BinaryIO, cast
@@ -25,8 +26,8 @@ MEMORY_KIB_MAX = 1024 * 1024
 """What git may take to look at bytes of strangers: a few of the largest files at once. Where the system
 knows no such limit it is not kept, and the time is."""
 
-READ_BYTES = 1024 * 1024
-"""Of what git prints, at once."""
+PIPE_BYTES = 1024 * 1024
+"""Of what git is told, or prints, at once."""
 
 _ENVIRONMENT = (
     "GIT_CONFIG_NOSYSTEM=1",
@@ -89,35 +90,62 @@ def run_git(*arguments: str, told: bytes = b"", is_limited: bool = False) -> byt
         raise _failed(arguments, error.status, said) from error
 
 
+class Talk:
+    """With a program that is told something while it runs, and read while it prints."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.told, self.out = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
+        self._process = process
+        self._watchdog: Timer | None = None
+        _widen(self.told, self.out)
+
+    def watch(self) -> None:
+        """From now on it has its time."""
+        self.rest()
+        self._watchdog = Timer(GIT_SECONDS_MAX, self.end)
+        self._watchdog.start()
+
+    def rest(self) -> None:
+        """It waits for what it is told."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+
+    def end(self) -> None:
+        self._process.kill()
+
+
 @contextmanager
-def reading_git(*arguments: str, told: bytes, is_limited: bool = False) -> Generator[BinaryIO]:
-    """What the program prints, while it is at it: printing and reading take a processor each. All of it is
-    to be read. Unavailable as with `run_git`, when the block ends."""
-    command = _command(arguments, is_limited=is_limited)
-    with _readable(told) as stream, TemporaryFile() as errors:
+def talking_git(*arguments: str, is_limited: bool = False) -> Generator[Talk]:
+    """What the program prints is read while it is at it: printing and reading take a processor each. What it
+    is told is to be closed, and all that it prints is to be read. Unavailable as with `run_git`, when the
+    block ends, and then too when that was left because the program would not hear any more."""
+    with TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
-                command,
-                READ_BYTES,
+                _command(arguments, is_limited=is_limited),
+                PIPE_BYTES,
                 cwd="/",
-                stdin=stream or subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
         except FileNotFoundError as error:
             raise _missing() from error
-        watchdog = Timer(GIT_SECONDS_MAX, process.kill)
-        watchdog.start()
+        talk = Talk(process)
+        talk.watch()
+        is_deaf = False
         try:
-            with process:
+            with suppress(BrokenPipeError), process:
                 try:
-                    yield cast("BinaryIO", process.stdout)
+                    yield talk
+                except BrokenPipeError:
+                    is_deaf = True
                 except BaseException:
-                    process.kill()
+                    talk.end()
                     raise
         finally:
-            watchdog.cancel()
-        if process.returncode != 0:
+            talk.rest()
+        if is_deaf or process.returncode != 0:
             errors.seek(0)
             raise _failed(arguments, process.returncode, errors.read().decode().strip())
 
@@ -130,6 +158,13 @@ def _command(arguments: Sequence[str], *, is_limited: bool) -> list[str]:
     environment = (f"PATH={os.environ.get('PATH', os.defpath)}", *_ENVIRONMENT)
     within = ["sh", "-c", _WITHIN_LIMITS, "sh"] if is_limited else []
     return ["env", "-i", *environment, *within, "git", *settings, *arguments]
+
+
+def _widen(*pipes: BinaryIO) -> None:
+    """So that whoever writes waits for whoever reads less often; where the system can, and lets us."""
+    for pipe in pipes:
+        with suppress(AttributeError, OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -214,14 +214,14 @@ class Quarantine:
         return chamber
 
     def _look_at(self, chamber: Chamber) -> None:
-        self._check_sizes(chamber.found())
         roots: set[ObjectId] = set()
-        for kind, name, data in chamber.read(("commit", "tree")):
-            if kind == "tree":
-                self._look_at_tree(name, data)
-            else:
-                roots.add(_checked_commit(RevisionId(name), data))
-                self._revisions.add(name)
+        with closing(chamber.read(("commit", "tree"), self._check_sizes)) as read:
+            for kind, name, data in read:
+                if kind == "tree":
+                    self._look_at_tree(name, data)
+                else:
+                    roots.add(_checked_commit(RevisionId(name), data))
+                    self._revisions.add(name)
         for root in roots:
             self._check_extent(root)
 
