@@ -83,6 +83,14 @@ def test_who_tells_a_dead_one_hears_what_it_died_of(monkeypatch: pytest.MonkeyPa
         talk.told.write(bytes(4 * git.PIPE_BYTES))
 
 
+def test_one_that_ends_well_and_has_not_heard_all_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a_program(monkeypatch, "exec <&-; exit 0")
+    with pytest.raises(Unavailable, match="git cat-file"), talking_git("cat-file") as talk:
+        talk.told.write(bytes(4 * git.PIPE_BYTES))
+
+
 def test_where_pipes_cannot_be_widened_they_are_used_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
