@@ -16,6 +16,7 @@ Days and months are UTC. What a question cost is decided when it is noted, by th
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 import threading
@@ -214,7 +215,7 @@ class Ledger:
         self._records = records
         self._clock = clock
         self._sleep = sleep
-        self._writer = secrets.token_hex(6)
+        self._name = secrets.token_hex(6)
         self._line = _Line()
         self._kept: dict[Key, Item] = {}
         """Sums as they were written here last: so they still are, unless others have written to them too."""
@@ -363,6 +364,11 @@ class Ledger:
             self._kept.clear()
         for put, counter in zip(changes, counters, strict=True):
             self._kept[put.key] = Item(put.key, put.value, counter)
+
+    @property
+    def _writer(self) -> str:
+        """A process of its own after a fork: its batches are numbered like those of its siblings."""
+        return f"{self._name}-{os.getpid()}"
 
     def _is_written(self, value: JsonObject, number: int) -> bool:
         return value.get("writers", {}).get(self._writer) == number

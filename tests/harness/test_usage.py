@@ -23,6 +23,7 @@ from tests.conformance.race import race
 from tests.harness.account_writer import MODEL, USAGE
 from tests.harness.processes import ended, started
 from tests.harness.stores import clock, dynamodb, dynamodb_url, store
+from tests.harness.talk import forked
 from workspaces.account import Person, Principal
 from workspaces.clock import ManualClock, SystemClock
 from workspaces.errors import Forbidden, Refused, Unavailable
@@ -193,6 +194,16 @@ def test_notes_of_several_processes_are_all_there(tmp_path: Path) -> None:
     today = ledger.today()
     report = ledger.report(ACCOUNT, since=date(today.year - 1, 12, 1), until=today)
     assert (report.total.asked, report.total.nanodollars) == (120, 120 * ONE)
+    records.close()
+
+
+def test_each_process_that_was_forked_notes_for_itself(tmp_path: Path) -> None:
+    records = SqliteRecords(tmp_path / "state.db")
+    ledger = Ledger(records, SystemClock(), own_prices())
+    before = ledger.today()
+    for _ in range(3):
+        assert forked(lambda: ledger.note(spender(), MODEL, USAGE))
+    assert ledger.report(ACCOUNT, since=before, until=ledger.today()).total.asked == 3
     records.close()
 
 
