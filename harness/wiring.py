@@ -321,7 +321,7 @@ class House:
         spender = Spender(
             principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
         )
-        return MeteredModel(own, spender, self.ledger, self.allowance)
+        return MeteredModel(own, spender, self.ledger, self.allowance, leaves_replies=True)
 
     def open_model(
         self,
@@ -336,7 +336,8 @@ class House:
         )
 
         def metered(model: Model) -> Model:
-            return MeteredModel(model, spender, self.ledger, self.allowance)
+            is_turn = purpose == "turn"  # which stores what it is answered
+            return MeteredModel(model, spender, self.ledger, self.allowance, leaves_replies=is_turn)
 
         name = agent.config.model or self.settings.model
         if self._model is not None:
