@@ -44,9 +44,8 @@ class AnthropicModel:
     async def reply(
         self, request: Request, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
-        unusable = self._clients.unusable()
-        if unusable is not None:
-            return unusable
+        if self._clients.unusable is not None:
+            return self._clients.unusable
         stated = parameters(self.name, request, output_tokens_max)
         question = _Question(self._clients.of_running_loop(), stated, emit)
         return await question.asked()
