@@ -47,10 +47,12 @@ class MeteredModel:
     async def reply(
         self, request: Request, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
-        try:
-            await in_thread(self._allowance.check_money, self._spender.account_id, self.name)
-        except (Exhausted, Refused) as error:
-            return ModelFailure("budget", str(error), error.remedy or "")
+        account_id = self._spender.account_id
+        if not self._allowance.is_unlimited(account_id):
+            try:
+                await in_thread(self._allowance.check_money, account_id, self.name)
+            except (Exhausted, Refused) as error:
+                return ModelFailure("budget", str(error), error.remedy or "")
         so_far = NO_USAGE
 
         def count(progress: Progress) -> None:
