@@ -26,8 +26,8 @@ from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.reconcile import Pull, Push, reconcile
 from workspaces.stores.faulty import Fault, FaultyBlobs
-from workspaces.stores.files import LOCK_NAME, STAGED_PREFIX
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
+from workspaces.stores.staging import LOCK_NAME, STAGED_PREFIX
 from workspaces.sync.crowd import TOLD_AT_ONCE
 from workspaces.sync.sides import Survey
 from workspaces.workspaces import Workspaces
