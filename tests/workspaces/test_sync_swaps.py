@@ -157,6 +157,26 @@ def test_what_is_appended_to_what_was_shown_for_a_moment_is_nobodys_change_of_wh
     assert sorted(lines) == ["by hand", "late", "one"]
 
 
+def test_what_was_deleted_there_stays_deleted_when_a_shell_appends_to_what_it_had_open(
+    a: Replica, b: Replica
+) -> None:
+    a.put(MEMORY, "one\ntwo\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(MEMORY, "one\n")
+    b.sync.run()
+    with (a.root / MEMORY).open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            shell.write("late\n")
+            shell.flush()
+            a.sync._pause = lambda _: None
+
+        a.sync._pause = pause
+        a.sync.run()
+    assert a.texts() == {MEMORY: "one\nlate\n"}
+
+
 def test_what_a_second_look_replaces_is_in_a_revision(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
