@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -55,7 +55,8 @@ def duties(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
 
     async def erase(job: Job) -> datetime | None:
         conversation_id = ConversationId(job.payload["conversationId"])
-        await in_thread(rooms_for(job).conversations.erase, conversation_id)
+        with _patiently():
+            await in_thread(rooms_for(job).conversations.erase, conversation_id)
 
     async def tidy(job: Job) -> datetime | None:
         with suppress(NotFound):  # it was deleted
@@ -64,14 +65,22 @@ def duties(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
     async def flush(job: Job) -> datetime | None:
         workspace_id = WorkspaceId(job.payload["workspaceId"])
         try:
-            is_done = await in_thread_of_its_own(rooms_for(job).workspaces.flush, workspace_id)
+            with _patiently():
+                is_done = await in_thread_of_its_own(rooms_for(job).workspaces.flush, workspace_id)
         except NotFound:  # it was deleted
             return None
-        except Unavailable as failure:
-            raise OutOfReach(str(failure)) from failure
         return None if is_done else job.due + timedelta(seconds=FLUSH_WITHIN_S)
 
     return {TURN: turn, ERASE: erase, TIDY: tidy, f"{FLUSH}:{machine}": flush}
+
+
+@contextmanager
+def _patiently() -> Generator[None]:
+    """What was promised is done, however long what it needs is away."""
+    try:
+        yield
+    except Unavailable as failure:
+        raise OutOfReach(str(failure)) from failure
 
 
 def tidying(principal: Principal, workspace_id: WorkspaceId, clock: Clock) -> Job:

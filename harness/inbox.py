@@ -196,9 +196,8 @@ class Inbox:
                 if self._is_in_use(conversation) or number >= LET_GO_TRIES:
                     raise
             except Conflict as conflict:
-                if conflict.name == str(
-                    conversation.exists.key
-                ):  # deleted, in this instant or before
+                is_gone = conflict.name == str(conversation.exists.key)
+                if is_gone:  # deleted, in this instant or before
                     self._met.pop((agent_id, event.conversation_key), None)
                     conversation = None
         raise Busy("the conversation", holder="very many at once")

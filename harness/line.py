@@ -17,11 +17,12 @@ import json
 import secrets
 from dataclasses import dataclass
 
+from harness.aside import Aside
 from harness.conversation import inbox_partition
 from harness.event import Event, event_of
 from workspaces.blobs import BlobStore
 from workspaces.errors import NotFound, TooMany
-from workspaces.expect import ABSENT, ANY
+from workspaces.expect import ABSENT
 from workspaces.ids import ConversationId, TurnId
 from workspaces.records import (
     VALUE_BYTES_MAX,
@@ -128,7 +129,7 @@ class Line:
         self._conversation_id = conversation_id
         self._partition = inbox_partition(conversation_id)
         self._records = records
-        self._large = large
+        self._aside = Aside(conversation_id, large)
 
     # reading
 
@@ -187,10 +188,7 @@ class Line:
         return self._records.get(self._event_key(number))
 
     def event(self, item: Item) -> Event:
-        value = item.value["event"]
-        if "large" in value:
-            value = json.loads(self._large.read(value["large"]).data)
-        return event_of(value)
+        return event_of(self._aside.value(item.value["event"]))
 
     def is_to_end(self, turn_id: TurnId) -> bool:
         item = self._records.get(self._cancel_key)
@@ -237,20 +235,18 @@ class Line:
         """Wanted: the end of this turn."""
         return Put(self._cancel_key, {"turn": turn_id})
 
-    # beside the records
+    # aside
 
     def kept(self, stated: JsonObject) -> JsonObject:
         """An event as it is stated, or where it lies, when it is too large for a record."""
         if not is_large(stated):
             return stated
-        name = f"{self._conversation_id}/event-{secrets.token_hex(8)}.json"
-        self._large.write(name, _JSON.encode(stated).encode(), expect=ANY)
-        return {"id": stated["id"], "large": name}
+        name = f"event-{secrets.token_hex(8)}"
+        return {"id": stated["id"], **self._aside.keep(name, _JSON.encode(stated))}
 
     def forget(self, kept: JsonObject) -> None:
-        """What lies beside the records of an event that is not in the line any more."""
-        if "large" in kept:
-            self._large.delete(kept["large"], expect=ANY)
+        """What lies aside of an event that is not in the line any more."""
+        self._aside.forget(kept)
 
     def _begun(self, number: int) -> Item:
         """Of the event of a turn that has not ended."""

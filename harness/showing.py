@@ -6,16 +6,16 @@
 
 A request is kept before it is sent, in one batch under the lease's guard: what is new in it and its
 receipt. So a turn that is taken up by another process finds what was told, beside the same message, and
-what a model may have read is never unaccounted for. A value too large for the record store lies in the
-blob store, beside the entries of the transcript, with which it goes.
+what a model may have read is never unaccounted for. What is too large for a record lies `aside`, with what
+the transcript has there, and goes with it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.aside import Aside
 from harness.context.delta import Delta, delta_of
 from harness.context.receipt import Purpose, Receipt, receipt, receipt_of
 from harness.context.remark import Remark
@@ -23,7 +23,6 @@ from harness.context.snapshot import Held, Snapshot, snapshot_of
 from harness.question import Question
 from workspaces.blobs import BlobStore
 from workspaces.errors import Conflict, LeaseLost, NotFound
-from workspaces.expect import ABSENT, ANY
 from workspaces.ids import ConversationId, TurnId
 from workspaces.lease import Lease
 from workspaces.records import (
@@ -33,8 +32,6 @@ from workspaces.records import (
     Key,
     Put,
     RecordStore,
-    fits,
-    json_of,
     with_prefix,
 )
 from workspaces.stamp import moment_of, stamp_of
@@ -63,7 +60,7 @@ class Showing:
         self._conversation_id = conversation_id
         self._partition = f"shown:{conversation_id}"
         self._records = records
-        self._large = large
+        self._aside = Aside(conversation_id, large)
         self._held: Held | None = None
         self._receipts = 0
         self._is_loaded = False
@@ -137,7 +134,7 @@ class Showing:
 
     def receipts(self) -> list[Receipt]:
         found = with_prefix(self._records, self._partition, "receipt:")
-        return [receipt_of(_number(item), self._value(item)) for item in found]
+        return [receipt_of(_number(item), self._aside.value(item.value)) for item in found]
 
     def resume(self, turn_id: TurnId) -> Receipt | None:
         """A turn is gone on with that had asked before: what could not be read then is unavailable in it
@@ -158,7 +155,7 @@ class Showing:
         return Held(snapshot, deltas, moment_of(receipt.at), receipt.length, receipt.last)
 
     def erase(self) -> None:
-        """All of it but the large values, which go with the transcript's."""
+        """All of it but what lies aside, which goes with the transcript's."""
         while found := self._records.scan(self._partition, limit=DELETED_AT_ONCE):
             self._records.write(*(Delete(item.key) for item in found))
 
@@ -172,7 +169,7 @@ class Showing:
         """The newest first, one read each: a turn has few."""
         end = f"receipt:{_LAST}"
         while found := self._before(end):
-            yield receipt_of(_number(found), self._value(found))
+            yield receipt_of(_number(found), self._aside.value(found.value))
             end = found.key.sort
 
     def _news(self, question: Question, writer: str) -> Put:
@@ -186,11 +183,11 @@ class Showing:
         item = self._records.get(Key(self._partition, f"snapshot:{_digits(number)}"))
         if item is None:
             raise NotFound("snapshot", f"{number} of {self._conversation_id}")
-        return snapshot_of(number, self._value(item))
+        return snapshot_of(number, self._aside.value(item.value))
 
     def _deltas(self, snapshot: int) -> tuple[Delta, ...]:
         found = with_prefix(self._records, self._partition, f"delta:{_digits(snapshot)}:")
-        return tuple(delta_of(self._value(item)) for item in found)
+        return tuple(delta_of(self._aside.value(item.value)) for item in found)
 
     def _before(self, end: str) -> Item | None:
         start = "receipt:"
@@ -198,18 +195,8 @@ class Showing:
         return found[0] if found else None
 
     def _put(self, sort: str, value: JsonObject, writer: str) -> Put:
-        key = Key(self._partition, sort)
-        text = json_of(key, value)
-        if fits(text):
-            return Put(key, value, expect=ABSENT, text=text)
-        name = f"{self._conversation_id}/{sort.replace(':', '-')}-{writer}.json"
-        self._large.write(name, text.encode(errors="replace"), expect=ANY)
-        return Put(key, {"large": name}, expect=ABSENT)
-
-    def _value(self, item: Item) -> JsonObject:
-        if "large" in item.value:
-            return json.loads(self._large.read(item.value["large"]).data)
-        return item.value
+        name = f"{sort.replace(':', '-')}-{writer}"
+        return self._aside.put(Key(self._partition, sort), value, name)
 
 
 def _digits(number: int) -> str:

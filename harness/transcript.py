@@ -2,9 +2,9 @@
 
 Entries are numbered without gaps and never changed. Each append is a new item under the next number,
 guarded by the lease: two writers cannot both add entry 7, and a holder whose lease has passed on can
-add nothing. An entry too large for the record store lies in the blob store, written before the item
-that refers to it, under a name that holds the generation, or the bid that shall win it: a stale holder
-that is still writing cannot replace the bytes of the entry that became number 7 after all.
+add nothing. An entry too large for a record lies `aside`, under a name that holds the generation, or the
+bid that shall win it: a stale holder that is still writing cannot replace the bytes of the entry that
+became number 7 after all.
 
 A conversation is a row of *sessions*, each beginning at an entry. The *window* is what a turn begins
 with: the entries of the newest session from its cursor on. Finding it reads one item, loading it reads
@@ -17,12 +17,12 @@ summary was made: its call of tools, and each result. Both are kept in the row a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from harness.aside import Aside
 from harness.context.said import Said
 from harness.message import Message, ToolResult, message_of
 from harness.pending import Asked, asked_of
@@ -31,7 +31,6 @@ from harness.session import Session, new_session, session_of
 from harness.tools.desk import Change, Seen, change_of
 from workspaces.blobs import BlobStore
 from workspaces.errors import Conflict, LeaseLost, NotFound
-from workspaces.expect import ABSENT, ANY
 from workspaces.ids import ConversationId, TurnId
 from workspaces.lease import Bid, Lease
 from workspaces.records import (
@@ -42,8 +41,6 @@ from workspaces.records import (
     Key,
     Put,
     RecordStore,
-    fits,
-    json_of,
     with_prefix,
 )
 from workspaces.records import Change as RecordChange
@@ -178,7 +175,7 @@ class Transcript:
         self._partition = f"transcript:{conversation_id}"
         self._sessions = f"sessions:{conversation_id}"
         self._records = records
-        self._large = large
+        self._aside = Aside(conversation_id, large)
 
     def session(self) -> Session:
         """The newest."""
@@ -313,23 +310,14 @@ class Transcript:
         for partition in (self._partition, self._sessions):
             while found := self._records.scan(partition, backwards=True, limit=DELETED_AT_ONCE):
                 self._records.write(*(Delete(item.key) for item in found))
-        for stat in list(self._large.scan(f"{self._conversation_id}/")):
-            self._large.delete(stat.name, expect=ANY)
+        self._aside.erase()
 
     def _put(self, entry: Entry, writer: str) -> Put:
-        key, value = Key(self._partition, _sort(entry.number)), entry.as_json()
-        text = json_of(key, value)
-        if fits(text):
-            return Put(key, value, expect=ABSENT, text=text)
-        name = f"{self._conversation_id}/{_sort(entry.number)}-{writer}.json"
-        self._large.write(name, text.encode(errors="replace"), expect=ANY)
-        return Put(key, {"large": name}, expect=ABSENT)
+        sort = _sort(entry.number)
+        return self._aside.put(Key(self._partition, sort), entry.as_json(), f"{sort}-{writer}")
 
     def _entry(self, item: Item) -> Entry:
-        value = item.value
-        if "large" in value:
-            value = json.loads(self._large.read(value["large"]).data)
-        return entry_of(int(item.key.sort), value)
+        return entry_of(int(item.key.sort), self._aside.value(item.value))
 
 
 def entry_of(number: int, value: JsonObject) -> Entry:

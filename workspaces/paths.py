@@ -71,9 +71,8 @@ def broken_rule(text: str) -> str | None:
     """The first rule that `text` breaks as a path, put to follow the value; None when it is good."""
     if not text:
         return "is empty"
-    if (
-        len(text) > PATH_BYTES_MAX
-    ):  # before anything that costs time or memory on a hostile megabyte
+    # Before anything that costs time or memory on a hostile megabyte.
+    if len(text) > PATH_BYTES_MAX:
         return f"is longer than {PATH_BYTES_MAX} bytes"
     return _broken_rule(text)
 

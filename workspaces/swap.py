@@ -173,8 +173,7 @@ class Swaps:
             current = self._read(path)
             if current is None:
                 return self._entered(label, path)
-            base = _grown_from(out, told.went_in) or self._base(told.expected)
-            together = _together(path, base, current, out)
+            together = _together(path, self._base(out, told), current, out)
             if together == current:
                 return path
             if together is not None:
@@ -219,20 +218,28 @@ class Swaps:
         except NotFound:
             return None
 
-    def _base(self, expected: ObjectId) -> bytes | None:
+    def _base(self, out: bytes, told: Displaced) -> bytes | None:
+        """What was expected; or what went in, where that had its place for a moment, before what came out was
+        put back, and a shell has appended to it. Where `out` begins with both, the longer: what only repeats
+        it is nobody's change."""
+        expected = self._object(told.expected)
+        begins = len(expected) if expected is not None and out.startswith(expected) else 0
+        went_in = _beginning(out, told.went_in)
+        return went_in if went_in is not None and len(went_in) > begins else expected
+
+    def _object(self, name: ObjectId) -> bytes | None:
         try:
-            return None if expected == _NO_OBJECT else self._read_object(expected)
+            return None if name == _NO_OBJECT else self._read_object(name)
         except Failure:
             return None
 
 
-def _grown_from(out: bytes, went_in: str) -> bytes | None:
-    """What went in, where `out` is that and what a shell has appended to it: it had its place for a moment,
-    before what came out was put back, and is nobody's change of what was expected."""
+def _beginning(out: bytes, version: str) -> bytes | None:
+    """The first lines of it that are of this version (or one that begins like this)."""
     hashed, end = sha256(), 0
     while end := out.find(b"\n", start := end) + 1:
         hashed.update(out[start:end])
-        if hashed.hexdigest().startswith(went_in):
+        if hashed.hexdigest().startswith(version):
             return out[:end]
     return None
 

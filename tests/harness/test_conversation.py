@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +12,21 @@ from harness import Harness
 from harness.conversation import Conversations
 from harness.event import Event
 from harness.inbox import Inbox
+from harness.job import ATTEMPTS_MAX, PAUSE_S_MAX
 from harness.message import Message, Text, ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
+from harness.runner import AWAY_PAUSE_S, Drained
+from harness.sandboxes.none import NoSandbox
 from harness.transcript import Transcript
 from tests.machines import Flaky
 from workspaces.account import Person
+from workspaces.blobs import Stat
+from workspaces.clock import ManualClock
 from workspaces.errors import AlreadyExists, Busy, LeaseLost, NotFound, Refused, Unavailable
 from workspaces.ids import UserId
 from workspaces.records import Item, Key, RecordStore
 from workspaces.stores.faulty import Fault, FaultyRecords
+from workspaces.stores.files import FileBlobs
 
 Scripted = Callable[..., tuple[Harness, ScriptedModel]]
 
@@ -453,6 +460,36 @@ def test_a_deletion_that_was_interrupted_anywhere_is_ended_by_its_job(scripted: 
         if interrupted == calls:
             break
     assert interrupted >= 10
+
+
+def test_an_erasure_waits_for_as_long_as_what_lies_aside_is_away(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was promised: it is not given up after so many tries."""
+    clock, is_away = ManualClock(), False
+    scan = FileBlobs.scan
+
+    def scanned(blobs: FileBlobs, prefix: str = "") -> Iterator[Stat]:
+        if is_away:
+            raise Unavailable("entries", "nothing answers")
+        return scan(blobs, prefix)
+
+    monkeypatch.setattr(FileBlobs, "scan", scanned)
+    model = ScriptedModel("one")
+    with Harness.open(home, model=model, sandbox=NoSandbox("not here"), clock=clock) as harness:
+        harness.run("a secret " + "x" * 70_000, conversation="c1")
+        found = harness.conversation("c1")
+        is_away = True
+        with pytest.raises(Unavailable):
+            harness.conversations.delete(found)
+        for _ in range(ATTEMPTS_MAX + 1):
+            clock.advance(PAUSE_S_MAX)
+            assert harness.run_jobs() == Drained(0, 1)
+        is_away = False
+        clock.advance(AWAY_PAUSE_S)
+        assert harness.run_jobs() == Drained(1, 0)
+        assert left_of(harness, found.id) == []
+        assert list(harness.conversations._large.scan(f"{found.id}/")) == []
 
 
 def cut_off(harness: Harness, calls: int) -> Conversations:

@@ -24,7 +24,8 @@ from tests.workspaces.blob_writer import NAME, NEW, NEW_FILE, OLD, content
 from workspaces.beneath import Beneath
 from workspaces.errors import Conflict, NotFound, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
-from workspaces.stores.files import LEFTOVER_AGE_S, LOCK_NAME, FileBlobs
+from workspaces.stores.files import FileBlobs
+from workspaces.stores.staging import LEFTOVER_AGE_S, LOCK_NAME
 
 __all__ = ["strace"]
 
@@ -250,7 +251,7 @@ class TestNeighbours:
             names.append([stat.name for stat in store.scan()])
             return True
 
-        with os.scandir(store._staging) as entries:
+        with os.scandir(store._aside._fd) as entries:
             next(entries)
             assert store.labels() == ["out:1"]
             store.unstage()
@@ -286,7 +287,7 @@ class TestNeighbours:
         home = new_home(tmp_path)
         with opened(home) as store:
             reading, writing = os.pipe()
-            with store._locked():
+            with store._aside.locked():
                 child = os.fork()
                 if child == 0:
                     os.close(writing)

@@ -9,7 +9,7 @@ from tests.conformance.live_tree import A, LiveTreeConformance, label
 from workspaces.clock import ManualClock
 from workspaces.expect import ABSENT
 from workspaces.live import displaced_by
-from workspaces.stores import files
+from workspaces.stores import staging
 from workspaces.stores.files import FileBlobs
 from workspaces.stores.memory_tree import MemoryTree
 
@@ -25,7 +25,7 @@ class TestFileBlobsWithoutExchange(TestFileBlobs):
 
     @pytest.fixture(autouse=True)
     def _no_exchange(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(files, "exchange", lambda *_: False)
+        monkeypatch.setattr(staging, "exchange", lambda *_: False)
 
 
 class TestMemoryTree(LiveTreeConformance):
@@ -68,12 +68,12 @@ def test_nothing_of_what_was_staged_is_left_when_it_is_not_wanted(
     assert left() == []
 
 
-@pytest.mark.parametrize("count", [1, files.FLUSHED_AT_ONCE])
+@pytest.mark.parametrize("count", [1, staging.FLUSHED_AT_ONCE])
 def test_what_is_staged_is_durable_before_it_enters(
     files_tree: FileBlobs, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     flushed: list[str] = []
-    monkeypatch.setattr(files, "flush_all", lambda _fd: flushed.append("all") or True)
+    monkeypatch.setattr(staging, "flush_all", lambda _fd: flushed.append("all") or True)
     monkeypatch.setattr(os, "fsync", lambda _fd: flushed.append("one"))
     staged = [files_tree.stage(b"%d" % number) for number in range(count)]
     assert flushed == []

@@ -17,6 +17,7 @@ import pytest
 from tests.workspaces.conftest import AGENT, CALLER
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from tests.workspaces.test_quarantine import Stranger
+from tests.workspaces.two_machines import MEMORY, a, b, machine, place, prefix
 from workspaces import head as heads
 from workspaces.clock import ManualClock
 from workspaces.errors import MassDeletion, Refused, Unavailable
@@ -28,29 +29,9 @@ from workspaces.place import Place
 from workspaces.revision import RevisionId
 from workspaces.stores.memory import MemoryRecords
 
-MEMORY = "MEMORY.md"
+__all__ = ["a", "b", "machine", "place", "prefix"]
+
 WAIT_S_MAX = 60.0
-
-
-@pytest.fixture
-def prefix() -> MemoryPrefix:
-    return MemoryPrefix()
-
-
-@pytest.fixture
-def machine(tmp_path: Path, prefix: MemoryPrefix) -> Callable[[str], Replica]:
-    records = MemoryRecords()
-    return lambda name: Replica(tmp_path / name, records, Place("memory:", prefix))
-
-
-@pytest.fixture
-def a(machine: Callable[[str], Replica]) -> Replica:
-    return machine("a")
-
-
-@pytest.fixture
-def b(a: Replica, machine: Callable[[str], Replica]) -> Replica:
-    return machine("b")
 
 
 def packs(prefix: MemoryPrefix, of: Replica) -> MemoryPrefix:

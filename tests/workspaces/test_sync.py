@@ -2,65 +2,39 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pytest
 
-from tests.workspaces.conftest import AGENT, CALLER
+from tests.workspaces.conftest import CALLER
 from tests.workspaces.replicas import MemoryPrefix, Replica
+from tests.workspaces.two_machines import (
+    MEMORY,
+    a,
+    b,
+    filled,
+    machine,
+    place,
+    prefix,
+    set_status,
+)
 from workspaces.account import default_owner
 from workspaces.clock import ManualClock
 from workspaces.errors import Conflict, MassDeletion, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.home import Home
 from workspaces.ids import version_of
-from workspaces.live import Label
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.reconcile import Pull, Push, reconcile
-from workspaces.stores.faulty import Fault, FaultyBlobs
-from workspaces.stores.files import LOCK_NAME, STAGED_PREFIX
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
-from workspaces.sync.crowd import TOLD_AT_ONCE
-from workspaces.sync.sides import Survey
 from workspaces.workspaces import Workspaces
 
-MEMORY = "MEMORY.md"
-WAIT_S_MAX = 60.0
-
-
-@pytest.fixture
-def prefix() -> MemoryPrefix:
-    return MemoryPrefix()
-
-
-@pytest.fixture
-def place(prefix: MemoryPrefix) -> Place:
-    return Place("memory:", prefix)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, place: Place) -> Callable[[str], Replica]:
-    """By name; asked for again it is a new process on the same home."""
-    records = MemoryRecords()
-    return lambda name: Replica(tmp_path / name, records, place)
-
-
-@pytest.fixture
-def a(machine: Callable[[str], Replica]) -> Replica:
-    return machine("a")
-
-
-@pytest.fixture
-def b(a: Replica, machine: Callable[[str], Replica]) -> Replica:
-    return machine("b")
+__all__ = ["a", "b", "machine", "place", "prefix"]
 
 
 def test_what_one_machine_writes_the_other_has(a: Replica, b: Replica) -> None:
@@ -124,29 +98,25 @@ def test_both_sides_of_one_file_are_merged_and_each_line_keeps_its_author(
     assert b.workspace.find_version(MEMORY, theirs) is not None
 
 
-def _set(machine: Replica, value: str) -> None:
-    machine.put(MEMORY, f"---\nstatus: {value}\n---\n")
-
-
 def by_hand_and_seen_by_the_sync_alone(a: Replica, b: Replica, clock: ManualClock) -> None:
-    _set(a, "earlier")
+    set_status(a, "earlier")
     a.sync.run()
     clock.advance(60)
-    _set(b, "later")
+    set_status(b, "later")
 
 
 def by_hand_and_pushed_first(a: Replica, b: Replica, clock: ManualClock) -> None:
-    _set(b, "earlier")
+    set_status(b, "earlier")
     b.workspace.settle()
     clock.advance(60)
-    _set(a, "later")
+    set_status(a, "later")
     a.sync.run()
 
 
 def by_a_program_that_has_not_pushed_its_revision(
     a: Replica, b: Replica, clock: ManualClock
 ) -> None:
-    _set(b, "earlier")
+    set_status(b, "earlier")
     b.workspace.settle()
     clock.advance(60)
     seen = a.workspace.read(MEMORY)
@@ -154,10 +124,10 @@ def by_a_program_that_has_not_pushed_its_revision(
 
 
 def before_the_other_changed_something_else(a: Replica, b: Replica, clock: ManualClock) -> None:
-    _set(a, "earlier")
+    set_status(a, "earlier")
     a.workspace.settle()
     clock.advance(60)
-    _set(b, "later")
+    set_status(b, "later")
     b.workspace.settle()
     clock.advance(60)
     a.put("notes/x.md", "something else\n")
@@ -178,7 +148,7 @@ def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
 ) -> None:
     records, clock = MemoryRecords(), ManualClock()
     a, b = (Replica(tmp_path / name, records, place, clock) for name in "ab")
-    _set(a, "begun")
+    set_status(a, "begun")
     a.sync.run()
     b.sync.run()
     clock.advance(60)
@@ -186,70 +156,6 @@ def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
     b.sync.run()
     a.sync.run()
     assert a.texts()[MEMORY] == b.texts()[MEMORY] == "---\nstatus: later\n---\n"
-
-
-@pytest.mark.parametrize("was_agreed", [True, False])
-def test_a_key_that_a_person_replaces_while_a_program_writes_stays_replaced(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch, was_agreed: bool
-) -> None:
-    """Both come from what was not pushed yet, and before they meet the other machine changes another line."""
-    records, clock = MemoryRecords(), ManualClock()
-    a, b = (Replica(tmp_path / name, records, place, clock) for name in "ab")
-    if was_agreed:
-        _set(a, "begun")
-    a.sync.run()
-    b.sync.run()
-    _set(a, "seen")
-    _save_in_the_next_swap(a, "---\nstatus: replaced\n---\n", monkeypatch)
-    seen = a.workspace.read(MEMORY)
-    a.workspace.write(MEMORY, f"{seen.text}told\n", by=CALLER, expect=seen.version)
-    blamed = {line.text: line.author for line in a.workspace.history.blame(WorkspacePath(MEMORY))}
-    assert (blamed["told"], blamed["status: replaced"]) == (CALLER.name, a.workspace._person.name)
-    b.sync.run()
-    clock.advance(60)
-    b.put(MEMORY, f"{b.texts()[MEMORY]}later\n")
-    b.sync.run()
-    a.sync.run()
-    b.sync.run()
-    assert a.texts() == b.texts() == {MEMORY: "---\nstatus: replaced\n---\ntold\nlater\n"}
-
-
-def test_a_key_that_a_program_and_a_person_set_in_one_moment_is_the_person_s_and_listed(
-    a: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _set(a, "seen")
-    a.sync.run()
-    _save_in_the_next_swap(a, "---\nstatus: by hand\n---\n", monkeypatch)
-    seen = a.workspace.read(MEMORY)
-    a.workspace.write(MEMORY, "---\nstatus: told\n---\n", by=CALLER, expect=seen.version)
-    assert a.texts() == {MEMORY: "---\nstatus: by hand\n---\n"}
-    assert a.workspace.log()[0].trailers["Merged"] == f"{MEMORY}: keys status"
-    assert a.workspace.find_version(MEMORY, version_of(b"---\nstatus: told\n---\n")) is not None
-    assert a.sync.run().pushed == [MEMORY]
-
-
-def test_what_a_person_saves_in_the_moment_of_a_write_and_cannot_be_merged_waits_for_the_sync(
-    a: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = "decisions/d.md"
-    a.put(path, "seen\n")
-    a.sync.run()
-    _save_in_the_next_swap(a, "by hand\n", monkeypatch)
-    a.workspace.write(path, "told\n", by=CALLER, expect=version_of(b"seen\n"))
-    assert a.texts() == {path: "by hand\n"}
-    (second,) = a.sync.run().conflicts
-    assert a.texts() == {path: "told\n", second: "by hand\n"}
-
-
-def _save_in_the_next_swap(machine: Replica, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    exchange = machine.workspace._blobs.exchange
-
-    def saved_first(label: Label, path: WorkspacePath) -> None:
-        monkeypatch.setattr(machine.workspace._blobs, "exchange", exchange)
-        machine.put(path, text)
-        exchange(label, path)
-
-    monkeypatch.setattr(machine.workspace._blobs, "exchange", saved_first)
 
 
 def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) -> None:
@@ -294,9 +200,9 @@ def test_of_two_copies_each_may_go_on_another_machine_and_both_are_in_the_histor
     a.sync.run()
     b.sync.run()
     assert a.texts() == b.texts() == {MEMORY: "# Memory\n", "one.md": "- something else\n"}
-    for machine in (a, b):
-        before = machine.workspace.log(path=WorkspacePath("two.md"))[-1].id
-        assert machine.workspace.read("two.md", view=before).text == "- a line\n"
+    for one in (a, b):
+        before = one.workspace.log(path=WorkspacePath("two.md"))[-1].id
+        assert one.workspace.read("two.md", view=before).text == "- a line\n"
 
 
 def test_nothing_to_do_costs_a_look_at_the_head_and_one_listing(
@@ -427,13 +333,6 @@ def test_what_a_push_left_is_told_to_whoever_looks_into_the_bucket(a: Replica) -
 
 
 # What stops the hand.
-
-
-def filled(a: Replica, b: Replica, count: int = 6) -> None:
-    for number in range(count):
-        a.put(f"{number}.md", f"{number}\n")
-    a.sync.run()
-    b.sync.run()
 
 
 def test_an_emptied_directory_does_not_empty_the_store(a: Replica, b: Replica) -> None:
@@ -650,272 +549,6 @@ def test_what_is_over_quota_stays_where_it_is(
     assert a.sync.push_dirty().pushed == []
 
 
-# Conditions: one truth for all machines.
-
-
-def test_of_two_machines_that_say_the_same_condition_one_is_told_no(a: Replica, b: Replica) -> None:
-    a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
-    b.sync.run()
-    seen = version_of(b"one\n")
-    a.workspace.write(MEMORY, "one\na\n", by=AGENT, expect=seen)
-    with pytest.raises(Conflict) as told:
-        b.workspace.write(MEMORY, "one\nb\n", by=AGENT, expect=seen)
-    assert told.value.actual == version_of(b"one\na\n")
-    assert b.texts() == {MEMORY: "one\na\n"}, "what is there was brought, so that it can be merged"
-    with pytest.raises(Conflict):
-        b.workspace.write(MEMORY, "x", by=CALLER, expect=ABSENT)
-    with pytest.raises(Conflict):
-        b.workspace.delete(MEMORY, by=CALLER, expect=seen)
-
-
-def test_a_conditional_write_costs_one_put_and_has_its_author(
-    a: Replica, prefix: MemoryPrefix
-) -> None:
-    a.workspace.write(MEMORY, "one\n", by=AGENT, expect=ABSENT)
-    prefix.asked.clear()
-    a.workspace.write(MEMORY, "two\n", by=AGENT, expect=version_of(b"one\n"))
-    a.workspace.delete(MEMORY, by=AGENT, expect=version_of(b"two\n"))
-    assert prefix.asked == [f"PUT {MEMORY}", f"DELETE {MEMORY}"]
-    assert {revision.author for revision in a.workspace.log()} == {AGENT.name}
-    assert not a.sync.run().pushed
-
-
-def test_a_conditional_write_of_a_file_not_pushed_yet_takes_its_bytes_along(a: Replica) -> None:
-    a.put(MEMORY, "by hand\n")
-    a.workspace.write(MEMORY, "by hand\nmore\n", by=AGENT, expect=version_of(b"by hand\n"))
-    assert not a.sync.run().pushed
-
-
-def test_what_was_agreed_on_by_a_write_alone_was_agreed_on_in_this_directory(a: Replica) -> None:
-    a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
-    a.put(MEMORY, "one\nby hand\n")
-    assert a.sync.run().pushed == [MEMORY]
-
-
-def test_an_unconditional_write_is_merged_at_the_next_sync(a: Replica, b: Replica) -> None:
-    a.put(MEMORY, "1\n2\n3\n")
-    a.sync.run()
-    b.sync.run()
-    a.workspace.write(MEMORY, "one\n2\n3\n", by=CALLER)
-    b.workspace.write(MEMORY, "1\n2\nthree\n", by=CALLER)
-    for one in (a, b, a):
-        one.sync.run()
-    assert a.texts() == b.texts() == {MEMORY: "one\n2\nthree\n"}
-
-
-def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
-    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A program writes and a person saves; another process looks before what came out is put back."""
-    a.put(MEMORY, "one\n")
-    a.sync.run()
-    other = machine("a")
-    is_shown, is_over = threading.Event(), threading.Event()
-    exchange, survey = a.workspace._blobs.exchange, other.sync._sides.survey
-
-    def exchanged(label: Label, path: WorkspacePath) -> None:
-        if is_shown.is_set():
-            exchange(label, path)
-            return
-        a.put(MEMORY, "one\nby hand\n")
-        exchange(label, path)
-        is_shown.set()
-        is_over.wait(timeout=0.5)  # of the other as much as can be done meanwhile
-
-    def write() -> None:
-        a.workspace.write(MEMORY, "one\ntold\n", by=CALLER, expect=version_of(b"one\n"))
-
-    writing = threading.Thread(target=write)
-
-    def surveyed() -> Survey:
-        if not is_shown.is_set():
-            writing.start()
-            assert is_shown.wait(timeout=60)
-        return survey()
-
-    monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
-    monkeypatch.setattr(other.sync._sides, "survey", surveyed)
-    other.sync.run()
-    is_over.set()
-    writing.join(timeout=60)
-    a.sync.run()
-    assert sorted(a.texts()[MEMORY].splitlines()) == ["by hand", "one", "told"]
-
-
-def test_what_is_displaced_during_the_second_look_at_something_else_has_its_own(
-    a: Replica, b: Replica, machine: Callable[[str], Replica]
-) -> None:
-    filled(a, b, 2)
-    b.put("0.md", "theirs\n")
-    b.sync.run()
-    other = machine("a")
-    with (a.root / "1.md").open("a") as shell:
-
-        def pause(seconds: float) -> None:
-            if a.workspace.read("1.md").text == "1\n":
-                a.workspace.write("1.md", "told\n", by=CALLER, expect=version_of(b"1\n"))
-
-        other.sync._pause = pause
-        other.sync.run()
-        assert a.texts()["1.md"] == "told\n"
-        shell.write("late\n")
-    other.sync.run()
-    assert a.texts() == {"0.md": "theirs\n", "1.md": "told\nlate\n"}
-
-
-@pytest.mark.parametrize(
-    ("file", "stands", "beside"),
-    [
-        ("notes/1.md", "notes/1.md/in.md", "notes/1.conflict-{}.md"),
-        ("notes/1.md", "notes", "1.conflict-{}.md"),
-    ],
-)
-def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_beside_it(
-    a: Replica, b: Replica, file: str, stands: str, beside: str
-) -> None:
-    filled(a, b)
-    a.put(file, "one\n")
-    a.sync.run()
-    b.sync.run()
-    b.put(file, "two\n")
-    b.sync.run()
-    with (a.root / file).open("a") as shell:
-
-        def pause(seconds: float) -> None:
-            shell.write("late\n")
-            shell.flush()
-            (a.root / file).unlink()
-            if stands == "notes":
-                (a.root / stands).rmdir()
-            a.put(stands, "in its place\n")
-            a.sync._pause = lambda _: None
-
-        a.sync._pause = pause
-        a.sync.run()
-    a.sync.run()
-    beside = beside.format(version_of(b"one\nlate\n")[:12])
-    texts = a.texts()
-    assert (texts[beside], texts[stands]) == ("one\nlate\n", "in its place\n")
-    assert a.workspace.displaced() == []
-
-
-def test_what_is_appended_to_what_was_shown_for_a_moment_is_nobodys_change_of_what_was_there(
-    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A person saves while a swap is under way, and a shell opens what goes in before it goes out again.
-    The value that went in with it was never this directory's."""
-    a.put(MEMORY, "---\nmood: calm\n---\none\n")
-    a.sync.run()
-    b.sync.run()
-    b.put(MEMORY, "---\nmood: glad\n---\none\n")
-    b.sync.run()
-    exchange = a.workspace._blobs.exchange
-    shells: list[TextIO] = []
-
-    def exchanged(label: Label, path: WorkspacePath) -> None:
-        monkeypatch.setattr(a.workspace._blobs, "exchange", exchange)
-        a.put(MEMORY, "---\nmood: calm\n---\none\nby hand\n")
-        exchange(label, path)
-        shells.append((a.root / MEMORY).open("a"))
-
-    def pause(seconds: float) -> None:
-        b.put(MEMORY, "---\nmood: gladder\n---\none\n")
-        b.sync.run()
-        shells[0].write("late\n")
-        shells[0].close()
-        a.sync._pause = lambda _: None
-
-    monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
-    a.sync._pause = pause
-    a.sync.run()
-    front, *lines = a.texts()[MEMORY].removeprefix("---\n").replace("---\n", "").splitlines()
-    assert front == "mood: gladder"
-    assert sorted(lines) == ["by hand", "late", "one"]
-
-
-def test_what_a_second_look_replaces_is_in_a_revision(
-    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also what was written a moment ago, between the revision that it begins with and the swap."""
-    filled(a, b, 2)
-    b.put("0.md", "theirs\n")
-    b.sync.run()
-    look = a.workspace._blobs.look
-    with (a.root / "0.md").open("a") as shell:
-
-        def pause(seconds: float) -> None:
-            monkeypatch.setattr(a.workspace._blobs, "look", looked)
-            shell.write("late\n")
-            shell.flush()
-            a.sync._pause = lambda _: None
-
-        def looked(label: Label) -> bytes | None:
-            if a.texts()["0.md"] == "theirs\n":
-                a.put("0.md", "theirs\nfresh\n")
-            return look(label)
-
-        a.sync._pause = pause
-        a.sync.run()
-    assert a.texts()["0.md"] == "theirs\nfresh\nlate\n"
-    assert a.workspace.find_version("0.md", version_of(b"theirs\nfresh\n")) is not None
-
-
-def test_what_is_about_to_be_swapped_in_is_not_taken_for_displaced(
-    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a.put(MEMORY, "one\n")
-    a.sync.run()
-    found: list[Label] = []
-    other = machine("a").workspace
-    looking = threading.Thread(target=lambda: found.extend(other.displaced()))
-    prepare = a.workspace._blobs.prepare
-
-    def prepared(files: Mapping[Label, bytes]) -> None:
-        prepare(files)
-        looking.start()
-        looking.join(timeout=0.3)  # as far as it comes
-        assert found == []
-
-    monkeypatch.setattr(a.workspace._blobs, "prepare", prepared)
-    a.workspace.write(MEMORY, "told\n", by=CALLER, expect=version_of(b"one\n"))
-    looking.join(timeout=60)
-    assert [other._blobs.look(label) for label in found] == [b"one\n"]
-
-
-def test_where_the_store_does_not_answer_no_condition_is_decided(
-    tmp_path: Path,
-) -> None:
-    is_down = False
-    store = FaultyBlobs(MemoryBlobs(), iter(lambda: Fault.BEFORE if is_down else Fault.NONE, 0))
-    a = Replica(tmp_path / "a", MemoryRecords(), Place("memory:", MemoryPrefix(store)))
-    a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
-    is_down = True
-    with pytest.raises(Unavailable):
-        a.workspace.write(MEMORY, "two\n", by=CALLER, expect=version_of(b"one\n"))
-    assert a.texts() == {MEMORY: "one\n"}
-    a.workspace.write(MEMORY, "two\n", by=CALLER)
-    assert a.texts() == {MEMORY: "two\n"}
-
-
-def test_a_lost_answer_is_found_out(tmp_path: Path) -> None:
-    faults: list[Fault] = []
-    plan = iter(lambda: faults.pop() if faults else Fault.NONE, 0)
-    store = FaultyBlobs(MemoryBlobs(), plan)
-    a = Replica(tmp_path / "a", MemoryRecords(), Place("memory:", MemoryPrefix(store)))
-    a.sync.run()
-    a.put(MEMORY, "one\n")
-    faults.append(Fault.AFTER)
-    assert a.sync.push([WorkspacePath(MEMORY)]).is_durable
-    done = a.sync.run()
-    assert (done.pushed, done.pulled, done.merged) == ([], [], [])
-    a.put(MEMORY, "two\n")
-    faults.extend([Fault.BEFORE, Fault.AFTER])
-    with pytest.raises(Unavailable):
-        a.sync.push([WorkspacePath(MEMORY)])
-    assert a.sync.run().pending == []
-    assert a.sync.run().requests == 2
-
-
 # What is refused when a workspace is made.
 
 
@@ -952,181 +585,3 @@ def test_a_shared_workspace_in_a_home_that_lost_its_place_can_be_read_and_decide
         workspace.write(MEMORY, "two\n", by=CALLER, expect=version_of(b"one\n"))
     with pytest.raises(Refused, match="no S3 location"):
         a.workspaces.sync("notes")
-
-
-def test_a_new_process_hashes_only_what_changed(
-    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(5):
-        a.put(f"{number}.md", "x")
-        os.utime(a.root / f"{number}.md", (1, 1))
-    monkeypatch.setattr("workspaces.tree.YOUNG_S", -3600)
-    a.sync.run()
-    again = machine("a")
-    again.sync._get_ready()
-    read = files_read(again, monkeypatch)
-    a.put("3.md", "changed")
-    again.sync.run()
-    assert set(read) == {"3.md"}
-
-
-def files_read(of: Replica, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    read: list[str] = []
-    plain = of.workspace._blobs.examine
-    monkeypatch.setattr(of.workspace._blobs, "examine", lambda n: (read.append(n), plain(n))[1])
-    return read
-
-
-def test_what_was_read_to_be_looked_at_is_sent_without_being_read_again(
-    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"{number}.md" for number in range(50)]
-    for name in names:
-        a.put(name, name)
-    a.workspace.settle()
-    read = files_read(a, monkeypatch)
-    assert sorted(a.sync.run().pushed) == sorted(names)
-    assert sorted(read) == sorted(names)
-    b.sync.run()
-    assert b.texts() == a.texts()
-
-
-def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
-    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workspaces.sync.in_hand.BYTES_MAX", 10)
-    a.put("0.md", "12345")
-    a.put("1.md", "678901")
-    a.put("2.md", "abcde")
-    a.workspace.settle()
-    read = files_read(a, monkeypatch)
-    settled = a.workspace.settled
-
-    def saved_meanwhile(found: Any) -> Any:
-        if a.texts()["1.md"] == "678901":
-            a.put("1.md", "changed")
-        return settled(found)
-
-    monkeypatch.setattr(a.workspace, "settled", saved_meanwhile)
-    report = a.sync.run()
-    assert sorted(report.pushed) == ["0.md", "1.md", "2.md"]
-    assert read.count("1.md") > read.count("0.md") == read.count("2.md")
-    assert a.workspace.pending() == []
-    b.sync.run()
-    assert b.texts() == a.texts() == {"0.md": "12345", "1.md": "changed", "2.md": "abcde"}
-
-
-def in_staging(of: Replica) -> list[str]:
-    staging = of.home.staging(of.workspace.namespace)
-    return [one.name for one in staging.iterdir() if one.name != LOCK_NAME]
-
-
-def test_what_comes_is_put_aside_while_the_rest_is_on_its_way(
-    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count = 3 * TOLD_AT_ONCE
-    for number in range(count):
-        a.put(f"{number:03}.md", f"{number}")
-    a.sync.run()
-    is_aside = threading.Event()
-    stage, read = b.workspace._blobs.stage, MemoryPrefix.read
-
-    def staging(data: bytes) -> Any:
-        staged = stage(data)
-        is_aside.set()
-        return staged
-
-    def waiting(self: MemoryPrefix, name: str) -> Any:
-        if name == f"{count - 1:03}.md":
-            assert is_aside.wait(WAIT_S_MAX)
-        return read(self, name)
-
-    monkeypatch.setattr(b.workspace._blobs, "stage", staging)
-    monkeypatch.setattr(MemoryPrefix, "read", waiting)
-    assert len(b.sync.run().pulled) == count
-    assert b.texts() == a.texts()
-    assert in_staging(b) == []
-
-
-def test_what_was_put_aside_goes_when_the_rest_does_not_come(
-    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(2 * TOLD_AT_ONCE):
-        a.put(f"{number:03}.md", f"{number}")
-    a.sync.run()
-    aside: list[str] = []
-    read, unstage = MemoryPrefix.read, b.workspace._blobs.unstage
-
-    def failing(self: MemoryPrefix, name: str) -> Any:
-        if name == f"{2 * TOLD_AT_ONCE - 1:03}.md":
-            raise Unavailable("S3", "does not answer")
-        return read(self, name)
-
-    def unstaging() -> None:
-        aside.extend(in_staging(b))
-        unstage()
-
-    monkeypatch.setattr(b.workspace._blobs, "unstage", unstaging)
-    with monkeypatch.context() as patched:
-        patched.setattr(MemoryPrefix, "read", failing)
-        with pytest.raises(Unavailable):
-            b.sync.run()
-    assert aside, "nothing was on its way"
-    assert in_staging(b) == []
-    assert b.texts() == {}
-    b.sync.run()
-    assert b.texts() == a.texts()
-
-
-def test_what_was_on_its_way_when_somebody_died_goes_before_anything_comes(
-    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a.put(MEMORY, "theirs\n")
-    a.sync.run()
-    (b.home.staging(b.workspace.namespace) / f"{STAGED_PREFIX}dead").write_bytes(b"half")
-    stage, found = b.workspace._blobs.stage, list[list[str]]()
-
-    def staging(data: bytes) -> Any:
-        found.append(in_staging(b))
-        return stage(data)
-
-    monkeypatch.setattr(b.workspace._blobs, "stage", staging)
-    assert b.sync.run().pulled == [MEMORY]
-    assert found == [[]]
-
-
-def test_a_disk_that_is_full_while_something_comes_is_told_with_what_helps(
-    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a.put(MEMORY, "theirs\n")
-    a.sync.run()
-
-    def full(_fd: int, _data: memoryview) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
-        with pytest.raises(Unavailable, match="the disk is full") as failure:
-            b.sync.run()
-    assert failure.value.remedy == "free some space and try again"
-    assert in_staging(b) == []
-    assert b.sync.run().pulled == [MEMORY]
-
-
-@pytest.mark.parametrize("moment", ["confirm", "enter"])
-def test_what_a_decided_write_has_put_aside_is_no_sync_s_to_remove(
-    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    other = machine("a")
-    move = getattr(a.workspace._blobs, moment)
-
-    def beside(*given: Any) -> Any:
-        moving = move(*given) if moment == "confirm" else None
-        with other.workspace.staging():
-            pass
-        return moving if moment == "confirm" else move(*given)
-
-    monkeypatch.setattr(a.workspace._blobs, moment, beside)
-    a.workspace.write(MEMORY, "told\n", by=CALLER, expect=ABSENT)
-    assert a.texts() == {MEMORY: "told\n"}
-    assert in_staging(a) == []

@@ -203,13 +203,8 @@ class _Packs:
                 self._database = PackedDB(str(self._directory))
             try:
                 return _unpacked(self._database, bytes.fromhex(object_id))
-            except (
-                BadObject,
-                OSError,
-                ValueError,
-                zlib.error,
-            ):  # its pack has just gone, or is damaged
-                return None
+            except (BadObject, OSError, ValueError, zlib.error):
+                return None  # its pack has just gone, or is damaged
 
 
 def _unpacked(database: Any, name: bytes) -> bytes | None:

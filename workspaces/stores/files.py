@@ -13,13 +13,8 @@ A reader sees the old bytes or the new ones, and after a crash finds one of the 
 What fails before the swap leaves the old bytes; if only the last fsync fails, the new ones are in place,
 whole, and `Unavailable` says that the disk has not confirmed them.
 
-A writer that was killed leaves its temporary file behind. Opening a store removes those older than a
-day: no write takes that long, nor what a write waits for, and age can be told where processes cannot (several
-containers may share a home). Should a clock jump make a live one look old, its write fails and says so. What
-was staged goes sooner: only one at a time stages, and begins by removing what another has left.
-
-The lock is a file in `staging/`: it orders the conditional writes of all threads and processes that
-come through this store. Those who do not come through it, an editor say, are met by the swap.
+The lock is one of `staging`: it orders the conditional writes of all threads and processes that come
+through this store. Those who do not come through it, an editor say, are met by the swap.
 
 Whoever must look at a displaced file once more (sync: an append through a descriptor that was opened
 before the swap goes to it) makes the moves of `live` one by one instead: there nothing is discarded.
@@ -30,23 +25,16 @@ Tokens are content hashes. Directories exist by having files: a deleted file tak
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import secrets
 import stat
-import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 
 from workspaces.beneath import (
     Beneath,
     as_failure,
-    exchange,
-    flush_all,
-    read_all,
-    rename_new,
 )
 from workspaces.blobs import (
     BLOB_BYTES_MAX,
@@ -65,20 +53,14 @@ from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.ids import version_of
 from workspaces.live import LABEL_PREFIX, Label, Staged
 from workspaces.paths import WorkspacePath, broken_rule
+from workspaces.stores.staging import FLUSHED_AT_ONCE, STAGED_PREFIX, Staging, fresh
 from workspaces.upkeep import mend
 
-LOCK_NAME = ".lock"
-TEMPORARY_PREFIX = "new-"
-STAGED_PREFIX = "come-"
-LEFTOVER_AGE_S = 24 * 3600
 REMOVED_DIRECTORY_TRIES_MAX = 100
 """An `rmdir` may fall between making a directory and using it; this many in a row are no accident."""
 
 EXCHANGES_MAX = 20
 """Somebody who saves faster than files change places, twenty times, is no editor."""
-
-FLUSHED_AT_ONCE = 16
-"""From so many files on, one flush of the whole file system is sooner done than one of each."""
 
 TREE_DEPTH_MAX = 64
 """Deeper than any valid path: a scan does not follow a bash loop of `mkdir a; cd a` into the abyss."""
@@ -105,14 +87,13 @@ class FileBlobs:
         """Directories in which `enter` has made others that are not durable yet."""
         try:
             self._tree = open_tree(root)
-            self._staging = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._aside = Staging(staging, owner=lambda: self._tree.owner, bytes_max=bytes_max)
         except OSError as error:
             raise as_failure(error, str(root)) from error
-        self._sweep()
 
     def close(self) -> None:
         self._tree.close()
-        os.close(self._staging)
+        self._aside.close()
 
     def read(self, name: BlobName) -> Blob:
         data, _ = self.examine(name)
@@ -136,13 +117,13 @@ class FileBlobs:
             )
         token = Token(version_of(data))
         try:
-            temporary = self._stage(data)
+            temporary = self._aside.put(data)
             try:
-                with self._locked():
+                with self._aside.locked():
                     self._check(name, expect)
                     self._put(temporary, name, expect, token)
             finally:
-                self._discard(temporary)  # by now what was replaced, or what was not wanted
+                self._aside.discard(temporary)  # by now what was replaced, or what was not wanted
         except OSError as error:
             raise as_failure(error, name) from error
         return token
@@ -150,7 +131,7 @@ class FileBlobs:
     def delete(self, name: BlobName, *, expect: Expect) -> None:
         check_name(name)
         try:
-            with self._locked():
+            with self._aside.locked():
                 self._check(name, expect)
                 self._remove(name, expect)
         except OSError as error:
@@ -226,24 +207,24 @@ class FileBlobs:
 
     def stage(self, data: bytes) -> Staged:
         try:
-            return Staged(self._stage(data, STAGED_PREFIX, flush=False))
+            return Staged(self._aside.put(data, STAGED_PREFIX, flush=False))
         except OSError as error:
             raise as_failure(error, "staging") from error
 
     def unstage(self) -> None:
         for name in self._names_aside(STAGED_PREFIX):
-            self._discard(name)
+            self._aside.discard(name)
 
     def confirm(self, files: Sequence[bytes | Staged]) -> list[Staged]:
         aside: list[Staged] = []
         try:
             for data in files:
                 is_new = isinstance(data, bytes)
-                aside.append(Staged(self._stage(data, flush=False)) if is_new else data)
-            self._flush_staged(aside)
+                aside.append(Staged(self._aside.put(data, flush=False)) if is_new else data)
+            self._aside.flush(aside)
         except OSError as error:
             for temporary in aside:
-                self._discard(temporary)
+                self._aside.discard(temporary)
             raise as_failure(error, "staging") from error
         return aside
 
@@ -251,18 +232,20 @@ class FileBlobs:
         staged: dict[Label, str] = {}
         try:
             for label, data in files.items():
-                staged[label] = self._stage(data, flush=False) if isinstance(data, bytes) else data
-            self._flush_staged(staged.values())
+                staged[label] = (
+                    self._aside.put(data, flush=False) if isinstance(data, bytes) else data
+                )
+            self._aside.flush(staged.values())
             for label, temporary in staged.items():
-                os.rename(temporary, label, src_dir_fd=self._staging, dst_dir_fd=self._staging)
+                self._aside.rename(temporary, label)
         except OSError as error:
             for temporary in staged.values():
-                self._discard(temporary)
+                self._aside.discard(temporary)
             raise as_failure(error, "staging") from error
 
     def flush(self, paths: Collection[WorkspacePath]) -> None:
         directories = {path.rpartition("/")[0] for path in paths} | self._made_in
-        if len(directories) < FLUSHED_AT_ONCE or not flush_all(self._staging):
+        if len(directories) < FLUSHED_AT_ONCE or not self._aside.flush_all():
             for directory in directories:
                 try:
                     with self._tree.directory(directory) as fd:
@@ -277,7 +260,7 @@ class FileBlobs:
         directory, _, leaf = path.rpartition("/")
         try:
             with self._tree.directory(directory) as target:
-                if not exchange(self._staging, label, target, leaf):
+                if not self._aside.exchange(label, target, leaf):
                     self._exchange_in_two(label, target, leaf)
         except OSError as error:
             raise as_failure(error, path) from error
@@ -287,7 +270,7 @@ class FileBlobs:
         for _ in range(REMOVED_DIRECTORY_TRIES_MAX):
             try:
                 with self._tree.directory(directory, create=True, made_in=self._made_in) as target:
-                    rename_new(self._staging, label, target, leaf)
+                    self._aside.enter(label, target, leaf)
                 return
             except FileExistsError:
                 raise AlreadyExists("file", path) from None
@@ -301,7 +284,7 @@ class FileBlobs:
         directory, _, leaf = path.rpartition("/")
         try:
             with self._tree.directory(directory) as parent:
-                rename_new(parent, leaf, self._staging, label)
+                self._aside.take(parent, leaf, label)
                 _flush(parent, path)  # now: the directory itself may be about to go
         except OSError as error:
             raise as_failure(error, path) from error
@@ -309,7 +292,7 @@ class FileBlobs:
 
     def look(self, label: Label) -> bytes | None:
         try:
-            return self._staged(label)
+            return self._aside.read(label)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -319,20 +302,20 @@ class FileBlobs:
         return sorted(Label(name) for name in self._names_aside(LABEL_PREFIX))
 
     def discard(self, label: Label | Staged) -> None:
-        self._discard(label)
+        self._aside.discard(label)
 
     def _exchange_in_two(self, label: Label, target: int, leaf: str) -> None:
         """Where the file system cannot in one: for a moment there is no file at the path, and whoever
         makes one then keeps it."""
-        temporary = TEMPORARY_PREFIX + secrets.token_hex(8)
-        rename_new(self._staging, label, self._staging, temporary)
+        temporary = fresh()
+        self._aside.rename_new(label, temporary)
         try:
-            rename_new(target, leaf, self._staging, label)
-            rename_new(self._staging, temporary, target, leaf)
+            self._aside.take(target, leaf, label)
+            self._aside.enter(temporary, target, leaf)
         except FileExistsError:
             return
         finally:
-            self._discard(temporary)
+            self._aside.discard(temporary)
 
     def _walk(self, directory: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
         if depth > TREE_DEPTH_MAX:
@@ -379,63 +362,9 @@ class FileBlobs:
 
     def _names_aside(self, prefix: str) -> list[str]:
         try:
-            with self._listed_staging() as entries:
-                return [entry.name for entry in entries if entry.name.startswith(prefix)]
+            return self._aside.names(prefix)
         except OSError as error:
             raise as_failure(error, "staging") from error
-
-    def _stage(self, data: bytes, prefix: str = TEMPORARY_PREFIX, *, flush: bool = True) -> str:
-        name = prefix + secrets.token_hex(8)
-        try:
-            with self._opened_to_stage(name) as fd:
-                left = memoryview(data)
-                while left:
-                    left = left[os.write(fd, left) :]
-                if flush:
-                    os.fsync(fd)
-        except BaseException:
-            self._discard(name)
-            raise
-        return name
-
-    def _flush_staged(self, staged: Collection[str]) -> None:
-        if len(staged) >= FLUSHED_AT_ONCE and flush_all(self._staging):
-            return
-        for temporary in staged:
-            fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._staging)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-
-    @contextmanager
-    def _opened_to_stage(self, name: str) -> Generator[int]:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        fd = self._open_in_staging(name, flags)
-        try:
-            if (owner := self._tree.owner) is not None:
-                os.fchown(fd, *owner)
-            yield fd
-        finally:
-            os.close(fd)
-
-    @contextmanager
-    def _listed_staging(self) -> Generator[Iterator[os.DirEntry[str]]]:
-        """Through a handle of its own: two who list through the same one see a part each."""
-        fd = self._open_in_staging(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with os.scandir(fd) as entries:
-                yield entries
-        finally:
-            os.close(fd)
-
-    def _open_in_staging(self, name: str, flags: int) -> int:
-        try:
-            return os.open(name, flags, 0o600, dir_fd=self._staging)
-        except FileNotFoundError as error:  # only if the directory itself was removed
-            raise Unavailable(
-                "staging", "the directory is gone", remedy="restart what was using this home"
-            ) from error
 
     def _put(self, temporary: str, name: BlobName, expect: Expect, ours: Token) -> None:
         directory, _, leaf = name.rpartition("/")
@@ -469,28 +398,28 @@ class FileBlobs:
         if isinstance(expect, Wildcard):
             os.unlink(leaf, dir_fd=parent)
             return
-        temporary = TEMPORARY_PREFIX + secrets.token_hex(8)
-        rename_new(parent, leaf, self._staging, temporary)
+        temporary = fresh()
+        self._aside.take(parent, leaf, temporary)
         try:
-            found = self._staged_token(temporary)
+            found = self._token_aside(temporary)
             if found != expect:
                 raise Conflict("file", leaf, expected=expect, actual=found)
         except BaseException:
             with suppress(FileExistsError):  # saved again meanwhile: the newer one stays
-                rename_new(self._staging, temporary, parent, leaf)
+                self._aside.enter(temporary, parent, leaf)
             raise
         finally:
-            self._discard(temporary)
+            self._aside.discard(temporary)
 
     def _swap_in(self, temporary: str, target: int, leaf: str, expect: Expect, ours: Token) -> None:
         """What must be new never replaces a file that came in past the lock, and what replaces is
         looked at once more when it has come out."""
         match expect:
             case Wildcard.ANY:
-                os.rename(temporary, leaf, src_dir_fd=self._staging, dst_dir_fd=target)
+                self._aside.replace(temporary, target, leaf)
             case Wildcard.ABSENT:
                 try:
-                    rename_new(self._staging, temporary, target, leaf)
+                    self._aside.enter(temporary, target, leaf)
                 except FileExistsError:
                     raise Conflict("file", leaf, expected=None, actual="a file") from None
             case token:
@@ -505,10 +434,10 @@ class FileBlobs:
         """
         placed: Token | None = ours
         if not self._exchanged(temporary, target, leaf, expect):
-            os.rename(temporary, leaf, src_dir_fd=self._staging, dst_dir_fd=target)
+            self._aside.replace(temporary, target, leaf)
             return
         try:
-            out = self._staged_token(temporary)
+            out = self._token_aside(temporary)
         except OSError:
             self._exchanged(temporary, target, leaf, expect)
             raise
@@ -516,39 +445,20 @@ class FileBlobs:
             return
         for _ in range(EXCHANGES_MAX):
             self._exchanged(temporary, target, leaf, expect)
-            placed, out, before = out, self._staged_token(temporary), placed
+            placed, out, before = out, self._token_aside(temporary), placed
             if out == before:
                 break
         raise Conflict("file", leaf, expected=expect, actual=placed)
 
     def _exchanged(self, temporary: str, target: int, leaf: str, expect: Token) -> bool:
         try:
-            return exchange(self._staging, temporary, target, leaf)
+            return self._aside.exchange(temporary, target, leaf)
         except FileNotFoundError:
             raise Conflict("file", leaf, expected=expect, actual=None) from None
 
-    def _staged_token(self, temporary: str) -> Token | None:
-        data = self._staged(temporary)
+    def _token_aside(self, temporary: str) -> Token | None:
+        data = self._aside.read(temporary)
         return None if data is None else Token(version_of(data))
-
-    def _staged(self, temporary: str) -> bytes | None:
-        """What lies in staging under a name; None for what is no file of ours to read."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            fd = os.open(temporary, flags, dir_fd=self._staging)
-        except OSError as error:
-            if error.errno in {errno.ELOOP, errno.ENXIO}:  # a link or a socket was put there
-                return None
-            raise
-        try:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                return None
-            return read_all(fd, status.st_size, self._bytes_max)
-        except OverLimit:
-            return None
-        finally:
-            os.close(fd)
 
     def _remove_empty(self, directory: str) -> None:
         while directory:
@@ -558,31 +468,6 @@ class FileBlobs:
                     os.rmdir(leaf, dir_fd=parent)
             except OSError:  # not empty, or already gone: either is fine
                 return
-
-    @contextmanager
-    def _locked(self) -> Generator[None]:
-        fd = self._open_in_staging(LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            with suppress(OSError):  # closing releases it too, unless a forked child has a copy
-                fcntl.flock(fd, fcntl.LOCK_UN)
-            os.close(fd)
-
-    def _sweep(self) -> None:
-        old = time.time() - LEFTOVER_AGE_S
-        # What cannot be swept today is no reason not to open.
-        with suppress(OSError), self._listed_staging() as entries:
-            for entry in entries:
-                is_ours = entry.name.startswith((TEMPORARY_PREFIX, STAGED_PREFIX))
-                status = _status(entry) if is_ours else None
-                if status and status.st_mtime < old:
-                    self._discard(entry.name)
-
-    def _discard(self, temporary: str) -> None:
-        with suppress(OSError):  # what went wrong before is what matters; the sweep will find it
-            os.unlink(temporary, dir_fd=self._staging)
 
 
 def _is_storable(name: str, status: os.stat_result) -> bool:

@@ -72,10 +72,8 @@ class Outgoing:
         if data is None:
             return self._deleted(path, base, expect)
         state = FileState(version_of(data), blob_id(data), len(data))
-        meta = {
-            **self._meta(),
-            "stamp": self._workspace.history.next_stamp(),
-        }  # its revision follows
+        stamp = self._workspace.history.next_stamp()  # its revision follows
+        meta = {**self._meta(), "stamp": stamp}
         return self._put(path, data, state, base, expect, meta)
 
     def _meta(self) -> Meta:

@@ -122,9 +122,8 @@ class Past:
             return True
         try:
             missing = self._missing(tip)
-            if (
-                missing
-            ):  # a revision of what came and went between two syncs: that it went is one too
+            if missing:
+                # A revision of what came and went between two syncs: that it went is one too.
                 self._workspace.settled(missing)
                 tip = self._workspace.tip() or tip
                 missing = self._missing(tip)

@@ -1,0 +1,226 @@
+"""What sync and a program replace while somebody is writing it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+import pytest
+
+from tests.workspaces.conftest import CALLER
+from tests.workspaces.replicas import Replica
+from tests.workspaces.two_machines import (
+    MEMORY,
+    a,
+    b,
+    filled,
+    machine,
+    place,
+    prefix,
+)
+from workspaces.ids import version_of
+from workspaces.live import Label
+from workspaces.paths import WorkspacePath
+from workspaces.sync.sides import Survey
+
+__all__ = ["a", "b", "machine", "place", "prefix"]
+
+
+def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program writes and a person saves; another process looks before what came out is put back."""
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    other = machine("a")
+    is_shown, is_over = threading.Event(), threading.Event()
+    exchange, survey = a.workspace._blobs.exchange, other.sync._sides.survey
+
+    def exchanged(label: Label, path: WorkspacePath) -> None:
+        if is_shown.is_set():
+            exchange(label, path)
+            return
+        a.put(MEMORY, "one\nby hand\n")
+        exchange(label, path)
+        is_shown.set()
+        is_over.wait(timeout=0.5)  # of the other as much as can be done meanwhile
+
+    def write() -> None:
+        a.workspace.write(MEMORY, "one\ntold\n", by=CALLER, expect=version_of(b"one\n"))
+
+    writing = threading.Thread(target=write)
+
+    def surveyed() -> Survey:
+        if not is_shown.is_set():
+            writing.start()
+            assert is_shown.wait(timeout=60)
+        return survey()
+
+    monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
+    monkeypatch.setattr(other.sync._sides, "survey", surveyed)
+    other.sync.run()
+    is_over.set()
+    writing.join(timeout=60)
+    a.sync.run()
+    assert sorted(a.texts()[MEMORY].splitlines()) == ["by hand", "one", "told"]
+
+
+def test_what_is_displaced_during_the_second_look_at_something_else_has_its_own(
+    a: Replica, b: Replica, machine: Callable[[str], Replica]
+) -> None:
+    filled(a, b, 2)
+    b.put("0.md", "theirs\n")
+    b.sync.run()
+    other = machine("a")
+    with (a.root / "1.md").open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            if a.workspace.read("1.md").text == "1\n":
+                a.workspace.write("1.md", "told\n", by=CALLER, expect=version_of(b"1\n"))
+
+        other.sync._pause = pause
+        other.sync.run()
+        assert a.texts()["1.md"] == "told\n"
+        shell.write("late\n")
+    other.sync.run()
+    assert a.texts() == {"0.md": "theirs\n", "1.md": "told\nlate\n"}
+
+
+@pytest.mark.parametrize(
+    ("file", "stands", "beside"),
+    [
+        ("notes/1.md", "notes/1.md/in.md", "notes/1.conflict-{}.md"),
+        ("notes/1.md", "notes", "1.conflict-{}.md"),
+    ],
+)
+def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_beside_it(
+    a: Replica, b: Replica, file: str, stands: str, beside: str
+) -> None:
+    filled(a, b)
+    a.put(file, "one\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(file, "two\n")
+    b.sync.run()
+    with (a.root / file).open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            shell.write("late\n")
+            shell.flush()
+            (a.root / file).unlink()
+            if stands == "notes":
+                (a.root / stands).rmdir()
+            a.put(stands, "in its place\n")
+            a.sync._pause = lambda _: None
+
+        a.sync._pause = pause
+        a.sync.run()
+    a.sync.run()
+    beside = beside.format(version_of(b"one\nlate\n")[:12])
+    texts = a.texts()
+    assert (texts[beside], texts[stands]) == ("one\nlate\n", "in its place\n")
+    assert a.workspace.displaced() == []
+
+
+def test_what_is_appended_to_what_was_shown_for_a_moment_is_nobodys_change_of_what_was_there(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person saves while a swap is under way, and a shell opens what goes in before it goes out again.
+    The value that went in with it was never this directory's."""
+    a.put(MEMORY, "---\nmood: calm\n---\none\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(MEMORY, "---\nmood: glad\n---\none\n")
+    b.sync.run()
+    exchange = a.workspace._blobs.exchange
+    shells: list[TextIO] = []
+
+    def exchanged(label: Label, path: WorkspacePath) -> None:
+        monkeypatch.setattr(a.workspace._blobs, "exchange", exchange)
+        a.put(MEMORY, "---\nmood: calm\n---\none\nby hand\n")
+        exchange(label, path)
+        shells.append((a.root / MEMORY).open("a"))
+
+    def pause(seconds: float) -> None:
+        b.put(MEMORY, "---\nmood: gladder\n---\none\n")
+        b.sync.run()
+        shells[0].write("late\n")
+        shells[0].close()
+        a.sync._pause = lambda _: None
+
+    monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
+    a.sync._pause = pause
+    a.sync.run()
+    front, *lines = a.texts()[MEMORY].removeprefix("---\n").replace("---\n", "").splitlines()
+    assert front == "mood: gladder"
+    assert sorted(lines) == ["by hand", "late", "one"]
+
+
+def test_what_was_deleted_there_stays_deleted_when_a_shell_appends_to_what_it_had_open(
+    a: Replica, b: Replica
+) -> None:
+    a.put(MEMORY, "one\ntwo\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(MEMORY, "one\n")
+    b.sync.run()
+    with (a.root / MEMORY).open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            shell.write("late\n")
+            shell.flush()
+            a.sync._pause = lambda _: None
+
+        a.sync._pause = pause
+        a.sync.run()
+    assert a.texts() == {MEMORY: "one\nlate\n"}
+
+
+def test_what_a_second_look_replaces_is_in_a_revision(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what was written a moment ago, between the revision that it begins with and the swap."""
+    filled(a, b, 2)
+    b.put("0.md", "theirs\n")
+    b.sync.run()
+    look = a.workspace._blobs.look
+    with (a.root / "0.md").open("a") as shell:
+
+        def pause(seconds: float) -> None:
+            monkeypatch.setattr(a.workspace._blobs, "look", looked)
+            shell.write("late\n")
+            shell.flush()
+            a.sync._pause = lambda _: None
+
+        def looked(label: Label) -> bytes | None:
+            if a.texts()["0.md"] == "theirs\n":
+                a.put("0.md", "theirs\nfresh\n")
+            return look(label)
+
+        a.sync._pause = pause
+        a.sync.run()
+    assert a.texts()["0.md"] == "theirs\nfresh\nlate\n"
+    assert a.workspace.find_version("0.md", version_of(b"theirs\nfresh\n")) is not None
+
+
+def test_what_is_about_to_be_swapped_in_is_not_taken_for_displaced(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    found: list[Label] = []
+    other = machine("a").workspace
+    looking = threading.Thread(target=lambda: found.extend(other.displaced()))
+    prepare = a.workspace._blobs.prepare
+
+    def prepared(files: Mapping[Label, bytes]) -> None:
+        prepare(files)
+        looking.start()
+        looking.join(timeout=0.3)  # as far as it comes
+        assert found == []
+
+    monkeypatch.setattr(a.workspace._blobs, "prepare", prepared)
+    a.workspace.write(MEMORY, "told\n", by=CALLER, expect=version_of(b"one\n"))
+    looking.join(timeout=60)
+    assert [other._blobs.look(label) for label in found] == [b"one\n"]

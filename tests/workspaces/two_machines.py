@@ -1,0 +1,58 @@
+"""Two machines on one place in memory: real directories and real histories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.workspaces.replicas import MemoryPrefix, Replica
+from workspaces.place import Place
+from workspaces.stores.memory import MemoryRecords
+from workspaces.stores.staging import LOCK_NAME
+
+MEMORY = "MEMORY.md"
+
+
+@pytest.fixture
+def prefix() -> MemoryPrefix:
+    return MemoryPrefix()
+
+
+@pytest.fixture
+def place(prefix: MemoryPrefix) -> Place:
+    return Place("memory:", prefix)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, place: Place) -> Callable[[str], Replica]:
+    """By name; asked for again it is a new process on the same home."""
+    records = MemoryRecords()
+    return lambda name: Replica(tmp_path / name, records, place)
+
+
+@pytest.fixture
+def a(machine: Callable[[str], Replica]) -> Replica:
+    return machine("a")
+
+
+@pytest.fixture
+def b(a: Replica, machine: Callable[[str], Replica]) -> Replica:
+    return machine("b")
+
+
+def filled(a: Replica, b: Replica, count: int = 6) -> None:
+    for number in range(count):
+        a.put(f"{number}.md", f"{number}\n")
+    a.sync.run()
+    b.sync.run()
+
+
+def set_status(machine: Replica, value: str) -> None:
+    machine.put(MEMORY, f"---\nstatus: {value}\n---\n")
+
+
+def in_staging(of: Replica) -> list[str]:
+    staging = of.home.staging(of.workspace.namespace)
+    return [one.name for one in staging.iterdir() if one.name != LOCK_NAME]
