@@ -34,7 +34,7 @@ FEW, MANY = 10, 10_000
 """Earlier turns; all but the last ten of them in earlier sessions."""
 SESSION_TURNS = 10
 AT_ONCE = 200
-COMMITS = 11
+COMMITS = 7
 """Of a turn of three steps in a new conversation."""
 
 

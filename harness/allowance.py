@@ -4,9 +4,10 @@
     runningTurns      so many slots; a turn holds one while it runs
     dollarsPerDay, dollarsPerMonth    asked before every question, so that a long turn ends within them too
 
-A limit that is not set costs nothing. All of it lies in the record store and holds across processes and
-machines. The limits keep accounts from harm, not from cheating: clocks of machines that differ by seconds,
-and questions that are under way at the same moment, may exceed them by as much.
+A limit that is not set costs nothing: that there is none on money was seen when the turn was admitted, and is
+believed for a moment. All of it lies in the record store and holds across processes and machines. The limits
+keep accounts from harm, not from cheating: clocks of machines that differ by seconds, and questions that are
+under way at the same moment, may exceed them by as much.
 
 A slot is an item that expires, and is renewed while its turn runs. What a killed process held is free at
 once for the others of its machine, and a minute later for everyone.
@@ -43,6 +44,12 @@ RENEW_S = 20.0
 LOOK_AGAIN_S = 5.0
 """When a slot will be free nobody knows; turns take seconds."""
 
+KNOWN_S = 1.0
+"""For how long an account without a limit on money is taken for one: a limit that is set while a turn runs
+holds for its questions from then on."""
+KNOWN_MAX = 1_000
+"""Accounts, of which little more than the name is kept."""
+
 TRIES_MAX = 100
 """Each lost race is somebody else's success; so many in a row mean that something is broken."""
 
@@ -68,6 +75,8 @@ class Allowance:
         self._accounts = accounts
         self._ledger = ledger
         self._one_at_a_time = threading.Lock()
+        self._unlimited: dict[AccountId, float] = {}
+        """When it was seen that there is no limit on money."""
 
     @asynccontextmanager
     async def admitted(self, account_id: AccountId) -> AsyncGenerator[None]:
@@ -100,13 +109,19 @@ class Allowance:
         if limits.turns_per_minute is not None:
             self._after_next_turn(account_id, limits.turns_per_minute)
 
+    def is_unlimited(self, account_id: AccountId) -> bool:
+        """Whether there was no limit on money a moment ago, so that `check_money` would ask nothing more. To
+        be called by an event loop: it waits for nobody."""
+        seen_at = self._unlimited.get(account_id)
+        return seen_at is not None and self._clock.monotonic() - seen_at <= KNOWN_S
+
     def check_money(self, account_id: AccountId, model: str) -> None:
         """Exhausted when there is none left; Refused for a model whose price nobody knows, where
         there is a limit."""
         limits = self._limits(account_id)
-        limit = "dollarsPerDay" if limits.dollars_per_day is not None else "dollarsPerMonth"
-        if limits.dollars_per_day is None and limits.dollars_per_month is None:
+        if not limits.are_on_money:
             return
+        limit = "dollarsPerDay" if limits.dollars_per_day is not None else "dollarsPerMonth"
         if self._ledger.prices.find(model) is None:
             raise Refused(
                 "model",
@@ -122,7 +137,15 @@ class Allowance:
             self._records.write(Delete(item.key))
 
     def _limits(self, account_id: AccountId) -> AccountLimits:
-        return self._accounts.get(account_id).config.limits
+        looked_at = self._clock.monotonic()
+        limits = self._accounts.get(account_id).config.limits
+        if limits.are_on_money:
+            self._unlimited.pop(account_id, None)
+        else:
+            if len(self._unlimited) >= KNOWN_MAX:
+                self._unlimited.clear()
+            self._unlimited[account_id] = looked_at
+        return limits
 
     def admit(self, account_id: AccountId) -> Slot | None:
         """The rate comes last: what is refused for another reason does not count as a turn."""

@@ -54,6 +54,11 @@ async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """For what waits for others, and for code that is not ours and may take as long as it likes: it keeps
     nobody from a thread, and no process from ending."""
+    return await _begun(call, *args, **kwargs)
+
+
+def _begun(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+    """At once, before the loop does anything else."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -80,7 +85,7 @@ async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.
             loop.call_soon_threadsafe(settle, result, error)
 
     _THREADS.run(run)
-    return await ended
+    return ended
 
 
 class _Threads:
@@ -153,7 +158,7 @@ async def completed(work: Awaitable[T]) -> T:
 async def entered(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
     """A synchronous context, entered and left in threads, and left whatever happens: also when the
     caller was cancelled while it was being entered."""
-    entering = asyncio.ensure_future(in_thread_of_its_own(context.__enter__))
+    entering = _begun(context.__enter__)
     try:
         value = await completed(entering)
     except asyncio.CancelledError:
@@ -190,7 +195,7 @@ async def or_given_up(call: Callable[[ForGood], T], undo: Callable[[T], None]) -
     """The same for what waits for others first, in a thread of its own: `call` is handed what it calls before
     it does anything that lasts. Cancelled sooner, nobody waits for it: then it is told so, by GivenUp."""
     point = _PointOfNoReturn()
-    running = asyncio.ensure_future(in_thread_of_its_own(call, point.passed))
+    running = _begun(call, point.passed)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from harness.message import Message
-from workspaces.records import JsonObject
+from workspaces.records import Counter, JsonObject, Put
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
@@ -119,12 +120,18 @@ def usage_of(data: JsonObject) -> Usage:
     )
 
 
+Written = Callable[[Sequence[Put]], Sequence[Counter]]
+"""Writes these and whatever else belongs into the same batch; the counters of these."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     message: Message
     usage: Usage
     is_complete: bool = True
     """False when the provider cut it: its tool calls must not be run."""
+    note: Callable[[Written], None] | None = field(default=None, compare=False, repr=False)
+    """Notes what it has used up, where that is left to whoever stores it: both in one batch."""
 
 
 FailureKind = Literal[

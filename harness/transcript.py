@@ -26,15 +26,16 @@ from harness.aside import Aside
 from harness.context.said import Said
 from harness.message import Message, ToolResult, message_of
 from harness.pending import Asked, asked_of
-from harness.request import NO_USAGE, Usage, usage_of
+from harness.request import NO_USAGE, Usage, Written, usage_of
 from harness.session import Session, new_session, session_of
 from harness.tools.desk import Change, Seen, change_of
 from workspaces.blobs import BlobStore
-from workspaces.errors import Conflict, LeaseLost, NotFound
+from workspaces.errors import Conflict, Failure, LeaseLost, NotFound
 from workspaces.ids import ConversationId, TurnId
 from workspaces.lease import Bid, Lease
 from workspaces.records import (
     SCAN_ITEMS_MAX,
+    Counter,
     Delete,
     Item,
     JsonObject,
@@ -230,11 +231,27 @@ class Transcript:
         conversation is another's now; Conflict when one of the other changes was not to be."""
         self.extend((entry,), lease, *also)
 
-    def extend(self, entries: Sequence[Entry], lease: Lease, *also: RecordChange) -> None:
-        """Several at once, likewise."""
-        puts = [self._put(entry, str(lease.generation)) for entry in entries]
+    def extend(
+        self,
+        entries: Sequence[Entry],
+        lease: Lease,
+        *also: RecordChange,
+        note: Callable[[Written], None] | None = None,
+    ) -> None:
+        """Several at once, likewise. `note`: of what the last of them has used up."""
+        note = note or _nothing_to_note
         try:
-            self._records.write(lease.guard, *puts, *also)
+            puts = [self._put(entry, str(lease.generation)) for entry in entries]
+        except Failure:
+            note(lambda noted: self._records.write(*noted))
+            raise
+
+        def written(noted: Sequence[Put]) -> Sequence[Counter]:
+            """The sums come before the entries: it is they who tell whether a batch has arrived."""
+            return self._records.write(lease.guard, *noted, *puts, *also)[: len(noted)]
+
+        try:
+            note(written)
         except Conflict as conflict:
             if lease.is_lost_by(conflict) or conflict.name in {str(put.key) for put in puts}:
                 raise LeaseLost(lease.key) from conflict
@@ -337,6 +354,10 @@ def entry_of(number: int, value: JsonObject) -> Entry:
         value.get("kind", "said"),
         value.get("covers"),
     )
+
+
+def _nothing_to_note(written: Written) -> None:
+    written(())
 
 
 def _is_summary(entry: Entry) -> bool:

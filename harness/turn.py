@@ -14,6 +14,7 @@ crash it is read again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from harness.agent import Limits
 from harness.approval import open_calls, pending
@@ -137,8 +138,14 @@ class Turn:
         return replace(self, unstored=())
 
     async def replied(self, reply: Reply, asks: tuple[Asked, ...]) -> Turn:
+        """With the note of what it has used up, which a cancellation in this moment must not lose."""
         entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
-        return await self.append(replace(entry, asks=asks if reply.is_complete else ()))
+        entry = replace(entry, asks=asks if reply.is_complete else ())
+        turn = self.with_unstored(entry)
+        await to_the_end(
+            partial(turn.transcript.extend, note=reply.note), turn.unstored, turn.lease
+        )
+        return replace(turn, unstored=())
 
     def resulted(self, result: ToolResult, news: News = NO_NEWS) -> Turn:
         """To be stored before anything is done that may write."""

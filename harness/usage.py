@@ -1,21 +1,24 @@
 """Usage: what the models of an account have used up, and what it cost.
 
-A *note* is written after every question to a model, whatever came of it, and is durable on return. It adds
-to five sums: of the account's day and month, and of the agent's, the user's and the conversation's day.
+A *note* is written after every question to a model, whatever came of it, and is durable on return. Of a
+reply that a turn stores it is written in the same batch: where the one is, there is the other. It adds to
+five sums: of the account's day and month, and of the agent's, the user's and the conversation's day.
 Reading a period is so many rows for each of its days, however many questions they stand for. In each sum
 stand apart what for (the purpose) and by which model.
 
 Sums that many writers add to are exact, because every addition is conditional on the sum that it was added
 to. Three things keep that cheap. Within a process one writer carries the notes of all who wait, so that a
-process never loses a race against itself. A sum that it wrote last is not read again until somebody else
-turns out to have written to it. And a writer whose answer got lost finds out whether its notes arrived: each
-batch has a number, and the account's row of the day remembers the latest of each writer.
+process never loses a race against itself; a note that goes with a reply takes its turn between them. A sum
+that it wrote last is not read again until somebody else turns out to have written to it. And a writer whose
+answer got lost finds out whether its notes arrived: each batch has a number, and the account's row of the day
+remembers the latest of each writer.
 
 Days and months are UTC. What a question cost is decided when it is noted, by the prices of that moment.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 import threading
@@ -26,7 +29,7 @@ from datetime import date, timedelta
 from typing import Literal, assert_never
 
 from harness.price import NANODOLLARS, Prices
-from harness.request import NO_USAGE, Usage, usage_of
+from harness.request import NO_USAGE, Usage, Written, usage_of
 from workspaces.account import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Conflict, Failure, Forbidden, Refused, Unavailable
@@ -214,18 +217,14 @@ class Ledger:
         self._records = records
         self._clock = clock
         self._sleep = sleep
-        self._writer = secrets.token_hex(6)
+        self._name = secrets.token_hex(6)
         self._line = _Line()
         self._kept: dict[Key, Item] = {}
         """Sums as they were written here last: so they still are, unless others have written to them too."""
 
     def note(self, spender: Spender, model: str, usage: Usage) -> None:
         """Durable on return. Unavailable when it is not known whether it was written."""
-        price = self.prices.find(model)
-        spent = Spent(
-            1, usage, price.of(usage) if price else 0, unpriced=0 if price is not None else 1
-        )
-        note = _Note(spender, model, spent, self.today())
+        note = self._made(spender, model, usage)
         with self._line.guard:
             self._line.waiting.append(note)
         with self._line.writing:
@@ -233,6 +232,18 @@ class Ledger:
                 self._carry()
         if note.error is not None:
             raise note.error
+
+    def note_with(self, spender: Spender, model: str, usage: Usage, written: Written) -> None:
+        """The same, in one batch with what else `written` writes. Where that is refused or fails it raises
+        what came of it, and the note has been written alone: what was used up was used up."""
+        batch, line = [self._made(spender, model, usage)], self._line
+        with line.writing:
+            line.batches += 1
+            try:
+                self._write(batch, line.batches, written)
+            except Failure:
+                self._write(batch, line.batches, self._written)
+                raise
 
     def today(self) -> date:
         return self._clock.now().date()
@@ -299,6 +310,16 @@ class Ledger:
 
     # writing
 
+    def _made(self, spender: Spender, model: str, usage: Usage) -> _Note:
+        price = self.prices.find(model)
+        spent = Spent(
+            1, usage, price.of(usage) if price else 0, unpriced=0 if price is not None else 1
+        )
+        return _Note(spender, model, spent, self.today())
+
+    def _written(self, changes: Sequence[Put]) -> Sequence[Counter]:
+        return self._records.write(*changes)
+
     def _carry(self) -> None:
         """The notes that have waited longest, ours among them sooner or later."""
         line = self._line
@@ -307,7 +328,7 @@ class Ledger:
         line.batches += 1
         error: Failure | None = None
         try:
-            self._write(batch, line.batches)
+            self._write(batch, line.batches, self._written)
         except Failure as failure:
             error = failure
         finally:
@@ -316,15 +337,19 @@ class Ledger:
         for note in batch:
             note.error = error
 
-    def _write(self, batch: Sequence[_Note], number: int) -> None:
+    def _write(self, batch: Sequence[_Note], number: int, written: Written) -> None:
+        """Conflict of what else is in the batch, not of the sums."""
         lost = 0
+        changes: Sequence[Put] = ()
         for _ in range(TRIES_MAX):
             try:
                 changes = self._changes(batch, number)
                 if changes:
-                    self._keep(changes, self._records.write(*changes))
+                    self._keep(changes, written(changes))
                 return
-            except Conflict:
+            except Conflict as conflict:
+                if conflict.name not in {str(put.key) for put in changes}:
+                    raise
                 self._kept.clear()
                 self._sleep(PAUSE_S * random.random())  # noqa: S311 - spreads writers out
             except Unavailable:
@@ -363,6 +388,11 @@ class Ledger:
             self._kept.clear()
         for put, counter in zip(changes, counters, strict=True):
             self._kept[put.key] = Item(put.key, put.value, counter)
+
+    @property
+    def _writer(self) -> str:
+        """A process of its own after a fork: its batches are numbered like those of its siblings."""
+        return f"{self._name}-{os.getpid()}"
 
     def _is_written(self, value: JsonObject, number: int) -> bool:
         return value.get("writers", {}).get(self._writer) == number

@@ -321,7 +321,7 @@ class House:
         spender = Spender(
             principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
         )
-        return MeteredModel(own, spender, self.ledger, self.allowance)
+        return self._metered(own, spender)
 
     def open_model(
         self,
@@ -335,15 +335,18 @@ class House:
             principal.account_id, agent.id, principal.user_id, conversation_id, purpose
         )
 
-        def metered(model: Model) -> Model:
-            return MeteredModel(model, spender, self.ledger, self.allowance)
-
         name = agent.config.model or self.settings.model
         if self._model is not None:
-            return metered(self._model)
+            return self._metered(self._model, spender)
         if name == DEMO or self._clients is None:
-            return metered(DemoModel())
-        return PatientModel(metered(AnthropicModel(name, self._clients)))
+            return self._metered(DemoModel(), spender)
+        return PatientModel(self._metered(AnthropicModel(name, self._clients), spender))
+
+    def _metered(self, model: Model, spender: Spender) -> Model:
+        """A turn notes a reply where it stores it: who writes to a file waits for its one writer in any case.
+        Sums that all machines write to are no reply's to wait for."""
+        is_stored = spender.purpose == "turn" and not are_shared(self.settings.records)
+        return MeteredModel(model, spender, self.ledger, self.allowance, leaves_replies=is_stored)
 
 
 def wire(

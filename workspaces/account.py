@@ -46,6 +46,10 @@ class AccountLimits(Shape):
     dollars_per_day: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
     dollars_per_month: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
 
+    @property
+    def are_on_money(self) -> bool:
+        return self.dollars_per_day is not None or self.dollars_per_month is not None
+
 
 class AccountConfig(Shape):
     users: UsersConfig = UsersConfig()

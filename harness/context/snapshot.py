@@ -19,7 +19,7 @@ read everything anew: what tools did long ago is left out from then on. The reas
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
@@ -74,6 +74,16 @@ class Terms:
     configuration: str
     """Model, tools, instructions, guidance, budget."""
 
+    def as_json(self) -> JsonObject:
+        return {
+            "reset": self.reset,
+            "compacted": self.compacted,
+            "mounts": self.mounts,
+            "policy": self.policy,
+            "gate": self.gate,
+            "configuration": self.configuration,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -96,7 +106,7 @@ class Snapshot:
         return {
             "at": self.at,
             "reason": self.reason,
-            "terms": asdict(self.terms),
+            "terms": self.terms.as_json(),
             "parts": [part.as_json() for part in self.parts],
             "tools": [tool.as_json() for tool in self.tools],
             "day": self.day.isoformat(),

@@ -44,9 +44,8 @@ class AnthropicModel:
     async def reply(
         self, request: Request, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
-        unusable = self._clients.unusable()
-        if unusable is not None:
-            return unusable
+        if self._clients.unusable is not None:
+            return self._clients.unusable
         stated = parameters(self.name, request, output_tokens_max)
         question = _Question(self._clients.of_running_loop(), stated, emit)
         return await question.asked()
@@ -122,16 +121,16 @@ class _Question:
 
     async def _sent(self) -> Any:
         """As the SDK's `messages.create` sends it, which looks through all of a request for what is not plain
-        yet: that takes as long as all else that is done before the first byte goes out."""
+        yet: that takes as long as all else that is done before the first byte goes out. Events come as they
+        were sent, and are not made objects of first."""
         import anthropic
-        from anthropic.types import RawMessageStreamEvent
 
         return await self._client.post(
             "/v1/messages",
             content=_JSON.encode(self._parameters).encode(),
             cast_to=anthropic.types.Message,
             stream=True,
-            stream_cls=anthropic.AsyncStream[RawMessageStreamEvent],
+            stream_cls=anthropic.AsyncStream[object],
         )
 
     async def _tell(self, texts: AsyncGenerator[str | None], answer: Answer) -> None:

@@ -28,30 +28,31 @@ class Answer:
     def __init__(self) -> None:
         self.usage = NO_USAGE
         self.stop_reason: str | None = None
-        self.stop_details: Any = None
+        self.stop_details: JsonObject = {}
         self.is_whole = False
         self._has_begun = False
         self._blocks: list[JsonObject] = []
         self._pieces: list[list[str]] = []
 
-    def take(self, event: Any) -> str | None:
-        """The text that this event adds to what the model says. ValueError for nonsense."""
-        kind = event.type
+    def take(self, event: JsonObject) -> str | None:
+        """The text that this event adds to what the model says. ValueError, LookupError, AttributeError or
+        TypeError for nonsense."""
+        kind = event["type"]
         if kind == "message_start":
             self._has_begun = True
-            self._count(event.message.usage)
+            self._count(event["message"]["usage"])
         elif not self._has_begun:
             raise ValueError(f"{kind} before the beginning")
         elif kind == "content_block_start":
-            self._blocks.append(event.content_block.to_dict())
+            self._blocks.append({**event["content_block"]})
             self._pieces.append([])
         elif kind == "content_block_delta":
-            index: int = event.index
-            return self._add(self._blocks[index], self._pieces[index], event.delta)
+            index: int = event["index"]
+            return self._add(self._blocks[index], self._pieces[index], event["delta"])
         elif kind == "message_delta":
-            self.stop_reason = event.delta.stop_reason
-            self.stop_details = event.delta.stop_details
-            self._count(event.usage)
+            self.stop_reason = event["delta"].get("stop_reason")
+            self.stop_details = {**(event["delta"].get("stop_details") or {})}
+            self._count(event["usage"])
         elif kind == "message_stop":
             self.is_whole = True
         return None
@@ -67,15 +68,16 @@ class Answer:
     def parts(self) -> tuple[Part, ...]:
         return tuple(part_of(block) for block in self.blocks())
 
-    def _add(self, block: JsonObject, pieces: list[str], delta: Any) -> str | None:
-        if delta.type in _TEXT_OF_DELTA:
-            piece: str = getattr(delta, _TEXT_OF_DELTA[delta.type])
+    def _add(self, block: JsonObject, pieces: list[str], delta: JsonObject) -> str | None:
+        kind = delta["type"]
+        if kind in _TEXT_OF_DELTA:
+            piece: str = delta[_TEXT_OF_DELTA[kind]]
             pieces.append(piece)
-            return piece if delta.type == "text_delta" else None
-        if delta.type == "signature_delta":
-            block["signature"] = delta.signature
-        elif delta.type == "citations_delta":
-            block["citations"] = [*(block.get("citations") or []), delta.citation.to_dict()]
+            return piece if kind == "text_delta" else None
+        if kind == "signature_delta":
+            block["signature"] = delta["signature"]
+        elif kind == "citations_delta":
+            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
         return None
 
     def _closed(self, block: JsonObject, added: str) -> JsonObject:
@@ -87,16 +89,16 @@ class Answer:
             return {**block, "input": _input(added)}
         return block
 
-    def _count(self, counted: Any) -> None:
+    def _count(self, counted: JsonObject) -> None:
         """Counts are of the whole answer so far; one that is not repeated still holds."""
         before = self.usage
-        hour = getattr(getattr(counted, "cache_creation", None), "ephemeral_1h_input_tokens", None)
+        kept: JsonObject = counted.get("cache_creation") or {}
         self.usage = Usage(
-            _newest(counted.input_tokens, before.input),
-            _newest(counted.output_tokens, before.output),
-            _newest(counted.cache_read_input_tokens, before.cache_read),
-            _newest(counted.cache_creation_input_tokens, before.cache_write),
-            _newest(hour, before.cache_write_hour),
+            _newest(counted.get("input_tokens"), before.input),
+            _newest(counted.get("output_tokens"), before.output),
+            _newest(counted.get("cache_read_input_tokens"), before.cache_read),
+            _newest(counted.get("cache_creation_input_tokens"), before.cache_write),
+            _newest(kept.get("ephemeral_1h_input_tokens"), before.cache_write_hour),
         )
 
 

@@ -10,6 +10,7 @@ them, and the client is closed by its own loop. `close` is for loops that live o
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -51,6 +52,7 @@ class AnthropicClients:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(kept.keeper.cancel)
 
+    @cached_property
     def unusable(self) -> ModelFailure | None:
         """What cannot even be sent; the SDK would call it a network that fails, or raise."""
         import httpx2

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 from harness.request import ModelFailure, Usage
+from workspaces.records import JsonObject
 
 REASON_CHARACTERS_MAX = 300
 """A proxy in between may answer with a page."""
@@ -85,9 +86,9 @@ def window_full(usage: Usage) -> ModelFailure:
     return ModelFailure("window_full", reason, "begin a new conversation", usage)
 
 
-def declined(details: Any, usage: Usage) -> ModelFailure:
-    """`details` are what the provider says of a refusal of the model's own, or None."""
-    told = getattr(details, "explanation", None) or getattr(details, "category", None)
+def declined(details: JsonObject, usage: Usage) -> ModelFailure:
+    """`details` are what the provider says of a refusal of the model's own, if anything."""
+    told = details.get("explanation") or details.get("category")
     reason = "the model declines to answer this"
     if told:
         reason = f"{reason} ({' '.join(str(told).split())[:REASON_CHARACTERS_MAX]})"

@@ -3,11 +3,16 @@
 Before each question the account must have money left, and after it what was used up is noted, whatever
 came of it: an answer, a failure, a cancellation in the middle. Stands next to the provider's model, behind
 whatever repeats questions, so that every repetition is asked for and noted on its own.
+
+Whoever stores what is answered can be left to note it, in the same batch: then a reply that is stored was
+noted, whoever dies, and nobody waits for a batch of its own. What is no reply is noted here.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from harness.allowance import Allowance
 from harness.crossing import in_thread
@@ -20,8 +25,16 @@ from workspaces.errors import Exhausted, Failure, Refused
 
 class MeteredModel:
     def __init__(
-        self, model: Model, spender: Spender, ledger: Ledger, allowance: Allowance
+        self,
+        model: Model,
+        spender: Spender,
+        ledger: Ledger,
+        allowance: Allowance,
+        *,
+        leaves_replies: bool = False,
     ) -> None:
+        """`leaves_replies`: to be noted by whoever stores them."""
+        self._leaves_replies = leaves_replies
         self._model = model
         self._spender = spender
         self._ledger = ledger
@@ -34,10 +47,12 @@ class MeteredModel:
     async def reply(
         self, request: Request, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
-        try:
-            await in_thread(self._allowance.check_money, self._spender.account_id, self.name)
-        except (Exhausted, Refused) as error:
-            return ModelFailure("budget", str(error), error.remedy or "")
+        account_id = self._spender.account_id
+        if not self._allowance.is_unlimited(account_id):
+            try:
+                await in_thread(self._allowance.check_money, account_id, self.name)
+            except (Exhausted, Refused) as error:
+                return ModelFailure("budget", str(error), error.remedy or "")
         so_far = NO_USAGE
 
         def count(progress: Progress) -> None:
@@ -54,6 +69,9 @@ class MeteredModel:
             with suppress(Failure):  # the cancellation is what is told
                 await self._note(so_far)
             raise
+        if self._leaves_replies and isinstance(result, Reply) and result.usage != NO_USAGE:
+            note = partial(self._ledger.note_with, self._spender, self.name, result.usage)
+            return replace(result, note=note)
         await self._note(result.usage)
         return result
 

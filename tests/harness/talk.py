@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.agent import AgentRecord
 from harness.birth import be_born
 from harness.conversation import Conversation
 from harness.duty import duties
@@ -27,6 +28,7 @@ from harness.inbox import Inbox
 from harness.ingress import Ingress
 from harness.job import Jobs
 from harness.message import Message, Text, ToolCall, ToolResult
+from harness.models.metered import MeteredModel
 from harness.models.port import Model
 from harness.outcome import Outcome
 from harness.progress import Emit, Progress, silent
@@ -34,10 +36,12 @@ from harness.request import Reply, Request, Usage
 from harness.runner import JobRunner
 from harness.settings import read_settings
 from harness.transcript import Entry
+from harness.usage import Purpose, Spender
 from harness.wiring import Rooms, wire
 from workspaces.claim import Claims
 from workspaces.clock import Clock
 from workspaces.errors import TooMany
+from workspaces.ids import ConversationId
 from workspaces.lease import TERMS, Leases, Terms
 from workspaces.records import Change, Counter, RecordStore
 
@@ -325,9 +329,16 @@ def kill_everywhere(home: str, permission: str, way: str) -> None:
         def first(number: int = number, text: str = text) -> None:
             deadly = Deadly(rooms.records)
             deadly.die_at = number
-            ingress = replace(
-                ingress_of(rooms, records=deadly), open_model=lambda *_: Dying(deadly.point)
-            )
+
+            def open_model(
+                agent: AgentRecord,
+                conversation_id: ConversationId | None,
+                purpose: Purpose = "turn",
+            ) -> Model:
+                dying = Dying(deadly.point)
+                return metered(rooms, dying, agent, conversation_id, purpose)
+
+            ingress = replace(ingress_of(rooms, records=deadly), open_model=open_model)
 
             def at_a_tool(progress: Progress) -> None:
                 deadly.point()
@@ -345,6 +356,20 @@ def kill_everywhere(home: str, permission: str, way: str) -> None:
         if not was_killed:
             break
     print(json.dumps(told))
+
+
+def metered(
+    rooms: Rooms,
+    model: Model,
+    agent: AgentRecord,
+    conversation_id: ConversationId | None,
+    purpose: Purpose,
+) -> Model:
+    """Noted as the rooms' own is."""
+    principal, means = rooms.principal, rooms.ingress
+    spender = Spender(principal.account_id, agent.id, principal.user_id, conversation_id, purpose)
+    ledger, leaves = rooms.usage.ledger, purpose == "turn"
+    return MeteredModel(model, spender, ledger, means.allowance, leaves_replies=leaves)
 
 
 class Held:

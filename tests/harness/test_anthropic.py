@@ -229,6 +229,10 @@ def test_calls_and_thinking_are_replayed_as_they_came(ask: Ask, server: Messages
     ]
 
 
+def _event(name: str, data: object) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
 FAULTS: list[tuple[str, Line, FailureKind]] = [
     ("a wrong key", Refusal(401, "authentication_error"), "key"),
     ("a key without rights", Refusal(403, "permission_error"), "key"),
@@ -279,6 +283,12 @@ FAULTS: list[tuple[str, Line, FailureKind]] = [
     ("an empty stream", Streamed([]), "broken"),
     ("a dropped connection", breaks_off(ending=[Drop()]), "unreachable"),
     ("events of nonsense", Streamed([b"event: nix\ndata: {]\n\n"]), "broken"),
+    ("an event that is no object", Streamed([_event("message_start", 5)]), "broken"),
+    (
+        "an event of nothing",
+        Streamed([_event("message_start", {"type": "message_start"})]),
+        "broken",
+    ),
     ("events out of order", Streamed(says(text("x")).events[1:]), "broken"),
     (
         "a block that never began",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.allowance import Allowance
+from harness.allowance import KNOWN_S, Allowance
 from harness.message import INVALID_JSON, Text, ToolCall
 from harness.models.anthropic import AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
@@ -47,6 +47,7 @@ from tests.harness.messages_server import (
 from tests.harness.messages_server import Line as Wire
 from workspaces.account import Accounts
 from workspaces.clock import ManualClock
+from workspaces.errors import Exhausted
 from workspaces.ids import AgentId
 from workspaces.records import RecordStore
 from workspaces.stores.memory import MemoryRecords
@@ -249,6 +250,31 @@ def test_without_money_nothing_is_asked() -> None:
     assert "dollarsPerDay" in result.reason
     assert "dollarsPerDay" in result.remedy
     assert len(scripted.requests) == 1
+
+
+@pytest.mark.parametrize("seen_by", ["the clock", "an admission"])
+def test_a_limit_on_money_that_is_set_meanwhile_holds_a_moment_later_or_from_the_next_turn_on(
+    seen_by: str,
+) -> None:
+    clock = ManualClock()
+    records = MemoryRecords(clock)
+    accounts = Accounts(records, clock)
+    account = accounts.create({"name": "one"})
+    ledger = Ledger(records, clock, own_prices())
+    allowance = Allowance(records, clock, accounts, ledger)
+    spender = Spender(account.id, AgentId("agent_1"), account.owner_id)
+    scripted = ScriptedModel("one", "two", name="claude-sonnet-5-5")
+    model = MeteredModel(scripted, spender, ledger, allowance)
+    assert isinstance(asked(model)[0], Reply)
+    accounts.patch(account.id, {"config": {"limits": {"dollarsPerDay": 0.00001}}})
+    if seen_by == "the clock":
+        clock.advance(KNOWN_S + 0.001)
+    else:
+        with pytest.raises(Exhausted):
+            allowance.admit(account.id)
+    result, _ = asked(model)
+    assert isinstance(result, ModelFailure)
+    assert (result.kind, len(scripted.requests)) == ("budget", 1)
 
 
 def test_a_limit_on_money_is_not_given_to_a_model_without_a_price() -> None:

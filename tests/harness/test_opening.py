@@ -382,6 +382,29 @@ def test_a_conversation_writes_one_batch_before_its_model_is_asked(
     assert {"conversation-lease", "transcript", "shown", "inbox"} <= set(written[0])
 
 
+def test_a_turn_writes_a_batch_for_each_question_and_each_reply_and_one_more_at_its_end(
+    scripted: Callable[..., tuple[Harness, ScriptedModel]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply is stored with the note of what it has used up."""
+    written: list[set[str]] = []
+    write = SqliteRecords.write
+
+    def noting(records: SqliteRecords, *changes: Change) -> tuple[int, ...]:
+        written.append({change.key.partition.partition(":")[0] for change in changes})
+        return write(records, *changes)
+
+    call = ToolCall("t1", "read", {"path": "MEMORY.md"})
+    harness, _ = scripted("one", [call], "done")
+    harness.run("first", conversation="c1")
+    monkeypatch.setattr(SqliteRecords, "write", noting)
+    harness.run("second", conversation="c1")
+    asked, replied, kept, answered, ended = written
+    assert {"transcript", "shown"} <= asked & kept
+    assert replied == answered == {"conversation-lease", "transcript", "usage"}
+    assert "claims" in ended
+    assert harness.rooms.usage.report().total.asked == 3
+
+
 @pytest.mark.parametrize(
     ("call", "batches"),
     [

@@ -8,7 +8,9 @@ import pytest
 
 from harness import Harness
 from harness.joining import join
+from harness.models.scripted import ScriptedModel
 from harness.sandboxes.none import NoSandbox
+from harness.usage import Ledger
 from tests.dynamodb_server import REGION, dynamodb, dynamodb_url, make_table
 from tests.servers import BUCKET, S3Server
 from workspaces.errors import Refused
@@ -70,3 +72,13 @@ def test_there_is_nothing_to_join_where_records_are_shared(tmp_path: Path, locat
     with pytest.raises(Refused) as refused:
         join(tmp_path / "b", location)
     assert "nothing to join" in (refused.value.remedy or "")
+
+
+def test_no_reply_waits_for_the_sums_that_all_machines_write_to(
+    tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Ledger, "note_with")
+    model = ScriptedModel("hello")
+    with Harness.open(tmp_path / "a", model=model, sandbox=NoSandbox("not here")) as harness:
+        assert harness.run("hello", conversation="c1").status == "done"
+        assert harness.usage().total.asked == 1

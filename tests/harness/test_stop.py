@@ -33,6 +33,7 @@ from tests.harness.test_ingress import (
 )
 from tests.ordinary import reachable_directory
 from workspaces.errors import Refused
+from workspaces.records import Change, RecordStore
 
 SONNET = "claude-sonnet-5"
 READ = ToolCall("t1", "read", {"path": "MEMORY.md"})
@@ -191,6 +192,60 @@ def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: Rooms) -> N
         "user",
     ]
     assert_intact(rooms)
+
+
+def test_a_reply_that_is_being_stored_when_its_turn_is_cancelled_is_stored_and_paid_for(
+    rooms: Rooms,
+) -> None:
+    wire = Interrupting(rooms.records)
+    ingress = ingress_of(rooms, records=wire)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(
+            ingress.deliver(rooms.agents.get("assistant"), say(rooms, "one"))
+        )
+        wire.interrupts(task, lambda: len(ingress.stops))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(cancelled())
+    assert wire.running == [1], "nobody went on before it was stored"
+    assert [entry.message.text for entry in entries_of(rooms, "c1")] == ["one", "answer to one"]
+    assert rooms.usage.report().total.asked == 1
+
+
+class Interrupting:
+    """A wire to the records by which a turn is cancelled in the moment in which its reply is stored."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self.running: list[int] = []
+        """How many turns ran on when the loop had had all the time it wanted."""
+
+    def interrupts(self, task: asyncio.Task[Any], running: Callable[[], int]) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def interrupt() -> None:
+            task.cancel()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            self.running.append(running())
+
+        self._interrupt = lambda: asyncio.run_coroutine_threadsafe(interrupt(), loop).result(60.0)
+
+    def get(self, key: Any) -> Any:
+        return self._store.get(key)
+
+    def scan(self, partition: str, **how: Any) -> Any:
+        return self._store.scan(partition, **how)
+
+    def write(self, *changes: Change) -> tuple[int, ...]:
+        if any(change.key.partition.startswith("usage:") for change in changes):
+            self._interrupt()
+        return self._store.write(*changes)
+
+    def close(self) -> None:
+        self._store.close()
 
 
 def test_a_call_under_way_when_the_time_is_up_is_told_as_interrupted(rooms: Rooms) -> None:

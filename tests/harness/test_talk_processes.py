@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_turn_killed_at_every_point_is_gone_on_with_and_done_once(
 ) -> None:
     """With `ask` it waits on its way, for approvals that come one by one. What is delivered begins in the
     batch that accepts it, and so has fewer points than what is served."""
-    home = tmp_path / "home"
+    home, begun = tmp_path / "home", datetime.now(UTC).date()
     told = json.loads(run(kill_everywhere, str(home), permission, way, wait_s=WAIT_S))
     killed = [one for one in told if one["killed"]]
     print(f"{len(killed)} points")
@@ -107,6 +108,9 @@ def test_a_turn_killed_at_every_point_is_gone_on_with_and_done_once(
         assert one["outcome"]["reply"] == f"answer to {one['event']}"
         answers = [m for m in messages if m.text == f"answer to {one['event']}"]
         assert len(answers) == 1
+    replies = [message for message in messages if message.role == "assistant"]
+    noted = rooms.usage.report(since=begun, until=rooms.usage.ledger.today())
+    assert noted.total.asked == len(replies), "what is stored was noted with it, and nothing else"
     results = [p for m in messages for p in m.parts if isinstance(p, ToolResult)]
     assert len(results) == len(NOTES) * len(told)
     interrupted = {result.call_id for result in results if result.text == INTERRUPTED}

@@ -59,6 +59,7 @@ def test_a_number_that_no_json_holds_is_refused_where_it_would_be_kept(scripted:
     harness, _ = scripted([ToolCall("t1", "read", {"path": "MEMORY.md", "limit": float("inf")})])
     with pytest.raises(Refused, match="cannot be kept as JSON"):
         harness.run("go")
+    assert harness.rooms.usage.report().total.asked == 1  # what could not be stored was paid for
 
 
 def test_a_conversation_goes_on_where_it_was(scripted: Scripted) -> None:

@@ -3,13 +3,14 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from harness.price import own_prices
+from harness.request import Written
 from harness.usage import (
     CELLS_MAX,
     LINES_MAX,
@@ -23,11 +24,13 @@ from tests.conformance.race import race
 from tests.harness.account_writer import MODEL, USAGE
 from tests.harness.processes import ended, started
 from tests.harness.stores import clock, dynamodb, dynamodb_url, store
+from tests.harness.talk import forked
 from workspaces.account import Person, Principal
 from workspaces.clock import ManualClock, SystemClock
-from workspaces.errors import Forbidden, Refused, Unavailable
+from workspaces.errors import Conflict, Forbidden, Refused, Unavailable
+from workspaces.expect import ABSENT
 from workspaces.ids import AccountId, AgentId, ConversationId, UserId
-from workspaces.records import Item, Key, RecordStore
+from workspaces.records import Item, Key, Put, RecordStore
 from workspaces.stores.faulty import Fault, FaultyRecords, seeded
 from workspaces.stores.memory import MemoryRecords
 from workspaces.stores.sqlite import SqliteRecords
@@ -196,6 +199,16 @@ def test_notes_of_several_processes_are_all_there(tmp_path: Path) -> None:
     records.close()
 
 
+def test_each_process_that_was_forked_notes_for_itself(tmp_path: Path) -> None:
+    records = SqliteRecords(tmp_path / "state.db")
+    ledger = Ledger(records, SystemClock(), own_prices())
+    before = ledger.today()
+    for _ in range(3):
+        assert forked(lambda: ledger.note(spender(), MODEL, USAGE))
+    assert ledger.report(ACCOUNT, since=before, until=ledger.today()).total.asked == 3
+    records.close()
+
+
 def test_a_lost_answer_is_neither_counted_twice_nor_lost(clock: ManualClock) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
@@ -243,6 +256,63 @@ def test_a_sum_is_read_before_it_is_added_to_only_where_somebody_else_has_writte
     assert ours.report(ACCOUNT).total.asked == 5
 
 
+def test_a_note_goes_with_what_was_paid_for_in_one_batch(
+    ledger: Ledger, store: RecordStore
+) -> None:
+    replies = Replies(store)
+    ledger.note_with(spender(), MODEL, USAGE, replies.written(1))
+    ledger.note_with(spender(), MODEL, USAGE, replies.written(2))
+    assert [len(batch) for batch in replies.batches] == [6, 6]
+    assert (replies.stored(), ledger.report(ACCOUNT).total.asked) == ([1, 2], 2)
+
+
+def test_what_was_paid_for_and_could_not_be_stored_is_noted_all_the_same(
+    ledger: Ledger, store: RecordStore
+) -> None:
+    replies = Replies(store)
+    ledger.note_with(spender(), MODEL, USAGE, replies.written(1))
+    with pytest.raises(Conflict, match="replies / 1"):
+        ledger.note_with(spender(), MODEL, USAGE, replies.written(1))
+    assert ledger.report(ACCOUNT).total.asked == 2
+
+
+def test_notes_of_several_ledgers_go_with_what_was_paid_for(
+    store: RecordStore, clock: ManualClock
+) -> None:
+    """As several machines: the sums are another's in the meantime, and what is stored is not."""
+    replies = Replies(store)
+    ledgers = [Ledger(store, clock, own_prices()) for _ in range(3)]
+
+    def reply(index: int) -> None:
+        for number in range(8):
+            written = replies.written(index * 8 + number)
+            ledgers[index].note_with(spender(), MODEL, USAGE, written)
+
+    race(3, reply)
+    assert (replies.stored(), ledgers[0].report(ACCOUNT).total.asked) == ([*range(24)], 24)
+
+
+def test_of_a_lost_answer_there_is_the_note_with_the_reply_or_neither(clock: ManualClock) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    behind = MemoryRecords(clock)
+    faulty = FaultyRecords(behind, seeded(seed, before=0.1, after=0.2))
+    replies = Replies(faulty)
+    ledgers = [Ledger(faulty, clock, own_prices(), sleep=lambda _: None) for _ in range(3)]
+    known: list[int] = []
+    failed = 0
+    for number in range(300):
+        try:
+            ledgers[number % 3].note_with(spender(), MODEL, USAGE, replies.written(number))
+            known.append(number)
+        except Unavailable:
+            failed += 1
+    stored = Replies(behind).stored()
+    total = Ledger(behind, clock, own_prices()).report(ACCOUNT).total.asked
+    assert set(known) <= set(stored)
+    assert len(stored) <= total <= len(stored) + failed
+
+
 def test_who_waits_for_a_store_that_fails_is_told(clock: ManualClock) -> None:
     def always() -> Iterator[Fault]:
         while True:
@@ -282,6 +352,25 @@ def test_those_who_wait_are_carried_together(clock: ManualClock) -> None:
         thread.join(30)
     assert store.batches == 2
     assert ledger.report(ACCOUNT).total.asked == 11
+
+
+class Replies:
+    """What is paid for: an item for each."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self.batches: list[tuple[Put, ...]] = []
+
+    def written(self, number: int) -> Written:
+        def write(noted: Sequence[Put]) -> Sequence[int]:
+            batch = (*noted, Put(Key("replies", f"{number}"), {}, ABSENT))
+            self.batches.append(batch)
+            return self._store.write(*batch)[: len(noted)]
+
+        return write
+
+    def stored(self) -> list[int]:
+        return sorted(int(item.key.sort) for item in self._store.scan("replies"))
 
 
 class _Slow(MemoryRecords):

@@ -197,8 +197,10 @@ class FileBlobs:
                         if not name:
                             found[name] = os.fstat(fd)
                             continue
-                        with suppress(FileNotFoundError):
+                        try:  # a context for each name would take as long as the look
                             found[name] = os.stat(leaf, dir_fd=fd, follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
             except OSError as error:
                 if error.errno in _IS_NO_DIRECTORY:
                     continue
