@@ -42,7 +42,7 @@ def dynamodb_url() -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
-    thread.join(timeout=10)
+    thread.join(timeout=120)
     server.server_close()
 
 
@@ -75,7 +75,7 @@ def make_table(url: str, name: str) -> None:
         "KeySchema": [{"AttributeName": key, "KeyType": kind} for key, kind in keys.items()],
         "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"} for key in keys],
     }
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=120)
     headers = {
         "X-Amz-Target": "DynamoDB_20120810.CreateTable",
         "Content-Type": "application/x-amz-json-1.0",
@@ -106,7 +106,7 @@ class Wire:
             status = 500 if fate.startswith("Internal") else 400
             answer(handler, status, json.dumps({"__type": f"x#{fate}", "message": fate}).encode())
             return
-        connection = http.client.HTTPConnection(self._address, timeout=10)
+        connection = http.client.HTTPConnection(self._address, timeout=120)
         connection.request("POST", "/", body, dict(handler.headers))
         reply = connection.getresponse()
         content = reply.read()
@@ -148,4 +148,4 @@ def wire_to(url: str) -> Iterator[tuple[Wire, str]]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(timeout=10)
+        thread.join(timeout=120)

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-WAIT_S_MAX = 30
+WAIT_S_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,21 @@ class FaultyProxy(socketserver.ThreadingTCPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.next_faults: list[Fault] = []
         self.carried: list[str] = []
-        """The methods, in their order."""
+        """The methods, in the order in which the server was done with them."""
         self.asked = 0
+        self.under_way = 0
+        """Connections that came and are not done with, also where the client has given up."""
         self._lock = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self.under_way += 1
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        super().process_request_thread(request, client_address)
+        with self._lock:
+            self.under_way -= 1
 
     def take(self) -> Fault:
         with self._lock:
@@ -143,10 +155,11 @@ class _Wire(socketserver.StreamRequestHandler):
                 self.wfile.write(fault.as_bytes())
 
     def _carry(self, request: bytes) -> bytes:
-        self.server.carried.append(request.split(b" ", 1)[0].decode())
         with socket.create_connection(self.server.server, timeout=WAIT_S_MAX) as upstream:
             upstream.sendall(request)
-            return b"".join(iter(lambda: upstream.recv(65536), b""))
+            answer = b"".join(iter(lambda: upstream.recv(65536), b""))
+        self.server.carried.append(request.split(b" ", 1)[0].decode())
+        return answer
 
     def _reset(self) -> None:
         linger = struct.pack("ii", 1, 0)

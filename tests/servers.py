@@ -27,7 +27,7 @@ from urllib.request import urlopen
 import pytest
 
 BUCKET = "memories"
-READY_S_MAX = 20
+READY_S_MAX = 120
 STARTS_MAX = 3
 """A port that was free may be taken before the server opens it."""
 
@@ -167,7 +167,7 @@ def _running(
                 return
         finally:
             process.kill()
-            process.wait(timeout=10)
+            process.wait(timeout=READY_S_MAX)
     raise RuntimeError(f"{program} did not start: {(directory / 'start-1.log').read_text()}")
 
 
@@ -175,7 +175,7 @@ def _is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
     end = time.monotonic() + READY_S_MAX
     while time.monotonic() < end:
         try:
-            with urlopen(url, timeout=2):
+            with urlopen(url, timeout=10):
                 return True
         except URLError as error:
             if getattr(error, "code", None) is not None:  # it answers, if only to say no

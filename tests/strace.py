@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-WAIT_S = 60
+WAIT_S = 600
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = (sys.executable, "-m", "harness.cli.app")
-COMMAND_S_MAX = 60.0
+COMMAND_S_MAX = 300.0
 AT_ONCE = 4
 
 

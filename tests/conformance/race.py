@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from workspaces.errors import Conflict
 
+WAIT_S = 300.0
+
 
 def race(runners: int, run: Callable[[int], object]) -> list[int]:
     """Start all at once; the indices of those that met no Conflict. Other errors are raised."""
@@ -15,7 +17,7 @@ def race(runners: int, run: Callable[[int], object]) -> list[int]:
     failures: list[BaseException] = []
 
     def runner(index: int) -> None:
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=WAIT_S)
         try:
             run(index)
             winners.append(index)
@@ -28,6 +30,7 @@ def race(runners: int, run: Callable[[int], object]) -> list[int]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=WAIT_S)
     assert not failures, failures
+    assert not any(thread.is_alive() for thread in threads)
     return winners

@@ -294,7 +294,7 @@ def test_a_thread_of_ones_own_is_one_that_has_nothing_else_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("harness.crossing._THREADS", _Threads())
-    monkeypatch.setattr("harness.crossing.IDLE_S_MAX", 0.2)
+    monkeypatch.setattr("harness.crossing.IDLE_S_MAX", WAIT_S)
     at_once = 12
     together = threading.Barrier(at_once)
 
@@ -307,7 +307,9 @@ def test_a_thread_of_ones_own_is_one_that_has_nothing_else_to_do(
         assert len(set(met)) == at_once
         alone = [await in_thread_of_its_own(threading.current_thread) for _ in range(100)]
         assert set(alone) <= set(met), "a thread was started although others had nothing to do"
-        return set(met)
+        monkeypatch.setattr("harness.crossing.IDLE_S_MAX", 0.01)
+        last = await asyncio.gather(*(in_thread_of_its_own(meet) for _ in range(at_once)))
+        return {*met, *last}
 
     for thread in asyncio.run(go()):
         thread.join(WAIT_S)
@@ -337,17 +339,17 @@ def test_a_thread_that_waits_for_more_keeps_nothing_of_what_it_did(
 def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_forgotten() -> None:
     begun: list[int] = []
     most: list[int] = []
+    pairs = threading.Barrier(2)
 
     def work() -> None:
         begun.append(1)
         most.append(len(begun))
-        gone.wait(0.01)
+        pairs.wait(WAIT_S)
         begun.pop()
 
     async def go() -> None:
         await asyncio.gather(*(in_thread(work) for _ in range(10 * SOON_MAX)))
 
-    gone = threading.Event()
     for _ in range(3):
         asyncio.run(go())
         assert sum(loop.is_closed() for loop in _SOON) == 1

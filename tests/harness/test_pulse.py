@@ -18,10 +18,11 @@ from workspaces.errors import LeaseLost, Unavailable
 from workspaces.lease import Terms
 
 WAIT_S = 60.0
-QUICK = Terms(lease_s=2.0, renew_s=0.02, stop_early_s=0.1)
+OFTEN = Terms(lease_s=WAIT_S, renew_s=0.02, stop_early_s=0.1)
+SHORT = Terms(lease_s=0.5, renew_s=0.02, stop_early_s=0.1)
 
 
-async def kept(renew: Callable[[], None], terms: Terms = QUICK) -> None:
+async def kept(renew: Callable[[], None], terms: Terms = OFTEN) -> None:
     async with asyncio.timeout(WAIT_S), kept_alive(renew, terms, "key"):
         await asyncio.Event().wait()
 
@@ -35,15 +36,24 @@ def test_what_others_have_taken_over_is_stopped() -> None:
 
 
 def test_what_cannot_be_renewed_is_stopped_before_others_may_follow() -> None:
+    """And it is tried again while there is time: a minute of it is over after the third time."""
     tries: list[None] = []
+    loop = asyncio.new_event_loop()
+    time = loop.time
 
     def renew() -> None:
         tries.append(None)
+        if len(tries) == 3:
+            loop.time = lambda: time() + OFTEN.lease_s  # type: ignore[method-assign]
         raise Unavailable("store", "is away")
 
-    with pytest.raises(LeaseLost):
-        asyncio.run(kept(renew))
-    assert len(tries) > 1, "it is tried again while there is time"
+    async def live() -> None:
+        async with asyncio.timeout(3 * WAIT_S), kept_alive(renew, OFTEN, "key"):
+            await asyncio.Event().wait()
+
+    with pytest.raises(LeaseLost), asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(live())
+    assert len(tries) == 3
 
 
 def test_a_renewal_that_hangs_stops_it_as_well() -> None:
@@ -51,7 +61,7 @@ def test_a_renewal_that_hangs_stops_it_as_well() -> None:
 
     async def live() -> None:
         with pytest.raises(LeaseLost):
-            await kept(lambda: over.wait(WAIT_S) and None)
+            await kept(lambda: over.wait(WAIT_S) and None, SHORT)
         over.set()
 
     asyncio.run(live())
@@ -70,12 +80,12 @@ def test_renewing_ends_with_what_is_kept() -> None:
 
     async def live() -> int:
         async with asyncio.timeout(WAIT_S):
-            async with kept_alive(lambda: renewed.append(None), QUICK, "key"):
+            async with kept_alive(lambda: renewed.append(None), OFTEN, "key"):
                 while not renewed:  # noqa: ASYNC110 - told by a thread
                     await asyncio.sleep(0.01)
             count = len(renewed)
             assert len(asyncio.all_tasks()) <= 2
-            await asyncio.sleep(5 * QUICK.renew_s)
+            await asyncio.sleep(5 * OFTEN.renew_s)
         return len(renewed) - count
 
     assert asyncio.run(live()) == 0
@@ -83,8 +93,10 @@ def test_renewing_ends_with_what_is_kept() -> None:
 
 def test_a_cancellation_from_outside_stays_one() -> None:
     async def live() -> None:
-        task = asyncio.create_task(kept(lambda: None))
-        await asyncio.sleep(0.05)
+        renewed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        task = asyncio.create_task(kept(lambda: loop.call_soon_threadsafe(renewed.set) and None))
+        await renewed.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -96,17 +108,18 @@ def test_a_cancellation_from_outside_stays_one() -> None:
 def test_what_is_taken_while_its_taker_is_cancelled_is_given_back_or_known(
     is_undone: bool,
 ) -> None:
-    go, taken, undone = threading.Event(), list[str](), list[str]()
+    begun, go, taken, undone = threading.Event(), threading.Event(), list[str](), list[str]()
 
     def take() -> str:
-        go.wait(WAIT_S)
+        begun.set()
+        assert go.wait(WAIT_S)
         taken.append("it")
         return "it"
 
     async def live() -> None:
         taking = or_undone(take, undone.append) if is_undone else to_the_end(take)
         task = asyncio.create_task(taking)  # type: ignore[arg-type]
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(begun.wait, WAIT_S)
         task.cancel()
         asyncio.get_running_loop().call_later(0.05, go.set)
         with pytest.raises(asyncio.CancelledError):

@@ -167,6 +167,9 @@ def test_a_command_that_runs_is_killed_with_its_turn(monkeypatch: pytest.MonkeyP
 
 
 def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: Rooms) -> None:
+    """It is up while the model is asked for the second time: then so much passes at once."""
+    seconds = 20.0
+
     class Slow:
         name = "slow"
 
@@ -175,9 +178,12 @@ def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: Rooms) -> N
                 return await ScriptedModel([Text("So."), READ]).reply(
                     request, output_tokens_max=output_tokens_max, emit=silent
                 )
+            loop = asyncio.get_running_loop()
+            time = loop.time
+            loop.time = lambda: time() + seconds  # type: ignore[method-assign]
             return await asyncio.Event().wait()
 
-    agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": 0.5}}})
+    agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": seconds}}})
     outcome = run(answered_by(rooms, Slow()).deliver(agent, say(rooms, "one")))
     assert outcome.status == "out_of_time"
     assert [entry.message.role for entry in entries_of(rooms, "c1")] == [
@@ -243,7 +249,7 @@ class Interrupting:
 
 
 def test_a_call_under_way_when_the_time_is_up_is_told_as_interrupted(rooms: Rooms) -> None:
-    agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": 0.5}}})
+    agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": 600}}})
 
     def never(progress: Any) -> None:
         if isinstance(progress, ToolStarted):

@@ -40,7 +40,7 @@ class Try:
 
     script: str
     writable: bool = True
-    seconds: float = 20
+    seconds: float = 300
     memory_bytes: int = 2**28
     processes: int = 32
 

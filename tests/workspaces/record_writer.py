@@ -14,11 +14,13 @@ from workspaces.records import Check, Key, Put
 from workspaces.stores.sqlite import SqliteRecords
 
 COUNT, GUARD = Key("count", "n"), Key("guard", "g")
+WAIT_S = 600.0
+"""Of processes that write without a pause SQLite lets some wait for long, on a busy machine for very long."""
 
 
 def increment(file: Path, times: int) -> None:
     """Read, add one, write under the condition; `times` times."""
-    store = SqliteRecords(file)
+    store = SqliteRecords(file, wait_s=WAIT_S)
     for _ in range(times):
         while True:
             item = store.get(COUNT)
@@ -35,7 +37,7 @@ def increment(file: Path, times: int) -> None:
 
 def append(file: Path, name: str) -> None:
     """Without end: an entry and a tally in one guarded batch, and a line once it is acknowledged."""
-    store = SqliteRecords(file)
+    store = SqliteRecords(file, wait_s=WAIT_S)
     for n in itertools.count():
         entry = Put(Key(f"log {name}", f"{n:08}"), {"n": n, "text": "x" * (n % 3000)}, ABSENT)
         store.write(Check(GUARD, 1), entry, Put(Key("tally", name), {"n": n + 1}))

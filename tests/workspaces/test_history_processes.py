@@ -18,13 +18,14 @@ from workspaces.writer import WriterLock
 NAMESPACE = Namespace("fs-" + "0" * 40)
 SHARED = WorkspacePath("shared.md")
 PROCESSES, COMMITS = 8, 25
+WAIT_S = 900.0
 
 
 def append(root: str, number: int) -> None:
     home = Home(Path(root))
     history = History(home.history(NAMESPACE), SystemClock())
     for turn in range(COMMITS):
-        with WriterLock(home.lock(NAMESPACE)).hold(f"p{number}", wait_s=120):
+        with WriterLock(home.lock(NAMESPACE)).hold(f"p{number}", wait_s=WAIT_S):
             found = history.find(history.tip(), SHARED)
             before = history.read(found) if found else b""
             own = WorkspacePath(f"notes/p{number}.md")
@@ -67,7 +68,7 @@ def test_no_commit_of_eight_processes_is_lost_while_others_read(tmp_path: Path) 
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=180)
+        process.join(timeout=WAIT_S)
     assert [process.exitcode for process in processes] == [0] * len(processes)
     history = History(home.history(NAMESPACE), SystemClock())
     found = history.find(history.tip(), SHARED)

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from tests.workspaces.actors import opened_at, run, start
-from workspaces.errors import Conflict
+from workspaces.errors import Conflict, WorkspaceBusy
 from workspaces.home import Home
 from workspaces.revision import Author
 from workspaces.workspace import Workspace
@@ -31,7 +31,12 @@ from workspaces.writer import Held
 
 SOAK = bool(os.environ.get("SOAK"))
 KILLS = 2_000 if SOAK else 120
+SOONER, LATER = 0.7, 1.12
+"""How the next kill comes after a victim that was done before, and after one that was not: so that three of
+four come while there is something to kill, and at all moments of it, however slow the machine is."""
+
 WRITERS, WRITES = 16, 100
+OVERTAKEN_MAX = 20 * WRITERS
 PERSON, VICTIM, NEXT = "owner", "victim", "next"
 
 
@@ -40,17 +45,20 @@ def test_a_writer_killed_anywhere_leaves_old_or_new_and_its_name(tmp_path: Path,
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     workspace = opened_at(tmp_path)
-    report = json.loads(run(kill, str(tmp_path), aim, KILLS, seed, wait_s=1800 if SOAK else 120))
+    report = json.loads(run(kill, str(tmp_path), aim, KILLS, seed, wait_s=1800 if SOAK else 600))
     print(report)
     assert report["broken"] == []
     assert report["killed"] == KILLS, "the others were done before"
-    assert report["unfinished"] > KILLS / 20, "those kills came too late to prove anything"
+    assert report["unfinished"] > KILLS / 20, "those kills were too early to prove anything"
     assert_whole(workspace, tmp_path)
 
 
 def test_a_writer_that_declares_nothing_would_be_caught(tmp_path: Path) -> None:
     opened_at(tmp_path)
-    report = json.loads(run(kill_undeclared, str(tmp_path), random.randrange(2**32)))
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    report = json.loads(run(kill_undeclared, str(tmp_path), seed, wait_s=600))
+    print(report)
     assert any("not the victim's" in one for one in report["broken"])
 
 
@@ -67,6 +75,7 @@ def kill(home: str, aim: str, kills: int, seed: int) -> None:
     broken: list[str] = []
     killed = unfinished = 0
     lines = lines_of_a_write(workspace)
+    until_s = 0.012
     for number in range(4 * kills):
         if killed == kills:
             break
@@ -83,11 +92,12 @@ def kill(home: str, aim: str, kills: int, seed: int) -> None:
             os.write(tell, b"done")
             signal.pause()
         if aim == "moment":
-            time.sleep(randomly.uniform(0, 0.012))
+            time.sleep(randomly.uniform(0, until_s))
             os.kill(pid, signal.SIGKILL)
         os.close(tell)
         acknowledged = waited(told, pid)
         killed += not acknowledged
+        until_s *= SOONER if acknowledged else LATER
         found = after_a_kill(workspace, kind, number, before, acknowledged)
         unfinished += found.pop("was unfinished")
         broken += [f"kill {number} of {kind}: {what}" for what, is_so in found.items() if is_so]
@@ -207,7 +217,7 @@ def test_no_conditional_write_of_sixteen_writers_in_two_processes_is_lost(tmp_pa
     workspace = opened_at(tmp_path)
     workspace.write("n.md", "", by=Author(NEXT, "n", "api"))
     writing = [start(append_in_threads, str(tmp_path), first) for first in (0, WRITERS // 2)]
-    assert [process.wait(timeout=120) for process in writing] == [0, 0]
+    assert [process.wait(timeout=600) for process in writing] == [0, 0]
     lines = workspace.read("n.md").text.splitlines()
     assert sorted(lines) == sorted(f"w{n} {m}" for n in range(WRITERS) for m in range(WRITES))
     revisions = workspace.log(limit=10_000)
@@ -238,7 +248,14 @@ def append(workspace: Workspace, name: str) -> None:
                 workspace.write("n.md", text, by=Author(name, name, "api"), expect=file.version)
             except Conflict:
                 continue
+            except WorkspaceBusy:  # a slow machine; but for whoever is overtaken again and again
+                assert lines_of(workspace) - text.count("\n") < OVERTAKEN_MAX, "nobody lets it in"
+                continue
             break
+
+
+def lines_of(workspace: Workspace) -> int:
+    return workspace.read("n.md").text.count("\n")
 
 
 def assert_whole(workspace: Workspace, home: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_temporary_file_that_goes_during_a_scan_takes_nothing_along(
             assert workspace.files() == names
     finally:
         stop.set()
-        editor.join(timeout=10)
+        editor.join(timeout=60)
 
 
 def test_a_twin_made_by_hand_does_not_take_the_place_of_the_one_in_the_history(

@@ -33,7 +33,10 @@ from workspaces.stores.files import FileBlobs
 from workspaces.workspace import Workspace
 
 OPERATIONS = 500_000 if os.environ.get("SOAK") else 20_000
-SECONDS_MAX = 1800 if os.environ.get("SOAK") else 180
+ENOUGH = OPERATIONS // 50
+"""Of those that came through, and of those that the attacker had made impossible: fewer prove nothing. Where
+a machine gives one of the two its time in large pieces the host goes on until there were so many."""
+SECONDS_MAX = 1800
 
 SECRET = "the canary sings"
 HOST = Author("host", "usr_1", "api")
@@ -70,31 +73,31 @@ def test_a_swapping_process_gets_nothing_from_outside_and_breaks_nothing(
     assert report["escapes"] == []
     assert report["bugs"] == []
     assert snapshot(outside) == before
-    assert sum(report["met"].values()) == OPERATIONS
-    assert report["met"]["done"] > OPERATIONS / 50, "so busy an attacker proves nothing"
-    assert report["met"]["Refused"] > OPERATIONS / 50, "so idle an attacker proves nothing"
+    assert sum(report["met"].values()) >= OPERATIONS
     assert_usable(workspace, home)
 
 
 def test_an_open_by_name_would_be_caught(tmp_path: Path) -> None:
     home, outside = tmp_path / "home", copy_of_names(tmp_path / "outside")
-    report = attacked(opened_at(home), home, outside, "naive", 2_000)
+    report = attacked(opened_at(home), home, outside, "naive", 0)
     assert report["escapes"]
 
 
 def attacked(
     workspace: Workspace, home: Path, outside: Path, door: str, operations: int
 ) -> dict[str, Any]:
-    """What the host met."""
+    """What the host met in at least so many operations, or until something has come in from outside."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
-    attacker = start(swap, str(workspace.root), str(outside), seed)
+    attacker = start(swap, str(workspace.root), str(outside), seed, out=subprocess.PIPE)
     try:
+        assert attacker.stdout is not None
+        assert attacker.stdout.readline() == "at it\n"
         printed = run(work, str(home), door, operations, seed, wait_s=SECONDS_MAX)
         assert attacker.poll() is None, "the attack has ended before its time"
     finally:
         os.killpg(attacker.pid, signal.SIGKILL)
-        attacker.wait(timeout=10)
+        attacker.communicate(timeout=SECONDS_MAX)
     print(printed)
     return json.loads(printed)
 
@@ -145,7 +148,10 @@ def work(home: str, door: str, operations: int, seed: int) -> None:
     met: Counter[str] = Counter()
     escapes: list[str] = []
     bugs: list[str] = []
-    for kind in randomly.choices(list(kinds), list(kinds.values()), k=operations):
+    while (
+        sum(met.values()) < operations or min(met["done"], met["Refused"]) < ENOUGH
+    ) and not escapes:
+        (kind,) = randomly.choices(list(kinds), list(kinds.values()))
         try:
             answer = kind(workspace, randomly.choice(FILES))
             met["done"] += 1
@@ -156,7 +162,7 @@ def work(home: str, door: str, operations: int, seed: int) -> None:
         except Exception as error:
             met["bug"] += 1
             bugs.append(f"{kind.__name__}: {type(error).__name__}: {error}")
-    print(json.dumps({"met": met, "escapes": escapes[:20], "bugs": bugs[:20]}))
+    print(json.dumps({"met": met, "escapes": escapes, "bugs": bugs[:20]}))
 
 
 def read(workspace: Workspace, path: str) -> str:
@@ -196,6 +202,7 @@ def swap(root: str, outside: str, seed: int) -> None:
     """The attacker: until it is killed. It links to what lies outside, and reaches nothing there."""
     attacker = Attacker(Path(root), Path(outside), random.Random(seed))
     parent = os.getppid()
+    print("at it", flush=True)
     while os.getppid() == parent:
         with suppress(OSError):
             attacker.move()

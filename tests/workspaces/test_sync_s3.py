@@ -13,7 +13,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -35,6 +36,7 @@ from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.stores.memory import MemoryRecords
 from workspaces.stores.sqlite import SqliteRecords
+from workspaces.swap import Swap, Swaps
 from workspaces.workspace import Workspace
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -222,9 +224,17 @@ SLOW = "{ sleep 0.002; echo x$i; } >> MEMORY.md"
 """Opens the file, and writes to it when another may have its place. No line comes twice: where two sides put
 in the same one, a merge takes it for one change."""
 
+HELD = '{ : > "$HELD"; while [ -e "$HELD" ]; do sleep 0.01; done; echo x$i; } >> MEMORY.md'
+"""Opens the file, and writes to it once it was displaced and looked at."""
 
-def test_no_append_through_a_descriptor_that_was_open_before_is_lost(tmp_path: Path) -> None:
-    append_under_swaps(tmp_path, APPENDS // 4, SLOW)
+
+@pytest.mark.parametrize(
+    ("appends", "append"), [(APPENDS // 4, SLOW), (12, HELD)], ids=["a moment", "beyond the look"]
+)
+def test_no_append_through_a_descriptor_that_was_open_before_is_lost(
+    tmp_path: Path, appends: int, append: str
+) -> None:
+    append_under_swaps(tmp_path, appends, append)
 
 
 def test_a_displaced_file_that_nobody_looks_at_again_would_be_caught(
@@ -238,10 +248,12 @@ def test_a_displaced_file_that_nobody_looks_at_again_would_be_caught(
         return []
 
     monkeypatch.setattr(Workspace, "look_again", look_again)
-    # Open for so long that the first look is over, on a machine with much to do too.
-    held = SLOW.replace("0.002", "0.1")
     with pytest.raises(AssertionError, match="lines were lost"):
-        append_under_swaps(tmp_path, 45, held)
+        append_under_swaps(tmp_path, 12, HELD)
+
+
+SWAPS_MIN = 5
+"""Fewer prove nothing: the shell waits for each, where it is faster than who swaps."""
 
 
 def append_under_swaps(tmp_path: Path, appends: int, append: str = "echo x >> MEMORY.md") -> None:
@@ -250,56 +262,125 @@ def append_under_swaps(tmp_path: Path, appends: int, append: str = "echo x >> ME
     a.put("MEMORY.md", "remote 0\n")
     a.sync.run()
     there = prefix.below(a.workspace.namespace)
-    swapped: list[WorkspacePath] = []
-    exchange = a.workspace._blobs.exchange
-
-    def exchanging(label: Label, path: WorkspacePath) -> None:
-        exchange(label, path)
-        swapped.append(path)
-
-    a.workspace._blobs.exchange = exchanging
-    script = f"""
-        i=0; while [ $i -lt {appends} ]; do
-          {append}; i=$((i + 1)); [ $((i % 15)) -eq 0 ] && sleep 0.02
-        done"""
-    shell = subprocess.Popen(["sh", "-c", script], cwd=a.root)
+    swaps = counted(a)
+    shell = Shell(a, tmp_path, appends, append)
+    a.sync._pause = shell.given_time
     numbers = count()
-    try:
-        while shell.poll() is None:
+    end = time.monotonic() + SECONDS_MAX
+    with shell.at_work():
+        while shell.is_at_work():
+            assert time.monotonic() < end, f"{len(swaps)} swaps in so long a time"
             blob = there.read("MEMORY.md")
             rest = blob.data.split(b"\n", 1)[1]
             with suppress(Failure):
                 there.write("MEMORY.md", b"remote %d\n" % next(numbers) + rest, expect=blob.token)
                 a.sync.run()
-        assert shell.wait(timeout=SECONDS_MAX) == 0
-    finally:
-        shell.kill()
+            shell.told_of(len(swaps))
     a.sync.run()
     lines = a.texts()["MEMORY.md"].splitlines()
-    print(f"{len(swapped)} swaps")
+    print(f"{len(swaps)} swaps")
     kept = [line for line in lines if line.startswith("x")]
     print(f"{len(kept)} lines, {len(set(kept))} different")
     found = len(set(kept)) if "$i" in append else len(kept)  # twice is no loss
     assert found == appends, "lines were lost"
-    assert len(swapped) >= 5, "so few swaps prove nothing"
+    assert len(swaps) >= SWAPS_MIN
     assert there.read("MEMORY.md").data.decode() == a.texts()["MEMORY.md"]
+
+
+def counted(of: Replica) -> list[WorkspacePath]:
+    """Where something was swapped in, from now on."""
+    swapped: list[WorkspacePath] = []
+    moved = of.workspace._swaps._moved
+
+    def counting(swap: Swap, label: Label) -> bool:
+        is_done = moved(swap, label)
+        if is_done:
+            swapped.append(swap.path)
+        return is_done
+
+    of.workspace._swaps._moved = counting
+    return swapped
+
+
+class Shell:
+    """Appends to MEMORY.md, so often; each part of it begins when there was one swap more."""
+
+    def __init__(self, of: Replica, outside: Path, appends: int, append: str) -> None:
+        self._staging = str(of.home.staging(of.workspace.namespace))
+        self._held, self._swaps = outside / "held", outside / "swaps"
+        self._swaps.mkdir()
+        script = f"""
+            i=0; while [ $i -lt {appends} ]; do
+              part=$((i * {SWAPS_MIN + 1} / {appends}))
+              while [ $part -gt 0 ] && [ ! -e "$SWAPS/$part" ]; do sleep 0.01; done
+              {append}; i=$((i + 1)); if [ $((i % 15)) -eq 0 ]; then sleep 0.02; fi
+            done"""
+        self._process = subprocess.Popen(
+            ["sh", "-c", script],
+            cwd=of.root,
+            env={**os.environ, "HELD": str(self._held), "SWAPS": str(self._swaps)},
+        )
+
+    @contextmanager
+    def at_work(self) -> Generator[None]:
+        try:
+            yield
+            assert self._process.wait(timeout=SECONDS_MAX) == 0
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+    def is_at_work(self) -> bool:
+        return self._process.poll() is None
+
+    def told_of(self, swaps: int) -> None:
+        for number in range(min(swaps, SWAPS_MIN) + 1):
+            (self._swaps / str(number)).touch()
+
+    def given_time(self, seconds: float) -> None:
+        """The pause before a second look: as long as this shell takes to write to what was displaced."""
+        if self._has_displaced():
+            self._held.unlink(missing_ok=True)
+        time.sleep(seconds)
+        end = time.monotonic() + SECONDS_MAX
+        while self._has_displaced():
+            assert time.monotonic() < end, "it does not let go of what it has open"
+            time.sleep(0.001)
+
+    def _has_displaced(self) -> bool:
+        """Whether it has a file open that is not in the tree any more."""
+        try:
+            opened = os.listdir(f"/proc/{self._process.pid}/fd")  # noqa: PTH208
+        except OSError:  # it has ended
+            return False
+        return any(self._is_displaced(fd) for fd in opened)
+
+    def _is_displaced(self, fd: str) -> bool:
+        with suppress(OSError):  # closed meanwhile
+            opened = Path(f"/proc/{self._process.pid}/fd/{fd}").readlink()
+            return str(opened).startswith(self._staging)
+        return False
 
 
 def test_a_plain_rename_in_the_place_of_the_swap_would_be_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted mutant: what is displaced is looked at by nobody."""
-    from workspaces.swap import Swaps
+    """The planted mutant: what is displaced is looked at by nobody. The shell writes in its worst moment."""
+    has_appended: list[bool] = []
 
-    def moved(self: Any, swap: Any, label: Any) -> bool:
-        time.sleep(0.01)  # as on a machine with more to do
+    def moved(self: Swaps, swap: Swap, label: Label) -> bool:
+        assert swap.data is not None
+        end = time.monotonic() + SECONDS_MAX
+        while not has_appended and self._tree.read(swap.path).data == swap.seen:
+            assert time.monotonic() < end, "nobody appends"
+        has_appended.append(True)
         self._tree.discard(label)
         self._tree.write(swap.path, swap.data, expect=ANY)
         return True
 
     monkeypatch.setattr(Swaps, "_moved", moved)
     with pytest.raises(AssertionError, match="lines were lost"):
-        append_under_swaps(tmp_path, APPENDS // 4)
+        append_under_swaps(tmp_path, APPENDS // 4, "echo x$i >> MEMORY.md")
 
 
 # Killed, with a clean wire and with a bad one.
