@@ -24,6 +24,7 @@ from tests.workspaces.two_machines import (
 )
 from workspaces.account import default_owner
 from workspaces.clock import ManualClock
+from workspaces.conflict import conflict_path
 from workspaces.errors import Conflict, MassDeletion, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
 from workspaces.home import Home
@@ -169,6 +170,24 @@ def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) 
     assert a.texts() == b.texts() == {"decisions/d.md": "first\n", second: "second\n"}
     assert [(p.path, p.kind) for p in a.workspace.scan().problems] == [(second, "conflict")]
     assert second not in a.workspace.files()
+
+
+def test_a_second_file_that_another_machine_has_made_and_changed_comes_as_it_is_there(
+    a: Replica, b: Replica
+) -> None:
+    path = "decisions/d.md"
+    a.put(path, "seen\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(path, "theirs\n")
+    b.sync.run()
+    second = conflict_path(WorkspacePath(path), version_of(b"mine\n"))
+    b.put(second, "mine\nand more\n")
+    b.sync.run()
+    a.put(path, "mine\n")
+    a.sync.run()
+    b.sync.run()
+    assert a.texts() == b.texts() == {path: "theirs\n", second: "mine\nand more\n"}
 
 
 def test_an_edit_wins_over_a_deletion(a: Replica, b: Replica) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -98,6 +98,7 @@ class Incoming:
         again: list[WorkspacePath] = []
         same: dict[WorkspacePath, ObjectId] = {}
         told = Report()
+        pulled = {one.path for one in actions if isinstance(one, Pull) and one.path in fetched}
         for action in actions:
             come = fetched.get(action.path)
             if isinstance(action, PullDeletion):
@@ -111,7 +112,7 @@ class Incoming:
                 arrivals.append(Arrival(action.path, data, action.expect, staged=staged))
                 steps[action.path] = _step(action.path, come)
                 told.pulled.append(action.path)
-            elif self._meet(action.path, come, arrivals, same, told):
+            elif self._meet(action.path, come, pulled, arrivals, same, told):
                 steps[action.path] = _step(action.path, come)
             else:
                 again.append(action.path)
@@ -126,11 +127,13 @@ class Incoming:
         self,
         path: WorkspacePath,
         come: Fetched,
+        pulled: Collection[WorkspacePath],
         arrivals: list[Arrival],
         same: dict[WorkspacePath, ObjectId],
         told: Report,
     ) -> bool:
-        """What becomes of a path that both sides changed; False when it is gone here meanwhile."""
+        """What becomes of a path that both sides changed; False when it is gone here meanwhile. `pulled`
+        comes as it is there: a second file, too, which somebody has kept of the same bytes and changed."""
         try:
             here = self._workspace.read(path).data
         except NotFound:
@@ -147,7 +150,8 @@ class Incoming:
                 arrivals.append(Arrival(path, data, expect, beside=there, seam=seam))
                 told.merged.append(path)
             case Apart(beside):
-                arrivals.append(Arrival(beside, here, None))
+                if beside not in pulled:
+                    arrivals.append(Arrival(beside, here, None))
                 arrivals.append(Arrival(path, there, version_of(here)))
                 told.conflicts.append(beside)
             case _:
