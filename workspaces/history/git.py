@@ -15,7 +15,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from threading import Timer
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from workspaces.errors import Unavailable
 
@@ -90,28 +90,11 @@ def run_git(*arguments: str, told: bytes = b"", is_limited: bool = False) -> byt
         raise _failed(arguments, error.status, said) from error
 
 
-class Talk:
+class Talk(NamedTuple):
     """With a program that is told something while it runs, and read while it prints."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.told, self.out = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
-        self._process = process
-        self._watchdog: Timer | None = None
-        _widen(self.told, self.out)
-
-    def watch(self) -> None:
-        """From now on it has its time."""
-        self.rest()
-        self._watchdog = Timer(GIT_SECONDS_MAX, self.end)
-        self._watchdog.start()
-
-    def rest(self) -> None:
-        """It waits for what it is told."""
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-
-    def end(self) -> None:
-        self._process.kill()
+    told: BinaryIO
+    out: BinaryIO
 
 
 @contextmanager
@@ -131,8 +114,10 @@ def talking_git(*arguments: str, is_limited: bool = False) -> Generator[Talk]:
             )
         except FileNotFoundError as error:
             raise _missing() from error
-        talk = Talk(process)
-        talk.watch()
+        talk = Talk(cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout))
+        _widen(*talk)
+        watchdog = Timer(GIT_SECONDS_MAX, process.kill)
+        watchdog.start()
         is_deaf = False
         try:
             with suppress(BrokenPipeError), process:
@@ -141,10 +126,10 @@ def talking_git(*arguments: str, is_limited: bool = False) -> Generator[Talk]:
                 except BrokenPipeError:
                     is_deaf = True
                 except BaseException:
-                    talk.end()
+                    process.kill()
                     raise
         finally:
-            talk.rest()
+            watchdog.cancel()
         if is_deaf or process.returncode != 0:
             errors.seek(0)
             raise _failed(arguments, process.returncode, errors.read().decode().strip())
