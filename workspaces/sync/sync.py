@@ -194,9 +194,10 @@ class Sync:
         step = self._outgoing.put(path, data, base, expect=base.token if base else ABSENT)
 
         def agree() -> None:
-            root = self._workspace.identity()
-            if root is not None and self._baseline.fact("root") is None:  # never synced as a whole
-                self._baseline.note("root", root, wait=False)
+            if self._baseline.fact("root") is None:  # never synced as a whole
+                root = self._workspace.identity()
+                if root is not None:
+                    self._baseline.note("root", root, wait=False)
             self._baseline.take([step], wait=False)
 
         return agree
