@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.workspaces.replicas import MemoryPrefix
+from tests.workspaces.two_machines import place, prefix
 from workspaces.errors import Conflict, OverLimit, Refused
 from workspaces.expect import ABSENT, ANY
 from workspaces.ids import AccountId, new_id
@@ -24,18 +25,10 @@ from workspaces.roster import (
 )
 from workspaces.stamp import Stamp
 
+__all__ = ["place", "prefix"]
+
 NOW = Stamp("2026-11-18T14:03:18.875130Z")
 ACCOUNT = AccountId("acct_" + 24 * "0")
-
-
-@pytest.fixture
-def prefix() -> MemoryPrefix:
-    return MemoryPrefix()
-
-
-@pytest.fixture
-def place(prefix: MemoryPrefix) -> Place:
-    return Place("memory:", prefix)
 
 
 @pytest.fixture

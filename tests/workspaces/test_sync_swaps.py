@@ -27,6 +27,16 @@ from workspaces.sync.sides import Survey
 __all__ = ["a", "b", "machine", "place", "prefix"]
 
 
+def in_the_next_pause(machine: Replica, do: Callable[[], object]) -> None:
+    """Before the second look at what was displaced; the looks that follow wait for nothing."""
+
+    def pause(_seconds: float) -> None:
+        machine.sync._pause = lambda _: None
+        do()
+
+    machine.sync._pause = pause
+
+
 def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,16 +115,15 @@ def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_be
     b.sync.run()
     with (a.root / file).open("a") as shell:
 
-        def pause(seconds: float) -> None:
+        def pause() -> None:
             shell.write("late\n")
             shell.flush()
             (a.root / file).unlink()
             if stands == "notes":
                 (a.root / stands).rmdir()
             a.put(stands, "in its place\n")
-            a.sync._pause = lambda _: None
 
-        a.sync._pause = pause
+        in_the_next_pause(a, pause)
         a.sync.run()
     a.sync.run()
     beside = beside.format(version_of(b"one\nlate\n")[:12])
@@ -142,15 +151,14 @@ def test_what_is_appended_to_what_was_shown_for_a_moment_is_nobodys_change_of_wh
         exchange(label, path)
         shells.append((a.root / MEMORY).open("a"))
 
-    def pause(seconds: float) -> None:
+    def pause() -> None:
         b.put(MEMORY, "---\nmood: gladder\n---\none\n")
         b.sync.run()
         shells[0].write("late\n")
         shells[0].close()
-        a.sync._pause = lambda _: None
 
     monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
-    a.sync._pause = pause
+    in_the_next_pause(a, pause)
     a.sync.run()
     front, *lines = a.texts()[MEMORY].removeprefix("---\n").replace("---\n", "").splitlines()
     assert front == "mood: gladder"
@@ -167,12 +175,11 @@ def test_what_was_deleted_there_stays_deleted_when_a_shell_appends_to_what_it_ha
     b.sync.run()
     with (a.root / MEMORY).open("a") as shell:
 
-        def pause(seconds: float) -> None:
+        def pause() -> None:
             shell.write("late\n")
             shell.flush()
-            a.sync._pause = lambda _: None
 
-        a.sync._pause = pause
+        in_the_next_pause(a, pause)
         a.sync.run()
     assert a.texts() == {MEMORY: "one\nlate\n"}
 
@@ -187,18 +194,17 @@ def test_what_a_second_look_replaces_is_in_a_revision(
     look = a.workspace._blobs.look
     with (a.root / "0.md").open("a") as shell:
 
-        def pause(seconds: float) -> None:
+        def pause() -> None:
             monkeypatch.setattr(a.workspace._blobs, "look", looked)
             shell.write("late\n")
             shell.flush()
-            a.sync._pause = lambda _: None
 
         def looked(label: Label) -> bytes | None:
             if a.texts()["0.md"] == "theirs\n":
                 a.put("0.md", "theirs\nfresh\n")
             return look(label)
 
-        a.sync._pause = pause
+        in_the_next_pause(a, pause)
         a.sync.run()
     assert a.texts()["0.md"] == "theirs\nfresh\nlate\n"
     assert a.workspace.find_version("0.md", version_of(b"theirs\nfresh\n")) is not None

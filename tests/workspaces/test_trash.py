@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.workspaces.replicas import MemoryPrefix, Replica
+from tests.workspaces.two_machines import place, prefix
 from workspaces.account import default_owner
 from workspaces.clock import SystemClock
 from workspaces.errors import Deleted, Forbidden, NotFound, Unavailable
@@ -20,15 +21,7 @@ from workspaces.stores.memory import MemoryRecords
 from workspaces.trash import lying
 from workspaces.workspaces import Workspaces, private_to_user, told
 
-
-@pytest.fixture
-def prefix() -> MemoryPrefix:
-    return MemoryPrefix()
-
-
-@pytest.fixture
-def place(prefix: MemoryPrefix) -> Place:
-    return Place("memory:", prefix)
+__all__ = ["place", "prefix"]
 
 
 @pytest.fixture
