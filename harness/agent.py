@@ -5,8 +5,9 @@ Every part of the harness that an agent can configure adds its key to `AgentConf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -34,6 +35,8 @@ from workspaces.workspaces import (
     private_to_both,
     private_to_user,
 )
+
+_FindSandbox = Callable[[SandboxId | None], SandboxRecord | None]
 
 SYSTEM_CHARACTERS_MAX = 50_000
 MEMORY_CHARACTERS_HIGHEST = 200_000
@@ -255,8 +258,9 @@ class Agents:
     def bindings(self, agent: AgentRecord) -> list[Mount]:
         """What the agent's mounts are right now; the first is its default workspace, private ones
         come last. A mount whose workspace or sandbox was deleted is left out."""
-        resolved = (self._resolved(agent, config) for config in agent.config.workspaces)
-        return [mount for mount in resolved if mount is not None] + self._private(agent)
+        find = cache(self._sandbox)  # most of them name the same one
+        resolved = (self._resolved(agent, config, find) for config in agent.config.workspaces)
+        return [one for one in resolved if one is not None] + self._private(agent, find)
 
     def only_read_in_place(self) -> frozenset[WorkspaceId]:
         """The workspaces that agents mount and no agent needs a copy of."""
@@ -271,23 +275,27 @@ class Agents:
         bindings = self.bindings(agent)
         return bindings[0].namespace if bindings and not bindings[0].is_private else None
 
-    def _resolved(self, agent: AgentRecord, mount: MountConfig) -> Mount | None:
+    def _resolved(self, agent: AgentRecord, mount: MountConfig, find: _FindSandbox) -> Mount | None:
         try:
             record = self._workspaces.record(mount.workspace_id)
             if _is_read_in_place(mount, record):
                 return Mount(mount.name, self._workspaces.distant(record), is_writable=False)
-            sandbox = self._sandbox(agent.config, mount)
+            states_one = "sandbox" in mount.model_fields_set
+            sandbox = find(mount.sandbox if states_one else agent.config.sandbox)
             workspace = self._workspaces.open(record)
             return Mount(mount.name, workspace, _allows_writing(sandbox), sandbox=sandbox)
         except NotFound:
             return None
 
-    def _private(self, agent: AgentRecord) -> list[Mount]:
+    def _private(self, agent: AgentRecord, find: _FindSandbox) -> list[Mount]:
         """Private workspaces are made when they are mounted writable; nothing is shown of one that
         nobody ever wrote to."""
         if agent.config.private == "off":
             return []
-        sandbox = self._sandbox_if_any(agent.config.sandbox)
+        try:
+            sandbox = find(agent.config.sandbox)
+        except NotFound:
+            sandbox = None
         is_writable = agent.config.private == "rw" and _allows_writing(sandbox)
         mounts: list[Mount] = []
         for name, workspace_id in (
@@ -300,17 +308,7 @@ class Agents:
                 mounts.append(Mount(name, workspace, is_writable, is_private=True, sandbox=sandbox))
         return mounts
 
-    def _sandbox_if_any(self, sandbox: SandboxId | None) -> SandboxRecord | None:
-        try:
-            return self._found(sandbox)
-        except NotFound:
-            return None
-
-    def _sandbox(self, agent: AgentConfig, mount: MountConfig) -> SandboxRecord | None:
-        stated = "sandbox" in mount.model_fields_set
-        return self._found(mount.sandbox if stated else agent.sandbox)
-
-    def _found(self, sandbox: SandboxId | None) -> SandboxRecord | None:
+    def _sandbox(self, sandbox: SandboxId | None) -> SandboxRecord | None:
         """NotFound when that sandbox was deleted."""
         return None if sandbox is None else self._sandboxes.get(sandbox)
 

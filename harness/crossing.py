@@ -5,6 +5,8 @@ makes few such calls at once (four more than the machine has processors), so the
 may wait for somebody else, a lock or a network, goes in a thread of its own: with six who wait for a lock in
 six threads, the one who holds it could not let go of it, and no lease could be renewed.
 
+A thread that has something for the loop it works for hands it up (`handing_up`), and does not wait for it.
+
 `LoopThread` is the one way up, for callers without an event loop of their own: the library and the
 command line. It owns a thread that lives as long as the harness, because a sandbox dies with the
 thread that started it.
@@ -28,6 +30,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 Work = Callable[[], None]
+HandUp = Callable[[Work], None]
 ForGood = Callable[[], None]
 
 SOON_MAX = (os.cpu_count() or 1) + 4
@@ -86,6 +89,17 @@ def _begun(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.F
 
     _THREADS.run(run)
     return ended
+
+
+def handing_up() -> HandUp:
+    """For a thread: what it is handed the running loop calls, soon, or never when it has ended."""
+    loop = asyncio.get_running_loop()
+
+    def hand_up(work: Work) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(work)
+
+    return hand_up
 
 
 class _Threads:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 from harness.allowance import Slot
@@ -22,7 +22,7 @@ from harness.begun import Begun, prepared
 from harness.compaction import Compacted, remarks_of
 from harness.context.repair import INTERRUPTED
 from harness.conversation import Conversation
-from harness.crossing import ForGood, in_thread, in_thread_of_its_own, to_the_end
+from harness.crossing import ForGood, HandUp, in_thread, in_thread_of_its_own, to_the_end
 from harness.event import Event
 from harness.inbox import Accepted, Opening
 from harness.line import Paused, Running, Waiting
@@ -34,7 +34,7 @@ from harness.request import ModelFailure
 from harness.showing import Keeping
 from harness.stop import Stop, Stopped
 from harness.transcript import Entry, Transcript, Window
-from harness.turn import Turn, run_turn
+from harness.turn import Turn, foreseen, run_turn
 from workspaces.errors import Conflict, Failure, LeaseLost, Unavailable
 from workspaces.ids import TurnId, new_id
 from workspaces.lease import Lease
@@ -82,7 +82,7 @@ class Holder:
             if entering is not None:
                 await self._enter(waiting, entering)
 
-    def open(self, opening: Opening, for_good: ForGood) -> Opened:
+    def open(self, opening: Opening, for_good: ForGood, hand_up: HandUp) -> Opened:
         """What nothing is before: its turn is prepared first, and then all is written at once. Conflict
         when somebody was faster, and nothing happened. `for_good` is called before anything is."""
         inbox, allowance = self.means.inbox, self.means.allowance
@@ -101,9 +101,13 @@ class Holder:
             turn = begun.turn
             is_own = self.means.callers_model is not None
             running, also = inbox.opened(opening, turn.id, turn.first, is_own=is_own)
-            kept = () if keeping is None else keeping.changes
+            kept, ahead = (), nullcontext()
+            if keeping is not None:
+                kept = keeping.changes
+                ahead = foreseen(turn, begun.model, keeping.question, hand_up)
             try:
-                lease = turn.transcript.open(entry, opening.bid, *also, *kept)
+                with ahead:
+                    lease = turn.transcript.open(entry, opening.bid, *also, *kept)
             except Unavailable:
                 self.means.leases.lose(opening.bid)
                 raise

@@ -39,7 +39,7 @@ from harness.audience import Ended, Listener, Stage, both
 from harness.client_tool import check_names
 from harness.compaction import Compacted
 from harness.conversation import Conversation
-from harness.crossing import ForGood, in_thread, or_given_up, or_undone, to_the_end
+from harness.crossing import ForGood, handing_up, in_thread, or_given_up, or_undone, to_the_end
 from harness.event import Event
 from harness.event_status import EventStatus, GivenBack, state_of
 from harness.holder import Holder, Opened
@@ -199,12 +199,13 @@ class Ingress(Means):
     async def _received(self, agent: AgentRecord, event: Event, emit: Emit) -> Accepted | Opened:
         """Begun, where nothing is before it and nobody is faster; else in line."""
         rejects = self._checked(agent, event)
+        hand_up = handing_up()
 
         def receive(for_good: ForGood) -> Accepted | Opened:
             opening = self.inbox.opening(agent.id, event)
             if opening is not None:
                 try:
-                    return self._opener(opening, emit).open(opening, for_good)
+                    return self._opener(opening, emit).open(opening, for_good, hand_up)
                 except Conflict:
                     self.inbox.lost(opening)
             for_good()

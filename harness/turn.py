@@ -8,11 +8,13 @@ A reply is stored with which of its calls wait, for a person or for the client. 
 of them is run and the turn is at rest: it goes on when the last of them was allowed or answered.
 
 What was only read is stored with the next question, in one batch: nothing acts on it before, and lost by a
-crash it is read again.
+crash it is read again. A question is asked once that batch is durable. While it waits for the disk the model
+gets ready to ask it.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,9 +31,16 @@ from harness.compaction import (
 )
 from harness.context.remark import Remark
 from harness.context.repair import INTERRUPTED, sound_json
-from harness.crossing import completed, in_thread, in_thread_of_its_own, to_the_end
+from harness.crossing import (
+    HandUp,
+    completed,
+    handing_up,
+    in_thread,
+    in_thread_of_its_own,
+    to_the_end,
+)
 from harness.message import Message, ToolCall, ToolResult, message_of
-from harness.models.port import Model
+from harness.models.port import Model, foresee
 from harness.outcome import Ending, Status
 from harness.pending import Asked
 from harness.price import NANODOLLARS, Price
@@ -47,6 +56,7 @@ from workspaces.clock import Clock
 from workspaces.errors import Conflict, LeaseLost
 from workspaces.ids import TurnId
 from workspaces.lease import Lease
+from workspaces.meanwhile import meanwhile
 from workspaces.stamp import stamp_of
 
 
@@ -215,6 +225,15 @@ class Turn:
 _UNSETTLED = "what was changed by hand is there, and in no revision yet, of"
 
 
+def foreseen(
+    turn: Turn, model: Model, question: Question, hand_up: HandUp
+) -> AbstractContextManager[None]:
+    """Around the keeping of a question that is asked then."""
+    tokens_max = turn.limits.output_tokens
+    tell = partial(foresee, model, question.request, output_tokens_max=tokens_max)
+    return meanwhile(partial(hand_up, tell))
+
+
 def _storable(reply: Reply) -> Reply:
     """JSON may hold halves of surrogate pairs, which no store takes; a model's JSON sometimes does."""
     return replace(reply, message=message_of(sound_json(reply.message.as_json())))
@@ -277,7 +296,7 @@ async def _asked(
         request, tokens_max = question.request, turn.limits.output_tokens
         return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
 
-    turn, question = await _put(turn, toolset, compaction)
+    turn, question = await _put(turn, model, toolset, compaction)
     if question is None:
         turn, question = await _compacted(turn, toolset, compaction, emit)
     reply = await ask(question)
@@ -295,17 +314,19 @@ async def _asked(
 
 
 async def _put(
-    turn: Turn, toolset: Toolset, compaction: Compaction
+    turn: Turn, model: Model, toolset: Toolset, compaction: Compaction
 ) -> tuple[Turn, Question | None]:
     """The next question, kept; None when something is to be done or to be said before it is asked."""
     if turn.asked is not None:
         return replace(turn, asked=None), turn.asked
+    hand_up = handing_up()
 
     def put() -> tuple[Turn, Question | None]:
         question = turn.question(toolset)
         if compaction.is_due(turn.window, question):
             return turn, None
-        return turn.keep(question), question
+        with foreseen(turn, model, question, hand_up):
+            return turn.keep(question), question
 
     if turn.unstored:  # what was read must not get lost by a cancellation in this moment
         return await to_the_end(put)

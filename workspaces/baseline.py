@@ -5,6 +5,9 @@ token. It is written *after* the effect that made it true. So it may lag behind,
 loses nothing; it never runs ahead. Two who write one row at the same instant say what they had seen of
 it, and the later one's row stays out: a row that is put back would make a change look like none.
 
+One thing is written before: that a file which is gone here is being deleted there. What has gone there then,
+though nobody heard so, has not been deleted by somebody else, and what is here again is new.
+
 A baseline belongs to one directory and one place in one store. With another place it begins anew, which
 deletes nothing on either side; with another directory `reconcile` asks first.
 
@@ -18,7 +21,7 @@ import sqlite3
 import threading
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workspaces.blobs import Token
@@ -40,6 +43,8 @@ _DAMAGED = (
     "remove it: the next sync compares anew, and a file that was deleted on one side comes back",
 )
 
+GONE = Version("")
+
 _TABLES = (
     "create table if not exists agreed"
     " (path text primary key, version text, object text, token text) without rowid",
@@ -59,6 +64,16 @@ class Agreed:
     object_id: ObjectId
     """By which the history finds the bytes again, as the base of a merge."""
     token: Token
+
+    @property
+    def going(self) -> Agreed:
+        """The same while it is being deleted there, as it was here: no file has this version, whatever it
+        holds."""
+        return replace(self, version=GONE)
+
+    @property
+    def is_going(self) -> bool:
+        return self.version == GONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ kind is looked at. All there is to decide stands in `action_for`, one line a sit
 
 `Meet` reads what is there, and only then is known whether the two sides differ at all (`met`).
 
+While a file that is gone here is being deleted there, its row has a version that no file has
+(`Agreed.going`): what is here again by then counts as changed, though it be the same bytes, and meets
+whatever is there as new.
+
 What is *held* is not looked at: a file that is there but cannot be kept (over quota, a bad name) must not
 pass for a deleted one. A name that is new there and has no place here (a twin of another in case only,
 a file where here is a directory) is refused, listed, and left where it is.

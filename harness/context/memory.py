@@ -58,6 +58,10 @@ class Memory:
     unavailable: str | None = None
     """Why it could not be read."""
 
+    def __hash__(self) -> int:
+        """Every prompt looks for what was made of it: not all of its notes need be gone through for that."""
+        return hash((self.mount, self.revision))
+
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
@@ -67,14 +71,9 @@ class _Sized:
     text: str
     index: tuple[str, ...]
     """A line each, the newest first."""
-
-    @property
-    def length(self) -> int:
-        return len(self.text) + sum(len(line) + 1 for line in self.index)
-
-    @property
-    def wanted(self) -> int:
-        return min(self.length, self.memory.characters_max or self.length)
+    length: int
+    wanted: int
+    """As far as the workspace's own limit goes."""
 
 
 def memory_parts(memories: Sequence[Memory], characters_max: int, render: Render) -> list[Part]:
@@ -93,8 +92,10 @@ def needs_ages(memories: Sequence[Memory], characters_max: int) -> bool:
 
 @lru_cache(maxsize=MEMORIES_SIZED)
 def _sized(memory: Memory) -> _Sized:
+    text = fenced(memory.text or "")
     index = tuple(_note_line(note) for note in memory.notes[:NOTES_MAX])
-    return _Sized(memory, fenced(memory.text or ""), index)
+    length = len(text) + sum(len(line) + 1 for line in index)
+    return _Sized(memory, text, index, length, min(length, memory.characters_max or length))
 
 
 def _part(sized: _Sized, share: int, render: Render) -> Part:

@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from harness.message import Message, Part, part_as_json
@@ -25,6 +26,8 @@ from harness.models.anthropic_refusal import (
     unreachable,
     window_full,
 )
+from harness.models.head_start import HeadStart, HeldBack
+from harness.models.port import Foreseeing
 from harness.progress import Counted, Emit, TextArrived
 from harness.request import NO_USAGE, ModelFailure, Reply, Request
 from workspaces.records import JsonObject
@@ -36,30 +39,58 @@ PAUSES_MAX = 10
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-class AnthropicModel:
+class AnthropicModel(Foreseeing):
     def __init__(self, name: str, clients: AnthropicClients) -> None:
         self.name = name
         self._clients = clients
+        self._foreseen: tuple[Request, int, HeadStart] | None = None
+
+    def foresee(self, request: Request, *, output_tokens_max: int) -> None:
+        if self._clients.unusable is None:
+            head_start = HeadStart(partial(self._ask, request, output_tokens_max))
+            self._foreseen = request, output_tokens_max, head_start
 
     async def reply(
         self, request: Request, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
         if self._clients.unusable is not None:
             return self._clients.unusable
-        stated = parameters(self.name, request, output_tokens_max)
-        question = _Question(self._clients.of_running_loop(), stated, emit)
+        head_start = self._head_start(request, output_tokens_max)
+        if head_start is not None:
+            return await head_start.finish(emit)
+        return await self._ask(request, output_tokens_max, emit)
+
+    def _head_start(self, request: Request, limit: int) -> HeadStart | None:
+        """For this question, if there is one."""
+        foreseen, self._foreseen = self._foreseen, None
+        if foreseen is None:
+            return None
+        of, limit_of, head_start = foreseen
+        if of is not request or limit_of != limit:
+            head_start.give_up()
+        return None if head_start.is_lost else head_start
+
+    async def _ask(
+        self, request: Request, limit: int, emit: Emit, held_back: HeldBack | None = None
+    ) -> Reply | ModelFailure:
+        stated = parameters(self.name, request, limit)
+        question = _Question(self._clients.of_running_loop(), stated, emit, held_back)
         return await question.asked()
 
 
 class _Question:
     """Its parameters grow while it is asked."""
 
-    def __init__(self, client: Any, parameters: JsonObject, emit: Emit) -> None:
+    def __init__(
+        self, client: Any, parameters: JsonObject, emit: Emit, held_back: HeldBack | None
+    ) -> None:
+        """`held_back`: what its first body waits for."""
         self._client = client
         self._parameters = parameters
         self._messages: list[JsonObject] = parameters["messages"]
         self._said: list[JsonObject] = []
         self._emit = emit
+        self._held_back = held_back
         self._parts: tuple[Part, ...] = ()
         self._usage = NO_USAGE
 
@@ -125,9 +156,12 @@ class _Question:
         were sent, and are not made objects of first."""
         import anthropic
 
+        body = _JSON.encode(self._parameters).encode()
+        held_back, self._held_back = self._held_back, None
         return await self._client.post(
             "/v1/messages",
-            content=_JSON.encode(self._parameters).encode(),
+            content=held_back(body) if held_back else body,
+            options={"headers": {"content-length": str(len(body))}} if held_back else {},
             cast_to=anthropic.types.Message,
             stream=True,
             stream_cls=anthropic.AsyncStream[object],

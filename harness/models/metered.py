@@ -16,14 +16,14 @@ from functools import partial
 
 from harness.allowance import Allowance
 from harness.crossing import in_thread
-from harness.models.port import Model
+from harness.models.port import Foreseeing, Model, foresee
 from harness.progress import Counted, Emit, Progress
 from harness.request import NO_USAGE, ModelFailure, Reply, Request, Usage
 from harness.usage import Ledger, Spender
 from workspaces.errors import Exhausted, Failure, Refused
 
 
-class MeteredModel:
+class MeteredModel(Foreseeing):
     def __init__(
         self,
         model: Model,
@@ -43,6 +43,11 @@ class MeteredModel:
     @property
     def name(self) -> str:
         return self._model.name
+
+    def foresee(self, request: Request, *, output_tokens_max: int) -> None:
+        """Only where nothing can come between."""
+        if self._allowance.is_unlimited(self._spender.account_id):
+            foresee(self._model, request, output_tokens_max=output_tokens_max)
 
     async def reply(
         self, request: Request, *, output_tokens_max: int, emit: Emit

@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from harness.models.port import Model
+from harness.models.port import Foreseeing, Model, foresee
 from harness.progress import Emit, Progress, TextArrived, Waiting, Withdrawn
 from harness.request import NO_USAGE, FailureKind, ModelFailure, Reply, Request
 
@@ -27,7 +27,7 @@ WAIT_S_MAX = 60.0
 Pause = Callable[[float], Awaitable[object]]
 
 
-class PatientModel:
+class PatientModel(Foreseeing):
     def __init__(self, model: Model, *, pause: Pause = asyncio.sleep) -> None:
         self._model = model
         self._pause = pause
@@ -35,6 +35,9 @@ class PatientModel:
     @property
     def name(self) -> str:
         return self._model.name
+
+    def foresee(self, request: Request, *, output_tokens_max: int) -> None:
+        foresee(self._model, request, output_tokens_max=output_tokens_max)
 
     async def reply(
         self, request: Request, *, output_tokens_max: int, emit: Emit

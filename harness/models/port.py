@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from harness.progress import Emit
 from harness.request import ModelFailure, Reply, Request
@@ -20,3 +20,19 @@ class Model(Protocol):
     async def reply(
         self, request: Request, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure: ...
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A model that makes use of knowing a question a moment sooner."""
+
+    def foresee(self, request: Request, *, output_tokens_max: int) -> None:
+        """`reply` will be called for this in a moment, by the same event loop, or it will not. Until then
+        nobody may learn what is asked."""
+        ...
+
+
+def foresee(model: Model, request: Request, *, output_tokens_max: int) -> None:
+    """Told to a model that has a use for it."""
+    if isinstance(model, Foreseeing):
+        model.foresee(request, output_tokens_max=output_tokens_max)

@@ -8,6 +8,7 @@ from tests.conformance.race import race
 from workspaces.clock import ManualClock
 from workspaces.errors import Conflict, OverLimit, Refused
 from workspaces.expect import ABSENT, ANY
+from workspaces.meanwhile import meanwhile
 from workspaces.records import (
     BATCH_BYTES_MAX,
     BATCH_CHANGES_MAX,
@@ -15,6 +16,7 @@ from workspaces.records import (
     VALUE_BYTES_MAX,
     Check,
     Delete,
+    Item,
     Key,
     Put,
     RecordStore,
@@ -44,6 +46,16 @@ class RecordStoreConformance:
 
     def test_the_counter_grows_with_every_put(self, store: RecordStore) -> None:
         assert [store.write(Put(A, {"n": n})) for n in range(3)] == [(1,), (2,), (3,)]
+
+    def test_what_is_begun_meanwhile_is_begun_at_most_once_and_before_it_is_there(
+        self, store: RecordStore
+    ) -> None:
+        found: list[Item | None] = []
+        with meanwhile(lambda: found.append(store.get(B))):
+            store.write(Put(A, {}), Put(B, {}))
+            store.write(Put(A, {}), Put(C, {}))
+        assert found in ([], [None])
+        assert store.get(B) is not None
 
     def test_absent_lets_exactly_the_first_in(self, store: RecordStore) -> None:
         store.write(Put(A, {"n": 1}, expect=ABSENT))

@@ -15,6 +15,7 @@ from tests.dynamodb_server import Wire, dynamodb, dynamodb_url, make_table, poin
 from workspaces.clock import ManualClock
 from workspaces.errors import Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
+from workspaces.meanwhile import meanwhile
 from workspaces.records import Check, Delete, Item, Key, Put
 from workspaces.stores.dynamodb import TRIES_MAX, DynamoRecords
 from workspaces.stores.dynamodb_table import create_table
@@ -69,6 +70,14 @@ class TestDynamoRecords(RecordStoreConformance):
     @pytest.fixture
     def store(self, store: DynamoRecords) -> DynamoRecords:
         return store
+
+
+class TestMeanwhile:
+    def test_it_begins_before_the_table_is_asked(self, store: DynamoRecords) -> None:
+        found: list[Item | None] = []
+        with meanwhile(lambda: found.append(store.get(B))):
+            store.write(Put(A, {}, ABSENT), Put(B, {}, ABSENT))
+        assert found == [None]
 
 
 class TestBounds:

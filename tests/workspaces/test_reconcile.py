@@ -32,6 +32,7 @@ P = WorkspacePath("notes/a.md")
 B, H = Version("b" * 64), Version("c" * 64)
 T0, T1 = Token("t0"), Token("t1")
 BASE = Agreed(B, ObjectId("0" * 40), T0)
+GOING = BASE.going
 
 TABLE: dict[tuple[Agreed | None, Version | None, Token | None], Action | None] = {
     (BASE, B, T0): None,
@@ -43,6 +44,15 @@ TABLE: dict[tuple[Agreed | None, Version | None, Token | None], Action | None] =
     (BASE, None, T1): Pull(P, None),
     (BASE, H, None): Push(P, H, ABSENT),
     (BASE, None, None): Forget(P),
+    (GOING, B, T0): Push(P, B, T0),
+    (GOING, H, T0): Push(P, H, T0),
+    (GOING, None, T0): PushDeletion(P, T0),
+    (GOING, B, T1): Meet(P),
+    (GOING, B, None): Push(P, B, ABSENT),
+    (GOING, H, T1): Meet(P),
+    (GOING, None, T1): Pull(P, None),
+    (GOING, H, None): Push(P, H, ABSENT),
+    (GOING, None, None): Forget(P),
     (None, B, T0): Meet(P),
     (None, H, T0): Meet(P),
     (None, B, T1): Meet(P),
@@ -56,7 +66,7 @@ TABLE: dict[tuple[Agreed | None, Version | None, Token | None], Action | None] =
 
 
 def test_the_table_is_whole() -> None:
-    assert set(TABLE) == set(product((BASE, None), (B, H, None), (T0, T1, None)))
+    assert set(TABLE) == set(product((BASE, GOING, None), (B, H, None), (T0, T1, None)))
 
 
 @pytest.mark.parametrize(("state", "action"), list(TABLE.items()))

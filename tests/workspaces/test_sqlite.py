@@ -19,9 +19,10 @@ from tests.conformance.race import race
 from tests.strace import ROOT, WAIT_S, environment, python, run, strace
 from tests.workspaces.record_writer import COUNT, GUARD
 from workspaces.clock import ManualClock
-from workspaces.errors import Refused, Unavailable
+from workspaces.errors import Conflict, Refused, Unavailable
 from workspaces.expect import ABSENT
-from workspaces.records import Key, Put, with_prefix
+from workspaces.meanwhile import meanwhile
+from workspaces.records import Item, Key, Put, with_prefix
 from workspaces.stores import sqlite
 from workspaces.stores.sqlite import (
     CONNECTIONS_KEPT_MAX,
@@ -199,6 +200,21 @@ class TestTurns:
         item = store.get(A)
         assert item is not None
         assert item.value == {"by": "child"}
+
+
+class TestMeanwhile:
+    def test_it_begins_when_nothing_is_left_but_to_wait(self, store: SqliteRecords) -> None:
+        found: list[Item | None] = []
+        with meanwhile(lambda: found.append(store.get(GUARD))):
+            store.write(Put(COUNT, {}), Put(GUARD, {}))
+        assert found == [None]
+
+    def test_nothing_begins_for_what_is_refused(self, store: SqliteRecords) -> None:
+        store.write(Put(GUARD, {}))
+        begun: list[None] = []
+        with meanwhile(lambda: begun.append(None)), pytest.raises(Conflict):
+            store.write(Put(COUNT, {}), Put(GUARD, {}, ABSENT))
+        assert begun == []
 
 
 class TestBadFiles:

@@ -23,6 +23,7 @@ from tests.workspaces.two_machines import (
     set_status,
 )
 from workspaces.account import default_owner
+from workspaces.blobs import BlobName, Expect
 from workspaces.clock import ManualClock
 from workspaces.conflict import conflict_path
 from workspaces.errors import Conflict, MassDeletion, Refused, Unavailable
@@ -32,6 +33,7 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.reconcile import Pull, Push, reconcile
+from workspaces.stores.faulty import Fault, FaultyBlobs
 from workspaces.stores.memory import MemoryBlobs, MemoryRecords
 from workspaces.workspaces import Workspaces
 
@@ -519,6 +521,93 @@ def test_without_conditional_delete_it_is_looked_at_under_a_lease(tmp_path: Path
     (a.root / "2.md").unlink()
     a.sync.run()
     assert a.texts()["2.md"] == "edited\n"
+
+
+class Cut(FaultyBlobs):
+    """A wire that is cut with a deletion, before it is carried out or after."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryBlobs(), iter(self._fault, None))
+        self.cut_with: Fault | None = None
+        self._is_cut = False
+
+    def _fault(self) -> Fault:
+        return Fault.BEFORE if self._is_cut else Fault.NONE
+
+    def delete(self, name: BlobName, *, expect: Expect) -> None:
+        if self.cut_with is Fault.AFTER and not self._is_cut:
+            super().delete(name, expect=expect)
+        self._is_cut = self.cut_with is not None
+        super().delete(name, expect=expect)
+
+    def mend(self) -> None:
+        self.cut_with, self._is_cut = None, False
+
+
+@pytest.fixture
+def wire() -> Cut:
+    return Cut()
+
+
+@pytest.fixture
+def on_wire(tmp_path: Path, wire: Cut) -> tuple[Replica, Replica]:
+    records, place = MemoryRecords(), Place("memory:", MemoryPrefix(wire))
+    a, b = (Replica(tmp_path / name, records, place) for name in "ab")
+    filled(a, b)
+    return a, b
+
+
+def deletes_unheard(machine: Replica, wire: Cut, cut_with: Fault) -> None:
+    wire.cut_with = cut_with
+    with pytest.raises(Unavailable):
+        machine.sync.run()
+    wire.mend()
+
+
+@pytest.mark.parametrize("cut_with", [Fault.BEFORE, Fault.AFTER])
+def test_what_is_here_again_after_a_deletion_that_nobody_confirmed_is_new(
+    on_wire: tuple[Replica, Replica], wire: Cut, cut_with: Fault
+) -> None:
+    """The same file, moved away and back: it has not been deleted there by somebody else."""
+    a, b = on_wire
+    whole = a.texts()
+    (a.root / "1.md").rename(a.root / "moved.md")
+    deletes_unheard(a, wire, cut_with)
+    (a.root / "moved.md").rename(a.root / "1.md")
+    for one in (a, b, a):
+        one.sync.run()
+    assert a.texts() == b.texts() == whole
+    assert a.sync.run().requests == 2
+
+
+def test_what_is_here_again_meets_what_others_have_put_there_as_new(
+    on_wire: tuple[Replica, Replica], wire: Cut
+) -> None:
+    a, b = on_wire
+    (a.root / "1.md").rename(a.root / "moved.md")
+    deletes_unheard(a, wire, Fault.AFTER)
+    b.sync.run()
+    b.put("1.md", "theirs\n")
+    b.sync.run()
+    (a.root / "moved.md").rename(a.root / "1.md")
+    for one in (a, b, a):
+        one.sync.run()
+    assert a.texts() == b.texts()
+    assert set(a.texts()["1.md"].splitlines()) == {"1", "theirs"}
+
+
+@pytest.mark.parametrize("cut_with", [Fault.BEFORE, Fault.AFTER])
+def test_a_deletion_that_nobody_confirmed_is_one_in_the_end(
+    on_wire: tuple[Replica, Replica], wire: Cut, cut_with: Fault
+) -> None:
+    a, b = on_wire
+    (a.root / "1.md").unlink()
+    deletes_unheard(a, wire, cut_with)
+    for one in (a, b, a):
+        one.sync.run()
+    assert a.texts() == b.texts()
+    assert "1.md" not in a.texts()
+    assert a.sync.run().requests == 2
 
 
 def test_what_has_no_place_here_is_left_there_and_listed(a: Replica, prefix: MemoryPrefix) -> None:

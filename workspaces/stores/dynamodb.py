@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Conflict
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
+from workspaces.meanwhile import about_to_wait
 from workspaces.records import (
     KEY_BYTES_MAX,
     SCAN_ITEMS_MAX,
@@ -221,6 +222,7 @@ class DynamoRecords:
         """None when it happened, else what stands under the keys whose conditions did not hold."""
         token = new_write_id()
         while requests:
+            about_to_wait()
             try:
                 self._table.send(requests, token)
                 break

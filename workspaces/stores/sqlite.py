@@ -27,6 +27,7 @@ from workspaces.clock import Clock, SystemClock
 from workspaces.database import DAMAGED, LOCKED, explained, transaction, use_log
 from workspaces.errors import Conflict, Refused, Unavailable
 from workspaces.expect import Wildcard, is_met
+from workspaces.meanwhile import about_to_wait
 from workspaces.records import (
     SCAN_ITEMS_MAX,
     Change,
@@ -146,6 +147,7 @@ class SqliteRecords:
                 if isinstance(change, Delete):
                     connection.execute(_DELETE, change.key)
             self._sweep_now_and_then(connection)
+            about_to_wait()
             return tuple(counters)
 
     def scan(

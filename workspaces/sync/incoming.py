@@ -139,7 +139,7 @@ class Incoming:
         except NotFound:
             return False
         there = come.blob.data
-        base = self._bytes_of(come.base) if come.base else None
+        base = self._bytes_of(come.base) if come.base and not come.base.is_going else None
         result = met(path, base, here, there, later=self._later(path, here, come.blob))
         match result:
             case Same():

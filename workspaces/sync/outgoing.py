@@ -96,12 +96,13 @@ class Outgoing:
         if not actions:
             return []
         meta = self._meta()
+        rows = {one.path: base.get(one.path) for one in actions} | self._going(actions, base)
         again: list[WorkspacePath] = []
         steps: list[Step] = []
         failure: Failure | None = None
 
         def send(one: Going) -> Sent:
-            return self._sent(one, base.get(one.path), here, in_hand, meta)
+            return self._sent(one, rows[one.path], here, in_hand, meta)
 
         outcomes = self._crowd.all(send, actions)
         for path, outcome in outcomes:
@@ -124,6 +125,14 @@ class Outgoing:
         if failure is not None:
             raise failure
         return again
+
+    def _going(
+        self, actions: Sequence[Going], base: Mapping[WorkspacePath, Agreed]
+    ) -> dict[WorkspacePath, Agreed]:
+        """The rows of what is about to be deleted there. They say so before it is asked for."""
+        going = {one.path: base[one.path] for one in actions if isinstance(one, PushDeletion)}
+        self._baseline.take(Step(path, row, row.going) for path, row in going.items())
+        return {path: row.going for path, row in going.items()}
 
     def _sent(
         self,
