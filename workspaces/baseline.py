@@ -20,7 +20,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -99,15 +99,21 @@ class Baseline:
         self._rows: Mapping[WorkspacePath, Agreed] = {}
         self._rows_of: int | None = None
         """The state of the file, as SQLite counts what others have written. None: of none."""
+        self._since: dict[WorkspacePath, Agreed | None] = {}
+        """What was written here since these rows were read."""
 
     def tree(self) -> Mapping[WorkspacePath, Agreed]:
-        """All rows; read again only when somebody has written."""
+        """All rows; read again only when others have written. Those that were given stay as they are."""
         with self._asked() as database:
             state = int(database.execute("pragma data_version").fetchone()[0])
             if self._rows_of != state:
                 found = database.execute("select path, version, object, token from agreed")
                 self._rows = {WorkspacePath(path): Agreed(*rest) for path, *rest in found}
                 self._rows_of = state
+            elif self._since:
+                rows = {**self._rows, **self._since}
+                self._rows = {path: row for path, row in rows.items() if row is not None}
+            self._since.clear()
             return self._rows
 
     def count(self) -> int:
@@ -127,12 +133,14 @@ class Baseline:
         taken = list(steps)
         if not taken:
             return
-        # One statement is all of it or nothing by itself.
-        within = self._told if len(taken) == 1 else self._changing
-        with within(wait=wait) as database:
-            self._rows_of = None
-            for step in taken:
-                _take(database, step)
+        with self._told(wait=wait) as database:
+            rows_of, self._rows_of = self._rows_of, None
+            # One statement is all of it or nothing by itself.
+            with nullcontext() if len(taken) == 1 else transaction(database):
+                are_taken = [_take(database, step) for step in taken]
+            if rows_of is not None and all(are_taken):
+                self._since.update((step.path, step.after) for step in taken)
+                self._rows_of = rows_of
 
     def fact(self, name: str) -> str | None:
         """What is written down about the two sides as a whole."""
@@ -259,16 +267,19 @@ def _agreed(database: sqlite3.Connection, path: WorkspacePath) -> Agreed | None:
     return Agreed(*row) if row else None
 
 
-def _take(database: sqlite3.Connection, step: Step) -> None:
+def _take(database: sqlite3.Connection, step: Step) -> bool:
     """The row as it is now, where it is what was seen before."""
     before = None if step.before is None else (step.path, *_columns(step.before))
     after = None if step.after is None else _columns(step.after)
     if before is not None and after is not None:
-        database.execute(_UPDATE, (*after, *before))
+        done = database.execute(_UPDATE, (*after, *before))
     elif after is not None:
-        database.execute(_INSERT, (step.path, *after))
+        done = database.execute(_INSERT, (step.path, *after))
     elif before is not None:
-        database.execute(_DELETE, before)
+        done = database.execute(_DELETE, before)
+    else:
+        return True
+    return done.rowcount == 1
 
 
 _INSERT = "insert or ignore into agreed (path, version, object, token) values (?, ?, ?, ?)"

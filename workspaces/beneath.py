@@ -5,6 +5,9 @@ the host's system calls. Checking a path and then opening it by string therefore
 every open starts at a directory handle and is refused by the kernel if any component on the way is a
 link: `openat2` with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS where the kernel has it, else a walk that
 opens one component after the other with O_NOFOLLOW. Both give the same answers; the first is one call.
+A file is opened in the directory that it lies in: one name in a handle that was come to in this way, with
+O_NOFOLLOW, so that there is nothing on its way that could be a link. A handle stays the directory that it
+is, whatever takes its name; so neighbours are read through one.
 
 What comes out is opened non-blocking and then looked at through its own descriptor: a regular file
 with exactly one link, or it is not read. (A second link would be another name for a file that may lie
@@ -23,8 +26,8 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from workspaces.errors import Failure, NotFound, OverLimit, Refused, Unavailable
@@ -42,6 +45,9 @@ _TRIES_MAX = 100
 """Something may change between two system calls; a hundred times in a row is an attack."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+Examined = tuple[bytes, os.stat_result]
+"""A regular file's bytes, and what its descriptor says of it."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -92,31 +98,22 @@ class Beneath:
         finally:
             os.close(fd)
 
-    def read(self, path: str, *, bytes_max: int) -> tuple[bytes, os.stat_result]:
-        """A regular file's bytes and what its descriptor says of it. NotFound, Refused, OverLimit."""
-        try:
-            for _ in range(_TRIES_MAX):
-                fd = self._open(path, os.O_RDONLY)
-                try:
-                    status = os.fstat(fd)
-                    check_regular(status, path)
-                    if _links(self._look(path)) == _links(status) or os.fstat(fd).st_nlink == 0:
-                        return read_all(fd, status.st_size, bytes_max), status
-                finally:
-                    os.close(fd)  # renamed, linked or written to since: once more
-        except OSError as error:
-            raise as_failure(error, path) from error
-        raise Refused("path", path, "changes faster than it can be opened", remedy="try again")
+    def read(self, path: str, *, bytes_max: int) -> Examined:
+        """NotFound, Refused, OverLimit."""
+        with closing(self._reader(bytes_max)) as reader:
+            return reader.read(path)
 
-    def _look(self, path: str) -> os.stat_result:
-        """What the name leads to now, through no link."""
-        if "/" not in path:
-            return os.stat(path, dir_fd=self._fd, follow_symlinks=False)
-        fd = self._open(path, os.O_RDONLY)
-        try:
-            return os.fstat(fd)
-        finally:
-            os.close(fd)
+    @contextmanager
+    def reading(self, *, bytes_max: int) -> Generator[Callable[[str], Examined]]:
+        """As `read`, of one file after the other: the directory of one stays open for its neighbours."""
+        with closing(self._reader(bytes_max)) as reader:
+            yield reader.read
+
+    def _reader(self, bytes_max: int) -> _Reader:
+        return _Reader(self._fd, self._opened_directory, self._opened_file, bytes_max)
+
+    def _opened_file(self, directory: int, leaf: str) -> int:
+        return os.open(leaf, os.O_RDONLY | _ALWAYS, dir_fd=directory)
 
     def _opened_or_made(self, path: str, made_in: set[str] | None) -> int:
         try:
@@ -152,6 +149,61 @@ class Beneath:
         if self._openat2:
             return _openat2(self._fd, path, flags | _ALWAYS)
         return _walk(self._fd, path, flags | _ALWAYS)
+
+
+class _Reader:
+    """Reads one file after the other."""
+
+    def __init__(
+        self,
+        root: int,
+        open_directory: Callable[[str], int],
+        open_file: Callable[[int, str], int],
+        bytes_max: int,
+    ) -> None:
+        self._root = root
+        self._open_directory = open_directory
+        self._open_file = open_file
+        self._bytes_max = bytes_max
+        self._directory, self._fd = "", root
+        """Of the last file."""
+
+    def read(self, path: str) -> Examined:
+        directory, _, leaf = path.rpartition("/")
+        try:
+            if directory == self._directory:
+                try:
+                    return self._read(leaf, path)
+                except FileNotFoundError:
+                    pass  # another directory may have the name by now
+            self._enter(directory)
+            return self._read(leaf, path)
+        except OSError as error:
+            raise as_failure(error, path) from error
+
+    def close(self) -> None:
+        left, self._directory, self._fd = self._fd, "", self._root
+        if left != self._root:
+            os.close(left)
+
+    def _enter(self, directory: str) -> None:
+        self.close()
+        if directory:
+            self._fd = self._open_directory(directory)
+            self._directory = directory
+
+    def _read(self, leaf: str, path: str) -> Examined:
+        for _ in range(_TRIES_MAX):
+            fd = self._open_file(self._fd, leaf)
+            try:
+                status = os.fstat(fd)
+                check_regular(status, path)
+                named = os.stat(leaf, dir_fd=self._fd, follow_symlinks=False)
+                if _links(named) == _links(status) or os.fstat(fd).st_nlink == 0:
+                    return read_all(fd, status.st_size, self._bytes_max), status
+            finally:
+                os.close(fd)  # renamed, linked or written to since: once more
+        raise Refused("path", path, "changes faster than it can be opened", remedy="try again")
 
 
 def check_regular(status: os.stat_result, path: str) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -32,6 +33,8 @@ from workspaces.paths import WorkspacePath
 Label = NewType("Label", str)
 Staged = NewType("Staged", str)
 """The name of a file aside that is under no label."""
+
+Examine = Callable[[BlobName], tuple[bytes, os.stat_result]]
 
 LABEL_PREFIX = "out:"
 LABEL_BYTES_MAX = 255
@@ -99,9 +102,10 @@ class LiveTree(BlobStore, Aside, Protocol):
         """Of those that are there, as `walk` would tell of them."""
         ...
 
-    def examine(self, name: BlobName) -> tuple[bytes, os.stat_result]:
-        """As `read`, with what is told of the very file that was read: under its name another may lie by now,
-        or may have lain when it was walked by."""
+    def examining(self) -> AbstractContextManager[Examine]:
+        """As `read`, of one file after the other, with what is told of the very file that was read: under its
+        name another may lie by now, or may have lain when it was walked by. Neighbours come soonest one
+        after the other."""
         ...
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:

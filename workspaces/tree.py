@@ -28,7 +28,7 @@ from workspaces.conflict import is_conflict
 from workspaces.errors import Failure, NotFound, OverLimit
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import Version, version_of
-from workspaces.live import LiveTree
+from workspaces.live import Examine, LiveTree
 from workspaces.paths import WorkspacePath, broken_rule, folded
 from workspaces.problem import Kind, Problem
 from workspaces.scratch import is_scratch
@@ -181,26 +181,22 @@ class TreeScan:
         names = _Names()
         seen: dict[str, tuple[Signature, FileState]] = {}
         young = self._young_ns()
-        for name, look in files.items():
-            found = self._found(name, look, tree, names, told)
-            if isinstance(found, Problem):
-                tree.problems.append(found)
-            elif found is not None:
-                state, examined = found
-                tree.files[WorkspacePath(name)] = state
-                tree.bytes += state.size
-                if is_conflict(name):
-                    tree.problems.append(Problem(name, "conflict", "could not be merged"))
-                if examined.changed_ns < young:
-                    known = self.known.get(name)  # which is this very entry, when nothing changed
-                    is_same = known is not None and known[1] is state
-                    seen[name] = known if known and is_same else (examined.signature, state)
+        with self._blobs.examining() as examine:
+            for name, look in files.items():
+                found = self._found(name, look, tree, names, examine, told)
+                if isinstance(found, Problem):
+                    tree.problems.append(found)
+                elif found is not None:
+                    state, examined = found
+                    _put(tree, WorkspacePath(name), state)
+                    if examined.changed_ns < young:
+                        seen[name] = self._entry(name, state, examined)
         self.known = seen
         tree.files = dict(sorted(tree.files.items()))
         return tree
 
     def _found(
-        self, name: str, look: Look, tree: Tree, names: _Names, told: Told
+        self, name: str, look: Look, tree: Tree, names: _Names, examine: Examine, told: Told
     ) -> tuple[FileState, Look] | Problem | None:
         """What to make of one file; None when it is gone since it was listed."""
         problem = _problem(name, look) or names.problem(name)
@@ -215,7 +211,7 @@ class TreeScan:
                 name, "over_quota", f"is beyond the quota of {self._quota.bytes:,} bytes"
             )
         try:
-            return self._state(name, look, told)
+            return self._state(name, look, examine, told)
         except NotFound:
             return None
         except OverLimit as error:
@@ -223,16 +219,21 @@ class TreeScan:
         except Failure as error:
             return Problem(name, "unreadable", str(error))
 
-    def _state(self, name: str, look: Look, told: Told) -> tuple[FileState, Look]:
+    def _state(self, name: str, look: Look, examine: Examine, told: Told) -> tuple[FileState, Look]:
         """With the look at the file that it is the state of."""
         known = self.known.get(name)
         if known is not None and known[0] == look.signature:
             return known[1], look
-        data, status = self._blobs.examine(name)
+        data, status = examine(name)
         examined = Look._make(_SEEN(status))
         told(name, data)
         self._was_overtaken = self._was_overtaken or examined.signature != look.signature
         return FileState(version_of(data), blob_id(data), len(data)), examined
+
+    def _entry(self, name: str, state: FileState, examined: Look) -> tuple[Signature, FileState]:
+        """Of the stat cache: the very one of the last scan, when nothing changed."""
+        known = self.known.get(name)
+        return known if known and known[1] is state else (examined.signature, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,13 @@ class _Scanned:
 def _scanned(tree: Tree, known: Known, looks: Mapping[str, Look]) -> _Scanned:
     directories = (name for name, look in looks.items() if stat.S_ISDIR(look.mode))
     return _Scanned(tree, known, looks, tuple(directories))
+
+
+def _put(tree: Tree, path: WorkspacePath, state: FileState) -> None:
+    tree.files[path] = state
+    tree.bytes += state.size
+    if is_conflict(path):
+        tree.problems.append(Problem(path, "conflict", "could not be merged"))
 
 
 class _Names:

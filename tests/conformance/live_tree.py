@@ -61,13 +61,21 @@ class LiveTreeConformance:
             assert (status.st_ino, status.st_ctime_ns) == (of.st_ino, of.st_ctime_ns)
 
     def test_what_is_examined_is_told_of_as_by_a_walk(self, tree: LiveTree) -> None:
-        tree.write(A, b"x", expect=ABSENT)
-        data, status = tree.examine(A)
-        of = dict(tree.walk())[A]
-        assert (data, status.st_size, status.st_ino) == (b"x", 1, of.st_ino)
-        assert (status.st_mtime_ns, status.st_ctime_ns) == (of.st_mtime_ns, of.st_ctime_ns)
-        with pytest.raises(NotFound):
-            tree.examine("missing.md")
+        names = ("a.md", "n/a.md", "n/b.md", "n/m/b.md", "nn/a.md", "z.md")
+        for name in names:
+            tree.write(name, name.encode(), expect=ABSENT)
+        walked = dict(tree.walk())
+        with tree.examining() as examine:
+            for name in names:
+                data, status = examine(name)
+                assert data == name.encode()
+                of = walked[name]
+                assert (status.st_size, status.st_ino) == (len(data), of.st_ino)
+                assert (status.st_mtime_ns, status.st_ctime_ns) == (of.st_mtime_ns, of.st_ctime_ns)
+                with pytest.raises(NotFound):
+                    examine(f"{name}.missing")
+                with pytest.raises(NotFound):
+                    examine("missing/a.md")
 
     def test_mending_changes_no_byte(self, tree: LiveTree) -> None:
         tree.write(A, b"x", expect=ABSENT)

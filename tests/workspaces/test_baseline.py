@@ -167,6 +167,34 @@ def test_rows_are_read_again_only_when_somebody_has_written(file: Path) -> None:
     assert mine.tree() == others.tree() == {}
 
 
+def test_rows_that_were_written_here_are_known_and_those_that_were_given_stay(file: Path) -> None:
+    mine, others = Baseline(file), Baseline(file)
+    mine.take([Step(A, None, agreed(1))])
+    given = mine.tree()
+    mine.take([Step(A, agreed(1), agreed(2)), Step(B, None, agreed(2))])
+    assert given == {A: agreed(1)}
+    assert mine.tree() == others.tree() == {A: agreed(2), B: agreed(2)}
+    mine.take([Step(A, agreed(2), None)])
+    assert mine.tree() == others.tree() == {B: agreed(2)}
+    mine.take([Step(B, agreed(1), None)])  # which it is not
+    assert mine.tree() == others.tree() == {B: agreed(2)}
+    others.take([Step(B, agreed(2), agreed(3))])
+    mine.take([Step(A, None, agreed(1))])
+    assert mine.tree() == others.tree() == {A: agreed(1), B: agreed(3)}
+
+
+def test_rows_that_could_not_be_written_are_not_known(file: Path) -> None:
+    baseline = Baseline(file)
+    baseline.take([Step(A, None, agreed(1))])
+    with sqlite3.connect(file) as other:
+        refuses = "when new.path = 'notes/b.md' begin select raise(fail, 'no'); end"
+        other.execute(f"create trigger refused before insert on agreed {refuses}")
+    assert baseline.tree() == {A: agreed(1)}
+    with pytest.raises(Unavailable):
+        baseline.take([Step(A, agreed(1), agreed(2)), Step(B, None, agreed(1))])
+    assert baseline.tree() == {A: agreed(1)}
+
+
 def test_rows_of_an_earlier_connection_are_not_taken_for_those_of_the_next(file: Path) -> None:
     mine = Baseline(file)
     mine.take([Step(A, None, agreed(1))])

@@ -13,7 +13,7 @@ from tests.workspaces.actors import over
 from tests.workspaces.conftest import AGENT
 from workspaces.beneath import Beneath
 from workspaces.blobs import BlobName, Expect
-from workspaces.errors import Conflict, NotFound
+from workspaces.errors import Conflict, NotFound, Refused
 from workspaces.home import Home
 from workspaces.stores.files import FileBlobs
 from workspaces.workspace import Workspace
@@ -53,10 +53,9 @@ def test_what_an_editor_saves_between_look_and_rename_is_not_lost(
 class Unlinked(Beneath):
     """The second link that was opened is gone before anyone can count the links."""
 
-    def _open(self, path: str, flags: int) -> int:
-        fd = super()._open(path, flags)
-        if path == "hard.md":
-            os.unlink("hard.md", dir_fd=self._fd)
+    def _opened_file(self, directory: int, leaf: str) -> int:
+        fd = super()._opened_file(directory, leaf)
+        os.unlink(leaf, dir_fd=directory)
         return fd
 
 
@@ -74,15 +73,38 @@ def test_a_link_that_is_gone_when_the_links_are_counted_leads_nowhere(
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read(tmp_path: Path) -> None:
     class Replaced(Beneath):
-        def _open(self, path: str, flags: int) -> int:
-            fd = super()._open(path, flags)
-            if path == "a.md":
-                (tmp_path / "new").write_text("new")
-                (tmp_path / "new").rename(tmp_path / "a.md")
+        def _opened_file(self, directory: int, leaf: str) -> int:
+            fd = super()._opened_file(directory, leaf)
+            (tmp_path / "new").write_text("new")
+            (tmp_path / "new").rename(tmp_path / leaf)
             return fd
 
     (tmp_path / "a.md").write_text("old")
     assert Replaced(tmp_path).read("a.md", bytes_max=100)[0] == b"old"
+
+
+@pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
+def test_a_directory_whose_name_another_takes_while_its_files_are_read_is_left_for_that_one(
+    tmp_path: Path, openat2: bool
+) -> None:
+    tree, outside = tmp_path / "tree", tmp_path / "outside"
+    for directory in (tree / "n", outside):
+        directory.mkdir(parents=True)
+        (directory / "a.md").write_text(f"{directory.name}/a")
+    (outside / "b.md").write_text("secret")
+    with Beneath(tree, openat2=openat2).reading(bytes_max=100) as read:
+        assert read("n/a.md")[0] == b"n/a"
+        (tree / "n").rename(tree / "gone")
+        (tree / "n").mkdir()
+        (tree / "n/b.md").write_text("new")
+        assert read("n/b.md")[0] == b"new"
+        (tree / "n").rename(tree / "gone too")
+        (tree / "gone too/b.md").unlink()
+        (tree / "n").symlink_to(outside)
+        with pytest.raises(Refused):
+            read("n/b.md")
+        with pytest.raises(Refused):
+            read("n/a.md")
 
 
 def test_a_temporary_file_that_goes_during_a_scan_takes_nothing_along(

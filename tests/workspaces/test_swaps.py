@@ -54,6 +54,9 @@ class Naive(Beneath):
     def _open(self, path: str, flags: int) -> int:
         return os.open(path, flags | os.O_NONBLOCK, dir_fd=self._fd)
 
+    def _opened_file(self, directory: int, leaf: str) -> int:
+        return os.open(leaf, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
+
 
 DOORS: dict[str, Callable[[Path], Beneath]] = {
     "openat2": lambda root: Beneath(root, openat2=True),

@@ -47,8 +47,9 @@ def test_a_new_process_hashes_only_what_changed(
 
 def files_read(of: Replica, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
-    plain = of.workspace._blobs.examine
-    monkeypatch.setattr(of.workspace._blobs, "examine", lambda n: (read.append(n), plain(n))[1])
+    tree = of.workspace._blobs._tree
+    plain = tree._opened_file
+    monkeypatch.setattr(tree, "_opened_file", lambda at, n: (read.append(n), plain(at, n))[1])
     return read
 
 

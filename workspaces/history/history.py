@@ -73,6 +73,9 @@ LOG_ENTRIES_MAX = 10_000
 COMMITS_KEPT = 64
 """A revision never changes, and the newest is asked for again and again."""
 
+WHOLE_TREES_KEPT = 1
+"""One sync asks for all of the newest one several times. Ten thousand files of it take three megabytes."""
+
 STEPS_BACK = 8
 """Revisions of one turn, each made on top of the other: nobody starts git to find what came before them."""
 
@@ -88,6 +91,7 @@ class History:
         self._objects = Objects(directory / "objects")
         self._branch = Branch(directory)
         self._commits = lru_cache(COMMITS_KEPT)(self._read_commit)
+        self._trees = lru_cache(WHOLE_TREES_KEPT)(self._read_tree)
         self._newest: Commit | None = None
         """That was made here: it is asked for at once, and need not come from the disk."""
 
@@ -140,11 +144,9 @@ class History:
             raise NotFound("revision", view, remedy="`harness log` lists them") from None
         return RevisionId(found.decode().strip())
 
-    def tree(self, revision: RevisionId | None) -> dict[WorkspacePath, ObjectId]:
-        """Every file of a revision, ascending by path."""
-        if revision is None:
-            return {}
-        return dict(sorted(self._files(self.commit(revision).tree, "")))
+    def tree(self, revision: RevisionId | None) -> Mapping[WorkspacePath, ObjectId]:
+        """Every file of a revision, ascending by path. To be looked at only: others get the same one."""
+        return {} if revision is None else self._trees(revision)
 
     def below(self, revision: RevisionId | None, directory: str) -> dict[WorkspacePath, ObjectId]:
         """Every file of a revision below one directory, ascending by path."""
@@ -201,8 +203,10 @@ class History:
         self, older: RevisionId | None, newer: RevisionId | None
     ) -> dict[WorkspacePath, tuple[ObjectId | None, ObjectId | None]]:
         """What each path has in both where that is not the same. Equal directories are not looked into."""
-        trees = [self.commit(one).tree if one else None for one in (older, newer)]
-        return dict(sorted(self._differing(trees[0], trees[1], "")))
+        if older is None:
+            return {path: (None, of) for path, of in self.tree(newer).items()}
+        before, after = self.commit(older).tree, self.commit(newer).tree if newer else None
+        return dict(sorted(self._differing(before, after, "")))
 
     def find(self, revision: RevisionId | None, path: WorkspacePath) -> ObjectId | None:
         """One file of a revision, looked up along its path alone."""
@@ -483,6 +487,9 @@ class History:
 
     def _bytes(self, after: After) -> bytes | None:
         return self.read(after) if isinstance(after, str) else after
+
+    def _read_tree(self, revision: RevisionId) -> dict[WorkspacePath, ObjectId]:
+        return dict(sorted(self._files(self.commit(revision).tree, "")))
 
     def _files(self, tree: ObjectId, prefix: str) -> list[tuple[WorkspacePath, ObjectId]]:
         found: list[tuple[WorkspacePath, ObjectId]] = []

@@ -27,8 +27,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
 
@@ -51,7 +51,7 @@ from workspaces.blobs import (
 from workspaces.errors import AlreadyExists, Conflict, NotFound, OverLimit, Unavailable
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.ids import version_of
-from workspaces.live import LABEL_PREFIX, Label, Staged
+from workspaces.live import LABEL_PREFIX, Examine, Label, Staged
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.stores.staging import FLUSHED_AT_ONCE, STAGED_PREFIX, Staging, fresh
 from workspaces.upkeep import mend
@@ -96,11 +96,13 @@ class FileBlobs:
         self._aside.close()
 
     def read(self, name: BlobName) -> Blob:
-        data, _ = self.examine(name)
+        data, _ = self._tree.read(check_name(name), bytes_max=self._bytes_max)
         return Blob(name, data, Token(version_of(data)))
 
-    def examine(self, name: BlobName) -> tuple[bytes, os.stat_result]:
-        return self._tree.read(check_name(name), bytes_max=self._bytes_max)
+    @contextmanager
+    def examining(self) -> Generator[Examine]:
+        with self._tree.reading(bytes_max=self._bytes_max) as read:
+            yield lambda name: read(check_name(name))
 
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
         """A token is what the bytes are: without them there is none to compare."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from workspaces.clock import Clock
 from workspaces.errors import AlreadyExists, Conflict, NotFound, Refused
 from workspaces.expect import is_met
 from workspaces.ids import version_of
-from workspaces.live import Label, Staged
+from workspaces.live import Examine, Label, Staged
 from workspaces.paths import WorkspacePath
 
 
@@ -52,6 +53,10 @@ class MemoryTree:
     def read(self, name: BlobName) -> Blob:
         data, _ = self.examine(name)
         return Blob(name, data, Token(version_of(data)))
+
+    @contextmanager
+    def examining(self) -> Generator[Examine]:
+        yield self.examine
 
     def examine(self, name: BlobName) -> tuple[bytes, os.stat_result]:
         inode = self.files.get(check_name(name))

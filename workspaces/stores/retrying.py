@@ -236,7 +236,8 @@ class _Patience:
 def _patience(
     retries: Retries | None, clock: Clock | None, sleep: Callable[[float], None]
 ) -> Callable[[], _Patience]:
-    return lambda: _Patience(retries or Retries(), clock or SystemClock(), sleep)
+    retries, clock = retries or Retries(), clock or SystemClock()
+    return lambda: _Patience(retries, clock, sleep)
 
 
 def _repeated(call: Callable[[], Answer], patience: _Patience) -> Answer:

@@ -126,11 +126,12 @@ class _Part(Generic[Item, Result]):
         self._results: dict[int, Result] = {}
 
     def do(self, do: Callable[[Item], Result], place: int) -> None:
-        with suppress(InvalidStateError):  # another's failure has been told, or all of them
-            try:
-                self._results[place] = do(self.items[place])
-            except BaseException as error:
+        try:
+            self._results[place] = do(self.items[place])
+        except BaseException as error:
+            with suppress(InvalidStateError):  # another's failure has been told
                 self.told.set_exception(error)
                 raise
-            if len(self._results) == len(self.items):
+        if len(self._results) == len(self.items):
+            with suppress(InvalidStateError):  # by another, in the same moment
                 self.told.set_result([self._results[place] for place in range(len(self.items))])
