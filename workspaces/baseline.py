@@ -268,7 +268,7 @@ def _agreed(database: sqlite3.Connection, path: WorkspacePath) -> Agreed | None:
 
 
 def _take(database: sqlite3.Connection, step: Step) -> bool:
-    """The row as it is now, where it is what was seen before."""
+    """The row as it is now, where it is what was seen before; whether that is known."""
     before = None if step.before is None else (step.path, *_columns(step.before))
     after = None if step.after is None else _columns(step.after)
     if before is not None and after is not None:
@@ -278,7 +278,7 @@ def _take(database: sqlite3.Connection, step: Step) -> bool:
     elif before is not None:
         done = database.execute(_DELETE, before)
     else:
-        return True
+        return False
     return done.rowcount == 1
 
 

@@ -183,6 +183,15 @@ def test_rows_that_were_written_here_are_known_and_those_that_were_given_stay(fi
     assert mine.tree() == others.tree() == {A: agreed(1), B: agreed(3)}
 
 
+def test_who_had_seen_nothing_and_leaves_nothing_knows_nothing_of_the_row(file: Path) -> None:
+    """As of a deletion of what was never agreed on, and was by another thread meanwhile."""
+    baseline = Baseline(file)
+    assert baseline.tree() == {}
+    baseline.take([Step(A, None, agreed(1))])
+    baseline.take([Step(A, None, None)])
+    assert baseline.tree() == {A: agreed(1)}
+
+
 def test_rows_that_could_not_be_written_are_not_known(file: Path) -> None:
     baseline = Baseline(file)
     baseline.take([Step(A, None, agreed(1))])
