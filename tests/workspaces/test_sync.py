@@ -580,6 +580,34 @@ def test_what_is_here_again_after_a_deletion_that_nobody_confirmed_is_new(
     assert a.sync.run().requests == 2
 
 
+def test_what_is_here_again_goes_out_without_a_look_at_everything(
+    on_wire: tuple[Replica, Replica], wire: Cut
+) -> None:
+    a, b = on_wire
+    whole = a.texts()
+    (a.root / "1.md").rename(a.root / "moved.md")
+    deletes_unheard(a, wire, Fault.AFTER)
+    (a.root / "moved.md").rename(a.root / "1.md")
+    assert a.sync.push([WorkspacePath("1.md")]).pending == []
+    b.sync.run()
+    assert b.texts() == whole
+    expect = a.workspace.read("1.md").version
+    a.workspace.write("1.md", "by a program\n", by=CALLER, expect=expect)
+
+
+def test_what_a_program_writes_over_what_is_here_again_is_written(
+    on_wire: tuple[Replica, Replica], wire: Cut
+) -> None:
+    a, _ = on_wire
+    (a.root / "1.md").rename(a.root / "moved.md")
+    deletes_unheard(a, wire, Fault.AFTER)
+    (a.root / "moved.md").rename(a.root / "1.md")
+    expect = a.workspace.read("1.md").version
+    a.workspace.write("1.md", "by a program\n", by=CALLER, expect=expect)
+    assert a.sync.run().pending == []
+    assert a.texts()["1.md"] == "by a program\n"
+
+
 def test_what_is_here_again_meets_what_others_have_put_there_as_new(
     on_wire: tuple[Replica, Replica], wire: Cut
 ) -> None:
