@@ -115,6 +115,10 @@ class Allowance:
         seen_at = self._unlimited.get(account_id)
         return seen_at is not None and self._clock.monotonic() - seen_at <= KNOWN_S
 
+    def was_unlimited(self, account_id: AccountId) -> bool:
+        """Whether there was no limit on money when somebody looked last, however long ago."""
+        return account_id in self._unlimited
+
     def check_money(self, account_id: AccountId, model: str) -> None:
         """Exhausted when there is none left; Refused for a model whose price nobody knows, where
         there is a limit."""

@@ -7,13 +7,13 @@ body, which alone says what is asked. So the one can be done before the other ma
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from harness.progress import Emit, Progress, silent
 from harness.request import ModelFailure, Reply
 
-HeldBack = Callable[[bytes], AsyncIterator[bytes]]
+HeldBack = Callable[[bytes], AsyncIterable[bytes]]
 """A body that comes when it may."""
 
 Ask = Callable[[Emit, HeldBack], Coroutine[Any, Any, Reply | ModelFailure]]
@@ -26,7 +26,7 @@ class HeadStart:
     def __init__(self, ask: Ask) -> None:
         loop = asyncio.get_running_loop()
         self._emit: Emit = silent
-        self._may_go = loop.create_future()
+        self._may_go: asyncio.Future[None] = loop.create_future()
         self._asking = loop.create_task(ask(self._tell, self._held_back))
         self._asking.add_done_callback(_look_at)
         self._end = loop.call_later(HELD_S_MAX, self._asking.cancel)
@@ -49,9 +49,20 @@ class HeadStart:
     def _tell(self, progress: Progress) -> None:
         self._emit(progress)
 
-    async def _held_back(self, body: bytes) -> AsyncIterator[bytes]:
+    def _held_back(self, body: bytes) -> AsyncIterable[bytes]:
+        return _Body(body, self._may_go)
+
+
+class _Body:
+    """May be gone through again, as a client does that is redirected."""
+
+    def __init__(self, body: bytes, may_go: asyncio.Future[None]) -> None:
+        self._body = body
+        self._may_go = may_go
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         await self._may_go
-        yield body
+        yield self._body
 
 
 def _look_at(asking: asyncio.Task[Any]) -> None:

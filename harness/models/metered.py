@@ -45,8 +45,8 @@ class MeteredModel(Foreseeing):
         return self._model.name
 
     def foresee(self, request: Request, *, output_tokens_max: int) -> None:
-        """Only where nothing can come between."""
-        if self._allowance.is_unlimited(self._spender.account_id):
+        """Only where money will hardly come between."""
+        if self._allowance.was_unlimited(self._spender.account_id):
             foresee(self._model, request, output_tokens_max=output_tokens_max)
 
     async def reply(

@@ -17,7 +17,6 @@ from harness.event import Event
 from harness.message import Message, Text, ToolCall, user
 from harness.models.anthropic import AnthropicModel
 from harness.models.anthropic_client import AnthropicClients
-from harness.models.head_start import HELD_S_MAX
 from harness.models.metered import MeteredModel
 from harness.models.patient import PatientModel
 from harness.models.port import Foreseeing
@@ -30,7 +29,7 @@ from harness.usage import Ledger, Spender
 from tests.harness.messages_server import KEY, Hold, MessagesServer, breaks_off, says, text
 from tests.harness.talk import ingress_of, opened
 from workspaces.account import Accounts
-from workspaces.clock import SystemClock
+from workspaces.clock import ManualClock
 from workspaces.errors import Failure, Unavailable
 from workspaces.ids import AgentId
 from workspaces.meanwhile import about_to_wait
@@ -38,6 +37,8 @@ from workspaces.records import Change, Counter, RecordStore
 from workspaces.stores.memory import MemoryRecords
 
 TEST_S_MAX = 60.0
+HELD_S = TEST_S_MAX
+"""Nothing here depends on how soon a head comes."""
 HELLO = Request(("Be brief.",), (user("hello"),), ())
 OTHER = Request(("Be brief.",), (user("something else"),), ())
 TURNS_OF_THE_LOOP = 100
@@ -67,7 +68,7 @@ class Provider:
                     assert error.partial == b""
                     self.left.set()
                     return
-                writer.write(_ANSWER)
+                writer.write(_ANSWER if b" /v1/messages " in head else _ELSEWHERE)
                 await writer.drain()
         except asyncio.IncompleteReadError:
             return
@@ -82,19 +83,39 @@ _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length
 )
 
 
+_ELSEWHERE = (
+    b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /v1/messages\r\ncontent-length: 0\r\n\r\n"
+)
+
+
 @asynccontextmanager
-async def provider(port: int = 0) -> AsyncGenerator[tuple[Provider, str]]:
-    found = Provider()
-    server = await asyncio.start_server(found.answer, "127.0.0.1", port)
-    port = server.sockets[0].getsockname()[1]
+async def provider(at: socket.socket | None = None) -> AsyncGenerator[tuple[Provider, str]]:
+    at, found = at or an_address(), Provider()
+    server = await asyncio.start_server(found.answer, sock=at)
     try:
-        yield found, f"http://127.0.0.1:{port}"
+        yield found, url_of(at)
     finally:
         server.close()
 
 
+def an_address() -> socket.socket:
+    """At which nobody listens yet."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    return taken
+
+
+def url_of(taken: socket.socket) -> str:
+    return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture(autouse=True)
+def _long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.models.head_start.HELD_S_MAX", HELD_S)
+
+
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), TEST_S_MAX))
+    asyncio.run(asyncio.wait_for(story(), HELD_S + TEST_S_MAX))
 
 
 async def everything_else() -> None:
@@ -170,7 +191,7 @@ def test_what_nobody_asks_in_the_end_is_given_up() -> None:
             model.foresee(HELLO, output_tokens_max=500)
             await there.head_came.wait()
             time = loop.time
-            loop.time = lambda: time() + HELD_S_MAX  # type: ignore[method-assign]
+            loop.time = lambda: time() + HELD_S  # type: ignore[method-assign]
             await there.left.wait()
             assert await asked(model, HELLO) == "Hello."  # later than anybody thought
             assert len(there.bodies) == 1
@@ -180,19 +201,29 @@ def test_what_nobody_asks_in_the_end_is_given_up() -> None:
 
 def test_a_head_start_that_failed_is_none() -> None:
     """The provider is there when it counts."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    taken = an_address()
 
     async def story() -> None:
-        model = a_model(f"http://127.0.0.1:{port}")
+        model = a_model(url_of(taken))
         model.foresee(HELLO, output_tokens_max=500)
         assert model._foreseen is not None
         head_start = model._foreseen[2]
         await asyncio.wait([head_start._asking])
         assert head_start.is_lost
-        async with provider(port) as (there, _):
+        async with provider(taken) as (there, _):
             assert await asked(model, HELLO) == "Hello."
             assert len(there.bodies) == 1
+
+    run(story)
+
+
+def test_a_provider_may_send_it_elsewhere() -> None:
+    async def story() -> None:
+        async with provider() as (there, url):
+            model = a_model(f"{url}/before")
+            model.foresee(HELLO, output_tokens_max=500)
+            assert await asked(model, HELLO) == "Hello."
+            assert len(there.bodies) == 2
 
     run(story)
 
@@ -226,7 +257,7 @@ def test_a_wrapper_passes_it_on_to_a_model_that_has_a_use_for_it() -> None:
 def test_nothing_is_foreseen_where_money_may_have_run_out(
     limits: dict[str, float], is_foreseen: bool
 ) -> None:
-    records, clock = MemoryRecords(), SystemClock()
+    records, clock = MemoryRecords(), ManualClock()
     accounts = Accounts(records, clock)
     account = accounts.create({"name": "one", "config": {"limits": limits}})
     ledger = Ledger(records, clock, own_prices())
@@ -235,6 +266,7 @@ def test_nothing_is_foreseen_where_money_may_have_run_out(
     seer = Seer()
     model = MeteredModel(seer, spender, ledger, allowance)
     allowance.check(account.id)
+    clock.advance(10.0)  # an answer takes that long
     model.foresee(HELLO, output_tokens_max=500)
     assert seer.foreseen == [HELLO] * is_foreseen
 
