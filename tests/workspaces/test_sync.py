@@ -564,6 +564,13 @@ def deletes_unheard(machine: Replica, wire: Cut, cut_with: Fault) -> None:
     wire.mend()
 
 
+def moves_away_and_back(machine: Replica, wire: Cut, cut_with: Fault) -> None:
+    file, elsewhere = machine.root / "1.md", machine.root / "moved.md"
+    file.rename(elsewhere)
+    deletes_unheard(machine, wire, cut_with)
+    elsewhere.rename(file)
+
+
 @pytest.mark.parametrize("cut_with", [Fault.BEFORE, Fault.AFTER])
 def test_what_is_here_again_after_a_deletion_that_nobody_confirmed_is_new(
     on_wire: tuple[Replica, Replica], wire: Cut, cut_with: Fault
@@ -571,9 +578,7 @@ def test_what_is_here_again_after_a_deletion_that_nobody_confirmed_is_new(
     """The same file, moved away and back: it has not been deleted there by somebody else."""
     a, b = on_wire
     whole = a.texts()
-    (a.root / "1.md").rename(a.root / "moved.md")
-    deletes_unheard(a, wire, cut_with)
-    (a.root / "moved.md").rename(a.root / "1.md")
+    moves_away_and_back(a, wire, cut_with)
     for one in (a, b, a):
         one.sync.run()
     assert a.texts() == b.texts() == whole
@@ -585,9 +590,7 @@ def test_what_is_here_again_goes_out_without_a_look_at_everything(
 ) -> None:
     a, b = on_wire
     whole = a.texts()
-    (a.root / "1.md").rename(a.root / "moved.md")
-    deletes_unheard(a, wire, Fault.AFTER)
-    (a.root / "moved.md").rename(a.root / "1.md")
+    moves_away_and_back(a, wire, Fault.AFTER)
     assert a.sync.push([WorkspacePath("1.md")]).pending == []
     b.sync.run()
     assert b.texts() == whole
@@ -599,9 +602,7 @@ def test_what_a_program_writes_over_what_is_here_again_is_written(
     on_wire: tuple[Replica, Replica], wire: Cut
 ) -> None:
     a, _ = on_wire
-    (a.root / "1.md").rename(a.root / "moved.md")
-    deletes_unheard(a, wire, Fault.AFTER)
-    (a.root / "moved.md").rename(a.root / "1.md")
+    moves_away_and_back(a, wire, Fault.AFTER)
     expect = a.workspace.read("1.md").version
     a.workspace.write("1.md", "by a program\n", by=CALLER, expect=expect)
     assert a.sync.run().pending == []
@@ -612,12 +613,10 @@ def test_what_is_here_again_meets_what_others_have_put_there_as_new(
     on_wire: tuple[Replica, Replica], wire: Cut
 ) -> None:
     a, b = on_wire
-    (a.root / "1.md").rename(a.root / "moved.md")
-    deletes_unheard(a, wire, Fault.AFTER)
+    moves_away_and_back(a, wire, Fault.AFTER)
     b.sync.run()
     b.put("1.md", "theirs\n")
     b.sync.run()
-    (a.root / "moved.md").rename(a.root / "1.md")
     for one in (a, b, a):
         one.sync.run()
     assert a.texts() == b.texts()
