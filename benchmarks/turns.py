@@ -209,10 +209,10 @@ async def _in_turns(
     would be measured without."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(ROUNDS + 2):
-        for side in (0, 1):
-            seconds = await (ours, peer)[side]()
+        for work, took in zip((ours, peer), times, strict=True):
+            seconds = await work()
             if number >= 2:  # connections are open by then
-                times[side].append(seconds)
+                took.append(seconds)
     return median(times[0]), median(times[1])
 
 

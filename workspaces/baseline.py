@@ -44,6 +44,7 @@ _DAMAGED = (
 )
 
 GONE = Version("")
+"""Of no file."""
 
 _TABLES = (
     "create table if not exists agreed"

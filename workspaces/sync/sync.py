@@ -186,10 +186,8 @@ class Sync:
                 known = {} if base is None else {path: base}
                 fetched = {} if blob is None else {path: Fetched(blob, base)}
                 self._incoming.put([action], fetched, known, Report())
-            elif blob is None and base is not None:
-                self._baseline.take(
-                    [Step(path, base, None)], wait=False
-                )  # what is here is new there
+            elif blob is None and base is not None:  # what is here is new there
+                self._baseline.take([Step(path, base, None)], wait=False)
 
     def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
         """Part of `Remote`: the condition is the store's."""
