@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from workspaces.blobs import Blob
 from workspaces.errors import Failure, OverLimit, Refused
 from workspaces.history.graft import After
 from workspaces.history.history import History
@@ -22,15 +21,13 @@ from workspaces.history.objects import blob_id
 from workspaces.history.quarantine import Quarantine
 from workspaces.ids import Version
 from workspaces.live import Staged
-from workspaces.merge import merge
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import Author, RevisionId
 from workspaces.seam import TRAILER as SEAMS
-from workspaces.seam import told_of, trailer_of
+from workspaces.seam import trailer_of
 from workspaces.settlement import Found, Settlement
-from workspaces.swap import TRIES_MAX, Swap, Swaps
-from workspaces.writer import Held
+from workspaces.swap import Swap, Swaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +68,8 @@ class Brought:
     """There is no place for it here."""
     there: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     """It was there already."""
+    overtaken: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
+    """It came in, and what somebody saved in that moment was merged into it."""
     unfollowed: Failure | None = None
     """Why their history was not followed, where something is wrong with it."""
 
@@ -105,10 +104,12 @@ class Arrivals:
                 if (swap := _swap_for(arrival, found[arrival.path], brought))
             ]
             held.intend(by, paths)
-            done, refused = self._swaps.put_all(swaps)
+            swapped = self._swaps.put(swaps)
+            done, refused = swapped.done, swapped.refused
             for path, reason in refused.items():
                 brought.refused.append(Problem(path, "unreadable", str(reason)))
             brought.left += [s.path for s in swaps if s.path not in done and s.path not in refused]
+            brought.overtaken = set(swapped.overtaken)
             if theirs is not None and not brought.left:
                 here = done | brought.there
                 told = {a.path: a for a in arrivals if a.path in here}
@@ -119,46 +120,11 @@ class Arrivals:
                 }
                 self._tell(told, by)
             held.fulfilled()
-            # What was saved in the middle of it. A file that was not there before has nothing to lose, and
-            # is settled like any other when somebody looks at it.
+            self._swaps.give_back(swapped.overtaken.values())
+            # What else was saved meanwhile. A file that was not there before has nothing to lose, and is
+            # settled like any other when somebody looks at it.
             self._settlement.record(swap.path for swap in swaps if swap.seen is not None)
         return brought
-
-    def meet(
-        self, held: Held, path: WorkspacePath, there: bytes, seen: bytes | None, by: Author
-    ) -> bool:
-        """`by` has made `there` of what was `seen` here, and somebody has saved here meanwhile: the two are
-        made one. False where they cannot be, or where the file has gone: the next sync decides.
-
-        It would not know what both come from. What the two sides last agreed on may be older, and then
-        what the save has replaced would pass for a change of theirs."""
-        for _ in range(TRIES_MAX):
-            here = self._settlement.record((path,))[path]
-            if not isinstance(here, Blob):
-                return False
-            if here.data == there:
-                return True
-            merged = merge(path, seen, there, here.data, later="theirs")
-            if merged is None:
-                return False
-            seam = told_of(merged.overlaps, merged.clashes)
-            arrival = Arrival(path, merged.data, here.version, beside=there, seam=seam)
-            if self._has_met(held, arrival, here.data, by):
-                return True
-        return False
-
-    def _has_met(self, held: Held, arrival: Arrival, here: bytes, by: Author) -> bool:
-        path = arrival.path
-        held.intend(by, [path])
-        if arrival.data != here:
-            done, _ = self._swaps.put_all([Swap(path, arrival.data, here)])
-            if not done:
-                held.fulfilled()
-                return False
-        self._tell({path: arrival}, by)
-        held.fulfilled()
-        self._settlement.record((path,))
-        return True
 
     def _settled_against(
         self, theirs: Theirs, arriving: Collection[WorkspacePath]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +37,9 @@ FORMAT = 1
 """`PRAGMA user_version` of the file. Newer is refused."""
 
 WAIT_S = 10.0
+
+ROWS_LOOKED_UP_MAX = 50
+"""More than this are found faster by reading them all."""
 
 _DAMAGED = (
     DAMAGED,
@@ -125,6 +128,10 @@ class Baseline:
     def find(self, path: WorkspacePath) -> Agreed | None:
         with self._asked() as database:
             return _agreed(database, path)
+
+    def among(self, paths: Collection[WorkspacePath]) -> Callable[[WorkspacePath], Agreed | None]:
+        """Where the row of each of these is looked up."""
+        return self.tree().get if len(paths) > ROWS_LOOKED_UP_MAX else self.find
 
     def take(self, steps: Iterable[Step], *, wait: bool = True) -> None:
         """Rows as they are now; where a row is not what was seen before, somebody else's stays.

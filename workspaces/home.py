@@ -98,6 +98,9 @@ class Home:
     def sync_lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}-sync.lock"
 
+    def outbox(self, namespace: Namespace) -> Path:
+        return self.root / "locks" / f"{namespace}-outbox.lock"
+
     @property
     def trash_root(self) -> Path:
         return self.root / "trash"

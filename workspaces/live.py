@@ -39,7 +39,7 @@ Examine = Callable[[BlobName], tuple[bytes, os.stat_result]]
 LABEL_PREFIX = "out:"
 LABEL_BYTES_MAX = 255
 NOTHING = "0" * 16
-"""Went in: a deletion."""
+"""Went in: a deletion; or what came out has been given back, and nothing more is known of what went in."""
 
 _HASHED = "#"
 
@@ -86,6 +86,10 @@ class Aside(Protocol):
         ...
 
     def labels(self) -> list[Label]: ...
+
+    def relabel(self, label: Label, new: Label) -> None:
+        """What lies aside says something else from now on."""
+        ...
 
     def discard(self, label: Label | Staged) -> None: ...
 

@@ -7,8 +7,8 @@ between any two of these steps leaves an intent from which the next writer finis
 
 Where several machines share the files, a condition is not judged here alone: the `Remote` decides, by its
 own conditional write, before the file is written and anyone is answered. What a person saves in that moment
-is merged with it at once, as long as it is known what both come from. What comes from other machines
-comes in by `bring`, under the same lock and as a revision of its own.
+is merged with it at once, or stands beside it. What comes from other machines comes in by `bring`, under
+the same lock and as a revision of its own.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ from workspaces.history.origins import Origins
 from workspaces.history.undo import Files, touched, undone
 from workspaces.ids import Namespace, Version, version_of
 from workspaces.live import Displaced, Label, LiveTree, Staged
+from workspaces.merge import Merged
 from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.remote import Remote
 from workspaces.revision import SYNC, Author, Revision, RevisionId
+from workspaces.seam import TRAILER as SEAMS
+from workspaces.seam import told_of, trailer_of
 from workspaces.search.recall import Recall
 from workspaces.settlement import Settlement
-from workspaces.swap import Swaps
+from workspaces.swap import Swap, Swaps
 from workspaces.tree import Known, Told, Tree
 from workspaces.writer import WAIT_S, Held, WriterLock
 
@@ -127,7 +130,13 @@ class Workspace:
         )
         self._room = self._settlement.room
         self._swaps = Swaps(
-            blobs, history.read, nonce, self._path_of, lambda path: self._settlement.record([path])
+            blobs,
+            history.read,
+            history.keep,
+            nonce,
+            self._path_of,
+            lambda path: self._settlement.judged(path, ANY),
+            self._tell,
         )
         self._arrivals = Arrivals(self._settlement, history, self._swaps)
 
@@ -340,6 +349,11 @@ class Workspace:
                 path for path, state in seen.items() if self._settlement.object_at(path) == state
             }
 
+    def wait_for_writers(self) -> None:
+        """Until everybody who is about to change the files has done so, and has told what came of it."""
+        with self._settlement.hold(SYNC):
+            pass
+
     def displaced(self) -> list[Label]:
         """What swaps have left aside. Under the lock: what somebody is about to swap in lies there too, under
         the label of what will come out."""
@@ -354,7 +368,7 @@ class Workspace:
         with self._settlement.hold(self._person):
             paths = {path for label in labels if (path := self._swaps.path_of(label))}
             self._settlement.record(paths)
-            found = [path for label in labels if (path := self._swaps.reinstate(label))]
+            found = [path for label in labels if (path := self._swaps.look_again(label))]
             if found:
                 self._settlement.record(found)
         return found
@@ -438,13 +452,23 @@ class Workspace:
         if seen == data:
             return None, True
         held.intend(by, [path])
-        has_followed = self._swaps.put(path, data, seen)
+        swapped = self._swaps.put([Swap(path, data, seen)])
+        if path in swapped.refused:
+            raise swapped.refused[path]
         revision = self._history.record({path: data}, by)
         held.fulfilled()
+        self._swaps.give_back(swapped.overtaken.values())
         self._settlement.record((path,))
-        if data is not None and not has_followed:
-            has_followed = self._arrivals.meet(held, path, data, seen, by)
-        return revision, has_followed
+        return revision, path in swapped.done
+
+    def _tell(self, path: WorkspacePath, merged: Merged, out: bytes) -> None:
+        """What somebody wrote to what a swap displaced stands in the file again."""
+        if merged.is_clean:
+            self._settlement.record([path])
+            return
+        seam = trailer_of({path: told_of(merged.overlaps, merged.clashes)})
+        by = self._person.saying(SEAMS, seam)
+        self._history.record({path: merged.data}, by, beside={path: out})
 
     def _path_of(self, told: Displaced) -> WorkspacePath | None:
         tip = self._history.tip()

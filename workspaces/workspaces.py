@@ -47,6 +47,7 @@ from workspaces.search.meaning import Embedder
 from workspaces.search.recall import Recall
 from workspaces.stamp import stamp_of
 from workspaces.stores.files import FileBlobs
+from workspaces.sync.outbox import Outbox
 from workspaces.sync.sync import Sync
 from workspaces.trash import (
     Buried,
@@ -410,6 +411,7 @@ class Workspaces:
             check=check,
             listing=listed,
             alone=lambda: lock.hold("sync"),
+            outbox=Outbox(self._home.outbox(name)),
             replication=Replication(
                 workspace.history,
                 place.history(name),

@@ -87,14 +87,14 @@ class WriterLock:
     @contextmanager
     def hold(self, who: str, *, wait_s: float = WAIT_S) -> Generator[Held]:
         """Wait for the lock; WorkspaceBusy, naming the holder, after `wait_s`."""
-        with _opened(self._file) as fd:
+        with opened(self._file) as fd:
             self._acquire(fd, time.monotonic() + wait_s)
             yield Held(fd, who)
             os.ftruncate(fd, 0)  # not when an exception leaves: its intent may be unfulfilled
 
     def _acquire(self, fd: int, deadline: float) -> None:
-        with _opened(self._queue) as queue:
-            is_ours = _locked(queue, deadline, _QUEUE_PAUSE_S_MAX) and _locked(
+        with opened(self._queue) as queue:
+            is_ours = locked(queue, deadline, _QUEUE_PAUSE_S_MAX) and locked(
                 fd, deadline, _PAUSE_S_MAX
             )
         if not is_ours:
@@ -104,7 +104,7 @@ class WriterLock:
 
 
 @contextmanager
-def _opened(file: Path) -> Generator[int]:
+def opened(file: Path) -> Generator[int]:
     """A lock file; closing it lets go of its lock."""
     try:
         fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -116,7 +116,7 @@ def _opened(file: Path) -> Generator[int]:
         os.close(fd)
 
 
-def _locked(fd: int, deadline: float, pause_s_max: float) -> bool:
+def locked(fd: int, deadline: float, pause_s_max: float) -> bool:
     """Whether it could be locked in time."""
     pause = 0.0005
     while True:

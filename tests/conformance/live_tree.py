@@ -134,6 +134,12 @@ class LiveTreeConformance:
         assert tree.look(label(1)) is None
         assert tree.labels() == []
 
+    def test_what_lies_aside_may_get_another_label(self, tree: LiveTree) -> None:
+        tree.prepare({label(1): b"new"})
+        tree.relabel(label(1), label(2))
+        assert tree.labels() == [label(2)]
+        assert tree.look(label(2)) == b"new"
+
     @pytest.mark.parametrize("path", ["a.md", "notes/ä/b c.md", "x/" * 19 + "y", "n" * 200])
     def test_a_label_tells_what_it_is_of(self, tree: LiveTree, path: str) -> None:
         of = WorkspacePath(path)

@@ -72,6 +72,10 @@ class MemoryHistory:
             raise Unavailable("history", "an object is missing")
         return self.objects[object_id]
 
+    def keep(self, data: bytes) -> ObjectId:
+        self.objects[blob_id(data)] = data
+        return blob_id(data)
+
     def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Commit]:
         return [self.commits[self._tip]] if self._tip else []
 

@@ -27,6 +27,7 @@ from workspaces.replicate import Replication
 from workspaces.revision import Author
 from workspaces.stamp import Stamp
 from workspaces.stores.memory_tree import Inode, MemoryTree
+from workspaces.sync.outbox import Outbox
 from workspaces.sync.sync import Sync
 from workspaces.workspace import Workspace
 from workspaces.writer import Intent
@@ -93,9 +94,9 @@ class _Shelled(MemoryTree):
 
 
 _STAGING = ("stage", "confirm", "unstage")
-_MOVES = (*_STAGING, "prepare", "exchange", "enter", "take", "look", "discard", "flush")
+_MOVES = (*_STAGING, "prepare", "exchange", "enter", "take", "look", "relabel", "discard", "flush")
 Tree = at_each_call(_Shelled, "examine", "write", "delete", *_MOVES)
-History = at_each_call(MemoryHistory, "record", "follow", "receive")
+History = at_each_call(MemoryHistory, "record", "follow", "receive", "keep")
 
 
 class _Empty(Baseline):
@@ -208,6 +209,29 @@ class Lock:
         self.left_behind = intent
 
 
+class Sending(Outbox):
+    """Who dies sends no more."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(None)
+        self._machine = machine
+        self.senders: list[Process] = []
+
+    @contextmanager
+    def sending(self) -> Generator[None]:
+        me = getcurrent()
+        self.senders.append(me.process)
+        try:
+            yield
+        finally:
+            if me.life == me.process.life:
+                self.senders.remove(me.process)
+
+    def wait(self) -> None:
+        while self.senders:
+            self._machine.wait()
+
+
 class Skewed:
     """A machine's own clock: it goes as fast as the others, and shows something else."""
 
@@ -239,6 +263,7 @@ class Machine:
         self.tree.about_to_go = self.open_by_a_shell
         self.lock = Lock(self)
         self.tree_lock = Lock(self)
+        self.outbox = Sending(self)
         self.open: list[tuple[Inode, str]] = []
         """Descriptors of shells, and what each will write."""
         count = 2 if world.random() < 0.4 else 1
@@ -274,6 +299,8 @@ class Machine:
             for lock in (self.lock, self.tree_lock):
                 if lock.holder is one:
                     lock.holder = None
+            if one in self.outbox.senders:
+                self.outbox.senders.remove(one)
             one.start()
         raise Crash
 
@@ -351,6 +378,7 @@ class Process:
             machine.rows,
             place=lambda: "store",
             alone=lambda: machine.tree_lock.hold("sync"),
+            outbox=machine.outbox,
             pause=machine.pause,
             threads=1,
             replication=Replication(

@@ -14,7 +14,7 @@ import pytest
 
 from tests.workspaces import simulated
 from tests.workspaces.simulated import Process
-from tests.workspaces.simulation import simulate
+from tests.workspaces.simulation import FrontWorld, World, simulate
 from workspaces import head, merge, replicate, swap, tree
 from workspaces.baseline import Agreed, Baseline, Step
 from workspaces.blobs import Token
@@ -31,6 +31,7 @@ from workspaces.workspace import Workspace
 SOAK = bool(os.environ.get("SOAK"))
 SHARDS = 8
 INTERLEAVINGS = (1_000_000 if SOAK else 10_000) // SHARDS
+FRONTS = INTERLEAVINGS // 5
 MUTANT_INTERLEAVINGS_MAX = 3_000
 
 
@@ -39,12 +40,20 @@ def test_nothing_is_lost_and_nothing_diverges(shard: int) -> None:
     first = random.randrange(2**40)
     print(f"seeds from {first}")
     for seed in range(first, first + INTERLEAVINGS):
-        _named(seed)
+        _named(seed, World)
 
 
-def _named(seed: int) -> None:
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_no_value_comes_back_that_somebody_has_replaced(shard: int) -> None:
+    first = random.randrange(2**40)
+    print(f"seeds from {first}")
+    for seed in range(first, first + FRONTS):
+        _named(seed, FrontWorld)
+
+
+def _named(seed: int, world: type[World]) -> None:
     try:
-        simulate(seed)
+        simulate(seed, world)
     except BaseException:
         print(f"seed {seed}")
         raise
@@ -63,7 +72,7 @@ def blind_put(patch: pytest.MonkeyPatch) -> None:
 
 
 def plain_replace(patch: pytest.MonkeyPatch) -> None:
-    def moved(self: Any, swap: Any, label: Any) -> bool:
+    def moved(self: Any, swap: Any, label: Any, _swapped: Any) -> bool:
         self._tree.discard(label)
         if swap.data is None:
             self._tree.delete(swap.path, expect=ANY)
@@ -116,14 +125,14 @@ def no_baseline(patch: pytest.MonkeyPatch) -> None:
 
 
 def immediate_unlink(patch: pytest.MonkeyPatch) -> None:
-    plain = Swaps.put_all
+    plain = Swaps.put
 
-    def put_all(self: Any, swaps: Any) -> Any:
-        done = plain(self, swaps)
+    def put(self: Any, swaps: Any) -> Any:
+        swapped = plain(self, swaps)
         self._tree.aside.clear()
-        return done
+        return swapped
 
-    patch.setattr(Swaps, "put_all", put_all)
+    patch.setattr(Swaps, "put", put)
 
 
 def token_taken_for_md5(patch: pytest.MonkeyPatch) -> None:
@@ -259,8 +268,23 @@ def folded_onto_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replicate.Replication, "_moved", moved)
 
 
+def not_given_back(patch: pytest.MonkeyPatch) -> None:
+    """What was saved in the moment of a swap, and what is written to it later."""
+    plain = Swaps.put
+
+    def put(self: Any, swaps: Any) -> Any:
+        swapped = plain(self, swaps)
+        for label in swapped.overtaken.values():
+            self._tree.discard(label)
+        swapped.overtaken.clear()
+        return swapped
+
+    patch.setattr(Swaps, "put", put)
+
+
 MUTANTS: list[Patch] = [
     front_matter_of_one_side,
+    not_given_back,
     no_lock,
     folded_onto_nothing,
     head_without_its_files,

@@ -21,6 +21,7 @@ from tests.workspaces.two_machines import (
     set_status,
 )
 from workspaces.clock import ManualClock
+from workspaces.conflict import conflict_path
 from workspaces.errors import Conflict, Unavailable
 from workspaces.expect import ABSENT
 from workspaces.ids import version_of
@@ -157,17 +158,20 @@ def test_a_key_that_a_program_and_a_person_set_in_one_moment_is_the_person_s_and
     assert a.sync.run().pushed == [MEMORY]
 
 
-def test_what_a_person_saves_in_the_moment_of_a_write_and_cannot_be_merged_waits_for_the_sync(
-    a: Replica, monkeypatch: pytest.MonkeyPatch
+def test_what_a_person_saves_in_the_moment_of_a_write_and_cannot_be_merged_stands_beside_it(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = "decisions/d.md"
     a.put(path, "seen\n")
     a.sync.run()
     _save_in_the_next_swap(a, "by hand\n", monkeypatch)
     a.workspace.write(path, "told\n", by=CALLER, expect=version_of(b"seen\n"))
-    assert a.texts() == {path: "by hand\n"}
-    (second,) = a.sync.run().conflicts
+    second = conflict_path(WorkspacePath(path), version_of(b"by hand\n"))
     assert a.texts() == {path: "told\n", second: "by hand\n"}
+    assert [(one.path, one.kind) for one in a.workspace.problems()] == [(second, "conflict")]
+    a.sync.run()
+    b.sync.run()
+    assert b.texts() == a.texts() == {path: "told\n", second: "by hand\n"}
 
 
 def _save_in_the_next_swap(machine: Replica, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.stores.memory import MemoryRecords
 from workspaces.stores.sqlite import SqliteRecords
-from workspaces.swap import Swap, Swaps
+from workspaces.swap import Swap, Swapped, Swaps
 from workspaces.workspace import Workspace
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -292,8 +292,8 @@ def counted(of: Replica) -> list[WorkspacePath]:
     swapped: list[WorkspacePath] = []
     moved = of.workspace._swaps._moved
 
-    def counting(swap: Swap, label: Label) -> bool:
-        is_done = moved(swap, label)
+    def counting(swap: Swap, label: Label, all_of_them: Swapped) -> bool:
+        is_done = moved(swap, label, all_of_them)
         if is_done:
             swapped.append(swap.path)
         return is_done
@@ -368,7 +368,7 @@ def test_a_plain_rename_in_the_place_of_the_swap_would_be_caught(
     """The planted mutant: what is displaced is looked at by nobody. The shell writes in its worst moment."""
     has_appended: list[bool] = []
 
-    def moved(self: Swaps, swap: Swap, label: Label) -> bool:
+    def moved(self: Swaps, swap: Swap, label: Label, _all_of_them: Swapped) -> bool:
         assert swap.data is not None
         end = time.monotonic() + SECONDS_MAX
         while not has_appended and self._tree.read(swap.path).data == swap.seen:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -19,9 +20,13 @@ from tests.workspaces.two_machines import (
     place,
     prefix,
 )
+from workspaces.baseline import Step
+from workspaces.clock import ManualClock
 from workspaces.ids import version_of
 from workspaces.live import Label
 from workspaces.paths import WorkspacePath
+from workspaces.place import Place
+from workspaces.stores.memory import MemoryRecords
 from workspaces.sync.sides import Survey
 
 __all__ = ["a", "b", "machine", "place", "prefix"]
@@ -132,11 +137,11 @@ def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_be
     assert a.workspace.displaced() == []
 
 
-def test_what_is_appended_to_what_was_shown_for_a_moment_is_nobodys_change_of_what_was_there(
+def test_what_is_appended_to_what_came_in_while_somebody_saved_is_nobodys_change_of_what_was_there(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A person saves while a swap is under way, and a shell opens what goes in before it goes out again.
-    The value that went in with it was never this directory's."""
+    """A person saves while a swap is under way, and a shell opens what goes in before the two are merged. The
+    value that came in with it is nobody's here."""
     a.put(MEMORY, "---\nmood: calm\n---\none\n")
     a.sync.run()
     b.sync.run()
@@ -163,6 +168,146 @@ def test_what_is_appended_to_what_was_shown_for_a_moment_is_nobodys_change_of_wh
     front, *lines = a.texts()[MEMORY].removeprefix("---\n").replace("---\n", "").splitlines()
     assert front == "mood: gladder"
     assert sorted(lines) == ["by hand", "late", "one"]
+
+
+def test_what_a_person_replaces_in_what_has_just_come_in_stays_replaced(
+    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has saved right before it came in, and the other machine's clock is two days ahead."""
+    records, clock, ahead = MemoryRecords(), ManualClock(), ManualClock()
+    ahead.advance(2 * 86_400)
+    a, b = (
+        Replica(tmp_path / "a", records, place, clock),
+        Replica(tmp_path / "b", records, place, ahead),
+    )
+    a.put(MEMORY, "---\nmood: calm\n---\none\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(MEMORY, "---\nmood: glad\n---\none\n")
+    b.sync.run()
+    at_the_next_exchange(
+        a,
+        monkeypatch,
+        before="---\nmood: calm\n---\none\nby hand\n",
+        after="---\nmood: mine\n---\none\n",
+    )
+    for one in (a, b, a):
+        one.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "---\nmood: mine\n---\none\nby hand\n"}
+
+
+def test_what_is_saved_while_a_save_is_given_back_is_given_back_too(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    saves = iter(("first\n", "second\n", "third\n"))
+    exchange = a.workspace._blobs.exchange
+
+    def exchanged(label: Label, path: WorkspacePath) -> None:
+        a.put(MEMORY, a.texts()[MEMORY] + next(saves, ""))
+        exchange(label, path)
+
+    monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
+    a.workspace.write(MEMORY, "one\ntold\n", by=CALLER, expect=version_of(b"one\n"))
+    assert sorted(a.texts()[MEMORY].split()) == ["first", "one", "second", "third", "told"]
+    blamed = {line.text: line.author for line in a.workspace.history.blame(WorkspacePath(MEMORY))}
+    assert blamed.pop("told") == CALLER.name
+    assert set(blamed.values()) == {a.workspace._person.name}
+    a.sync.run()
+    b.sync.run()
+    assert a.texts() == b.texts()
+    assert a.workspace.displaced() == []
+
+
+def test_what_was_given_back_and_taken_out_since_is_not_given_back_again(
+    a: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second look finds the save as it was given back, and what a shell appended to it after that."""
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    shells: list[TextIO] = []
+    at_the_next_exchange(
+        a,
+        monkeypatch,
+        before="one\nby hand\n",
+        opened=lambda: shells.append((a.root / MEMORY).open("a")),
+    )
+    a.workspace.write(MEMORY, "one\ntold\n", by=CALLER, expect=version_of(b"one\n"))
+    assert sorted(a.texts()[MEMORY].split()) == ["by", "hand", "one", "told"]
+    a.put(MEMORY, "one\ntold\n")
+    shells[0].write("late\n")
+    shells[0].close()
+    a.sync.run()
+    assert a.texts() == {MEMORY: "one\ntold\nlate\n"}
+
+
+@pytest.mark.parametrize("is_undone", [False, True])
+@pytest.mark.parametrize("sender", ["program", "watcher"])
+def test_what_a_person_replaces_before_it_was_told_that_it_was_sent_stays_replaced(
+    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch, sender: str, is_undone: bool
+) -> None:
+    """It is in the store and here, and not yet in its row; the other machine has built on it. What another
+    process of this one brings now comes from what was sent, and not from what was before."""
+    records, clock, ahead = MemoryRecords(), ManualClock(), ManualClock()
+    ahead.advance(2 * 86_400)
+    a, b = (
+        Replica(tmp_path / "a", records, place, clock),
+        Replica(tmp_path / "b", records, place, ahead),
+    )
+    first, sent = "---\nmood: calm\n---\none\n", "---\nmood: sent\n---\none\nsent\n"
+    here = first if is_undone else "---\nmood: mine\n---\none\nsent\n"
+    a.put(MEMORY, first)
+    a.sync.run()
+    other = Replica(tmp_path / "a", records, place, clock)
+    syncing = threading.Thread(target=other.sync.refresh, args=[WorkspacePath(MEMORY)])
+    take = a.sync._baseline.take
+
+    def taken(given: Iterable[Step], *, wait: bool = True) -> None:
+        steps = list(given)
+        if not steps:
+            return
+        monkeypatch.setattr(a.sync._baseline, "take", take)
+        b.sync.run()
+        b.put(MEMORY, "---\nmood: sent\n---\ntheirs\none\nsent\n")
+        b.sync.run()
+        a.put(MEMORY, here)
+        syncing.start()
+        syncing.join(timeout=0.5)  # as far as it comes
+        take(steps, wait=wait)
+
+    monkeypatch.setattr(a.sync._baseline, "take", taken)
+    if sender == "program":
+        a.workspace.write(MEMORY, sent, by=CALLER, expect=version_of(first.encode()))
+    else:
+        a.put(MEMORY, sent)
+        a.sync.push([WorkspacePath(MEMORY)])
+    syncing.join(timeout=60)
+    for one in (a, b):
+        one.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: here.replace("one", "theirs\none")}
+
+
+def at_the_next_exchange(
+    machine: Replica,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before: str,
+    after: str | None = None,
+    opened: Callable[[], object] = lambda: None,
+) -> None:
+    """What a person saves right before the next swap and right after it, and what opens the file between."""
+    exchange = machine.workspace._blobs.exchange
+
+    def exchanged(label: Label, path: WorkspacePath) -> None:
+        monkeypatch.setattr(machine.workspace._blobs, "exchange", exchange)
+        machine.put(path, before)
+        opened()
+        exchange(label, path)
+        if after is not None:
+            machine.put(path, after)
+
+    monkeypatch.setattr(machine.workspace._blobs, "exchange", exchanged)
 
 
 def test_what_was_deleted_there_stays_deleted_when_a_shell_appends_to_what_it_had_open(

@@ -221,6 +221,13 @@ class History:
     def read(self, object_id: ObjectId) -> bytes:
         return self._objects.read(object_id)
 
+    def keep(self, data: bytes) -> ObjectId:
+        """What is in no revision, for as long as nobody tidies up. Under the writer lock."""
+        batch = self._objects.batch()
+        kept = batch.add("blob", data)
+        batch.sync()
+        return kept
+
     def commit(self, revision: RevisionId) -> Commit:
         newest = self._newest
         return newest if newest and newest.id == revision else self._commits(revision)

@@ -305,6 +305,12 @@ class FileBlobs:
     def labels(self) -> list[Label]:
         return sorted(Label(name) for name in self._names_aside(LABEL_PREFIX))
 
+    def relabel(self, label: Label, new: Label) -> None:
+        try:
+            self._aside.rename(label, new)
+        except OSError as error:
+            raise as_failure(error, label) from error
+
     def discard(self, label: Label | Staged) -> None:
         self._aside.discard(label)
 

@@ -158,6 +158,9 @@ class MemoryTree:
     def labels(self) -> list[Label]:
         return sorted(Label(label) for label in self.aside)
 
+    def relabel(self, label: Label, new: Label) -> None:
+        self.aside[new] = self.aside.pop(label)
+
     def discard(self, label: Label | Staged) -> None:
         self.aside.pop(label, None)
         self.staged.pop(label, None)

@@ -21,6 +21,7 @@ from workspaces.reconcile import Apart, Meet, Merged, Pull, PullDeletion, Same, 
 from workspaces.revision import SYNC
 from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
+from workspaces.sync.outbox import Outbox
 from workspaces.sync.recency import changed_at, decides
 from workspaces.sync.report import Report
 from workspaces.sync.store import CountedStore
@@ -44,12 +45,18 @@ class Fetched:
 
 class Incoming:
     def __init__(
-        self, workspace: Workspace, there: CountedStore, baseline: Baseline, crowd: Crowd
+        self,
+        workspace: Workspace,
+        there: CountedStore,
+        baseline: Baseline,
+        crowd: Crowd,
+        outbox: Outbox,
     ) -> None:
         self._workspace = workspace
         self._there = there
         self._baseline = baseline
         self._crowd = crowd
+        self._outbox = outbox
 
     def take(
         self,
@@ -99,9 +106,12 @@ class Incoming:
         same: dict[WorkspacePath, ObjectId] = {}
         told = Report()
         pulled = {one.path for one in actions if isinstance(one, Pull) and one.path in fetched}
+        is_as_agreed = self._agreement(actions, fetched, base)
         for action in actions:
             come = fetched.get(action.path)
-            if isinstance(action, PullDeletion):
+            if not is_as_agreed(action.path):
+                again.append(action.path)
+            elif isinstance(action, PullDeletion):
                 arrivals.append(Arrival(action.path, None, action.expect))
                 steps[action.path] = Step(action.path, base.get(action.path), None)
                 told.pulled.append(action.path)
@@ -122,6 +132,23 @@ class Incoming:
         if again:  # not all that theirs speaks of: the next round follows it
             theirs = None
         return again + self._brought(arrivals, steps, told, report, theirs)
+
+    def _agreement(
+        self,
+        actions: Sequence[Coming],
+        fetched: Mapping[WorkspacePath, Fetched],
+        base: Mapping[WorkspacePath, Agreed],
+    ) -> Callable[[WorkspacePath], bool]:
+        """Whether a path is still agreed on as it was before it was looked at. Somebody here may have written
+        there what others have built on since: once he has told of it its row says so."""
+        self._outbox.wait()
+        self._workspace.wait_for_writers()
+        agreed = self._baseline.among([action.path for action in actions])
+
+        def is_as_agreed(path: WorkspacePath) -> bool:
+            return agreed(path) == (fetched[path].base if path in fetched else base.get(path))
+
+        return is_as_agreed
 
     def _meet(
         self,
@@ -172,14 +199,15 @@ class Incoming:
             report.refused += brought.refused
             report.unfollowed = report.unfollowed or brought.unfollowed
             out = {*brought.left, *(problem.path for problem in brought.refused)}
+            unsent = brought.overtaken
         else:
-            out = set[str]()
+            out, unsent = set[str](), set[WorkspacePath]()
         self._baseline.take(step for path, step in steps.items() if path not in out)
         report.pulled += [path for path in told.pulled if path not in out]
         report.merged += [path for path in told.merged if path not in out]
         report.conflicts += [path for path in told.conflicts if path not in out]
         left = [path for path in steps if path in out and path not in _paths(report.refused)]
-        unfinished = [WorkspacePath(path) for path in (*told.merged, *told.conflicts)]
+        unfinished = {*unsent, *map(WorkspacePath, (*told.merged, *told.conflicts))}
         return [*left, *(path for path in unfinished if path not in out)]
 
     def _fetched(self, action: Coming, base: Agreed | None) -> Fetched | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
-from workspaces.baseline import Agreed, Baseline
+from workspaces.baseline import Baseline
 from workspaces.errors import Deleted, Failure
 from workspaces.head import Head
 from workspaces.history.objects import ObjectId
@@ -16,7 +16,6 @@ from workspaces.history.quarantine import Quarantine
 from workspaces.paths import WorkspacePath
 from workspaces.replicate import Replication
 from workspaces.revision import RevisionId
-from workspaces.settlement import PATHS_LOOKED_UP_MAX
 from workspaces.sync.report import Report
 from workspaces.workspace import Workspace
 
@@ -155,14 +154,9 @@ class Past:
         seen = self._replication.seen() if self._replication else None
         known = seen if seen and history.has(seen) else None
         changed = history.differences(known, tip)
-        agreed = self._agreed(changed)
+        agreed = self._baseline.among(changed)
         there = {path: one.object_id if (one := agreed(path)) else None for path in changed}
         return {path: there[path] for path, (_, here) in changed.items() if there[path] != here}
-
-    def _agreed(self, paths: Collection[WorkspacePath]) -> Callable[[WorkspacePath], Agreed | None]:
-        """Where rows are looked up: many are found faster in all of them."""
-        is_many = len(paths) > PATHS_LOOKED_UP_MAX
-        return self._baseline.tree().get if is_many else self._baseline.find
 
 
 def _done(do: Callable[[Asked], Answer], asked: Asked) -> Future[Answer]:

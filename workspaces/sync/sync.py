@@ -10,7 +10,8 @@ done, and this file does it. Nothing is done to what was not looked at:
     here    a file is replaced by the verified swap (`swap`), which looks at what came out, twice
 
 and what is looked at is first made a revision, so that every version that is replaced, here or there,
-stays in the history. A refusal of either kind is no error. It means: plan again.
+stays in the history. A refusal of the store is no error. It means: plan again. And a save that a swap has
+overtaken is merged into what came in.
 
 **What makes it safe to die anywhere.** The baseline is written after the effect. Whoever dies in between
 leaves both sides equal and a baseline that is behind; the next plan meets the path, reads both, finds
@@ -62,6 +63,7 @@ from workspaces.swap import SECOND_LOOK_S
 from workspaces.sync.crowd import THREADS, Crowd
 from workspaces.sync.in_hand import InHand
 from workspaces.sync.incoming import Coming, Fetched, Incoming
+from workspaces.sync.outbox import Outbox
 from workspaces.sync.outgoing import Going, Outgoing
 from workspaces.sync.past import Coming as History
 from workspaces.sync.past import Past
@@ -92,6 +94,7 @@ class Sync:
         check: Callable[[], None] = lambda: None,
         listing: Listing | None = None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+        outbox: Outbox | None = None,
         pause: Callable[[float], None] = time.sleep,
         replication: Replication | None = None,
         threads: int = THREADS,
@@ -100,7 +103,8 @@ class Sync:
         """`replication`: of the history, which follows the files. `clock`: seconds since anything.
         `place` names the store, once it can be asked: a baseline made with another one is not this
         one's. `check` refuses a store that cannot be relied on. `listing`: every object, under a good
-        name or not. `alone` keeps others from syncing this tree at the same time."""
+        name or not. `alone` keeps others from syncing this tree at the same time; what they push all the
+        same they say in the `outbox`."""
         self._workspace = workspace
         self._there = CountedStore(there, listing or _scanned(there))
         self._baseline = baseline
@@ -110,7 +114,8 @@ class Sync:
         self._pause = pause
         crowd = Crowd(threads)
         self._sides = Sides(workspace, self._there, baseline, place=place, at_once=threads > 1)
-        self._incoming = Incoming(workspace, self._there, baseline, crowd)
+        self._outbox = outbox or Outbox(None)
+        self._incoming = Incoming(workspace, self._there, baseline, crowd, self._outbox)
         self._outgoing = Outgoing(workspace, self._there, baseline, crowd)
         self._past = Past(workspace, baseline, replication, at_once=threads > 1)
         self._clock = clock
@@ -299,7 +304,8 @@ class Sync:
                 if (agreed := base[path]) is None or agreed.version != state.version
             ]
             known = {path: agreed for path, agreed in base.items() if agreed is not None}
-            waiting = self._outgoing.send(actions, known, here, in_hand, report)
+            with self._outbox.sending():
+                waiting = self._outgoing.send(actions, known, here, in_hand, report)
             if not waiting:
                 break
             for path in waiting:
