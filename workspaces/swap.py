@@ -3,16 +3,17 @@
     prepare aside → exchange → look at what came out → (250 ms later) look at it again → discard
 
 What came out is what was expected, or somebody saved between the last look and the exchange. Then it is
-*given back* as soon as the swap has been told: merged into what is there now, with what was expected as the
-base of both, or kept as a second file. It does not go back to where it was: what went in has been in the
-tree, if for a moment, and whoever opened or saved the file in that moment has built on it.
+*given back* as soon as the swap has been told: merged with what came in, with what was expected as the base
+of both, or kept as a second file. It does not go back to where it was: what came in has been in the tree,
+if for a moment, and whoever opened or saved the file since has built on it; his changes are the later ones.
+(What goes back is what met a deletion, for the edit wins, and what is no file of ours to read.)
 
 And a shell that had opened the file before the exchange appends to what came out, after it. So it is looked
-at once more, and what somebody wrote to it meanwhile is given back in the same way.
+at once more, and what somebody wrote to it meanwhile is given back too.
 
-Whoever dies in the middle leaves what came out aside, under a label that says what it should be. So
-start-up recovery is the second look, and needs no journal. Giving back twice, because the first time
-somebody died in the middle of it, keeps a line twice at worst.
+Whoever dies in the middle, or finds the disk full, leaves what came out aside, under a label that says what
+it should be. So start-up recovery is the second look, and needs no journal. Giving back twice, because the
+first time somebody died in the middle of it, keeps a line twice at worst.
 
 Only under the writer lock.
 """
@@ -20,24 +21,23 @@ Only under the writer lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from workspaces.blobs import Blob
 from workspaces.conflict import conflict_path
-from workspaces.errors import AlreadyExists, Failure, NotFound, Refused
+from workspaces.errors import AlreadyExists, Failure, NotFound, OverLimit, Refused
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import version_of
 from workspaces.live import Displaced, Label, LiveTree, Staged, displaced_by, label_of
-from workspaces.merge import Merged, merge
+from workspaces.merge import Merged, Side, merge
 from workspaces.paths import WorkspacePath
 
 SECOND_LOOK_S = 0.25
 """A shell's `echo x >> file` opens, writes and closes within a millisecond; a loaded machine takes longer."""
 
 TRIES_MAX = 20
-"""Somebody who saves faster than a file can be reinstated, twenty times in a row, is no editor."""
-
-_NO_OBJECT = ObjectId("0" * 40)
+"""Somebody who saves faster than he can be given back what he saved, twenty times in a row, is no editor."""
 
 Resolve = Callable[[Displaced], WorkspacePath | None]
 """The path of which a label says only the hash."""
@@ -58,13 +58,20 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
+class Overtaken:
+    """What came out though something else was seen: a save."""
+
+    label: Label
+    came_in: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Swapped:
     done: set[WorkspacePath]
     refused: dict[WorkspacePath, Failure]
-    """There is no place for it. Neither done nor refused is where somebody was faster: the file has gone, or
-    there is one by now."""
-    overtaken: dict[WorkspacePath, Label]
-    """Done, and what came out is not what was seen: a save, to be given back once the swap is told."""
+    """There is no place for it. Where it is neither done nor refused somebody was faster: theirs is there."""
+    overtaken: dict[WorkspacePath, Overtaken]
+    """Where it was done all the same: to be given back once the swap is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +79,10 @@ class _Given:
     """What was given back."""
 
     path: WorkspacePath
-    overtaken: dict[WorkspacePath, Label] | None = None
-    """None: it stands there itself, and nothing lies aside any more."""
+    overtaken: tuple[Overtaken, ...] = ()
+    """By that."""
+    is_merged: bool = False
+    """It still lies aside itself."""
 
 
 class Swaps:
@@ -152,33 +161,43 @@ class Swaps:
         if swap.data is None or out is None:
             self._put_back(label, swap.path)
             return False
-        swapped.overtaken[swap.path] = label
+        swapped.overtaken[swap.path] = Overtaken(label, swap.data)
         return True
 
     def _label(self, swap: Swap) -> Label:
-        expected = _NO_OBJECT if swap.seen is None else blob_id(swap.seen)
+        expected = blob_id(swap.seen or b"")  # what is new has no label
         went_in = None if swap.data is None else version_of(swap.data)
         return label_of(swap.path, expected, went_in, self._nonce())
 
-    def give_back(self, overtaken: Iterable[Label]) -> None:
-        """What was saved in the moment of a swap, into what is there now. Whoever still has it open writes to
-        what lies aside: it stays there for the second look."""
+    def give_back(self, overtaken: Iterable[Overtaken]) -> None:
+        """What was saved in the moment of a swap. Where it cannot be it lies aside until the second look."""
         waiting = list(overtaken)
         for _ in range(len(waiting) + TRIES_MAX):
             if not waiting:
                 return
-            label = waiting.pop()
-            told, path = displaced_by(label), self.path_of(label)
-            out = self._tree.look(label)
-            if told is None or path is None or out is None:
-                continue  # the second look decides
-            given = self._given_back(label, path, out, told)
-            if given is None:
-                waiting.append(label)
-            elif given.overtaken is not None:
-                waiting += given.overtaken.values()
-                kept = label_of(path, self._keep_object(out), None, self._nonce())
-                self._tree.relabel(label, kept)
+            with suppress(Failure):
+                waiting += self._given_at_once(waiting.pop())
+
+    def _given_at_once(self, one: Overtaken) -> Sequence[Overtaken]:
+        """What is to be given back now. Whoever has the save still open writes to what lies aside: it stays
+        there, as what is expected by then."""
+        label, out = one.label, self._tree.look(one.label)
+        told, path = displaced_by(label), self.path_of(label)
+        if told is None or path is None or out is None:
+            return ()
+        base = self._object(told.expected)
+
+        def together(current: bytes) -> Merged | None:
+            both = merge(path, base, one.came_in, out, later="theirs")
+            return both and _on_top(path, one.came_in, both, current)
+
+        given = self._given_back(label, path, out, together)
+        if given is None:
+            return (one,)
+        if given.is_merged:
+            kept = label_of(path, self._keep_object(out), None, self._nonce())
+            self._tree.relabel(label, kept)
+        return given.overtaken
 
     def look_again(self, label: Label) -> WorkspacePath | None:
         """The second look. What somebody wrote goes back into the tree, at the path that is returned; None
@@ -187,6 +206,7 @@ class Swaps:
         told = displaced_by(label)
         if told is None or path is None:
             return None
+        base = self._object(told.expected)
         for _ in range(TRIES_MAX):
             out = self._tree.look(label)
             if out is None:
@@ -194,7 +214,13 @@ class Swaps:
             if blob_id(out) == told.expected or version_of(out).startswith(told.went_in):
                 self._tree.discard(label)
                 return None
-            given = self._given_back(label, path, out, told)
+
+            def together(current: bytes, out: bytes = out) -> Merged | None:
+                is_as_it_came_in = version_of(current).startswith(told.went_in)
+                later: Side = "theirs" if is_as_it_came_in else "ours"
+                return _appended(base, current, out) or merge(path, base, current, out, later=later)
+
+            given = self._given_back(label, path, out, together)
             if given is not None:
                 self._tree.discard(label)
                 return given.path
@@ -207,43 +233,58 @@ class Swaps:
         return self._resolve(told) if told.path.startswith("#") else WorkspacePath(told.path)
 
     def _given_back(
-        self, label: Label, path: WorkspacePath, out: bytes, told: Displaced
+        self,
+        label: Label,
+        path: WorkspacePath,
+        out: bytes,
+        together: Callable[[bytes], Merged | None],
     ) -> _Given | None:
-        """None when somebody was faster."""
+        """`together` with what is there. None when somebody was faster."""
         try:
             blob = self._settled(path)
             if blob is None:
                 at = self._entered(label, path)
                 return None if at is None else _Given(at)
-            current = blob.data
-            merged = _together(path, self._object(told.expected), current, out)
-            if merged is not None and merged.data == current:
-                return _Given(path, {})
+            merged = together(blob.data)
             if merged is not None:
-                return self._merged(path, merged, current, out)
-        except Refused:
+                return self._merged(path, merged, blob.data, out)
+        except (Refused, OverLimit):
             pass  # there is no place for a file any more
-        return _Given(self._put_beside(label, path, out))
+        at = self._put_beside(label, path, out)
+        return None if at is None else _Given(at)
 
     def _merged(
         self, path: WorkspacePath, merged: Merged, current: bytes, out: bytes
     ) -> _Given | None:
+        if merged.data == current:
+            return _Given(path, is_merged=True)
         swapped = self.put([Swap(path, merged.data, current)])
         if path in swapped.refused:
             raise swapped.refused[path]
         if path not in swapped.done:
             return None
         self._tell(path, merged, out)
-        return _Given(path, swapped.overtaken)
+        return _Given(path, tuple(swapped.overtaken.values()), is_merged=True)
 
-    def _put_beside(self, label: Label, path: WorkspacePath, out: bytes) -> WorkspacePath:
-        """As a second file; in the root, where its directory is none any more."""
-        beside = conflict_path(path, version_of(out))
+    def _put_beside(self, label: Label, path: WorkspacePath, out: bytes) -> WorkspacePath | None:
+        """As a second file; in the root, where its directory is none any more; under another name, where that
+        one is taken by something else."""
+        version = version_of(out)
+        for _ in range(TRIES_MAX):
+            beside = conflict_path(path, version)
+            try:
+                if self._entered(label, beside) or self._holds(beside, out):
+                    return beside
+                version = version_of(version.encode())
+            except Refused:
+                path = WorkspacePath(path.name)
+        return None
+
+    def _holds(self, path: WorkspacePath, data: bytes) -> bool:
         try:
-            return self._entered(label, beside) or beside
-        except Refused:
-            beside = WorkspacePath(beside.name)
-            return self._entered(label, beside) or beside
+            return self._tree.read(path).data == data
+        except Failure:
+            return False
 
     def _entered(self, label: Label, path: WorkspacePath) -> WorkspacePath | None:
         try:
@@ -267,15 +308,25 @@ class Swaps:
 
     def _object(self, name: ObjectId) -> bytes | None:
         try:
-            return None if name == _NO_OBJECT else self._read_object(name)
+            return self._read_object(name)
         except Failure:
             return None
 
 
-def _together(path: WorkspacePath, base: bytes | None, current: bytes, out: bytes) -> Merged | None:
-    """What was only appended is appended, to the byte; everything else is merged. Where both have set a key
-    of the front matter the value stands that a person wrote a moment ago."""
-    if base is not None and out.startswith(base) and (base.endswith(b"\n") or not base):
-        joint = b"" if current.endswith(b"\n") or not current else b"\n"
-        return Merged(current + joint + out[len(base) :])
-    return merge(path, base, current, out, later="theirs")
+def _appended(base: bytes | None, current: bytes, out: bytes) -> Merged | None:
+    """What a shell has only appended is appended, to the byte, whatever kind of file it is."""
+    if out == current:
+        return Merged(current)
+    if not base or not base.endswith(b"\n") or not out.startswith(base):
+        return None
+    joint = b"" if current.endswith(b"\n") or not current else b"\n"
+    return Merged(current + joint + out[len(base) :])
+
+
+def _on_top(path: WorkspacePath, came_in: bytes, both: Merged, current: bytes) -> Merged | None:
+    """What was changed since it came in."""
+    later = merge(path, came_in, both.data, current, later="theirs")
+    if later is None:
+        return None
+    clashes = tuple(dict.fromkeys((*both.clashes, *later.clashes)))
+    return Merged(later.data, both.overlaps + later.overlaps, clashes)

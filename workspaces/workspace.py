@@ -17,6 +17,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from workspaces.arrival import Arrival, Arrivals, Brought, Theirs
@@ -471,8 +472,11 @@ class Workspace:
         self._history.record({path: merged.data}, by, beside={path: out})
 
     def _path_of(self, told: Displaced) -> WorkspacePath | None:
-        tip = self._history.tip()
-        return next((path for path in self._history.tree(tip) if told.is_of(path)), None)
+        """Of what is there, or has lately been."""
+        here = self._history.tree(self._history.tip())
+        lately = self._history.log(limit=VERSIONS_SEARCHED_MAX)
+        known = chain(here, (WorkspacePath(path) for one in lately for path in one.paths))
+        return next((path for path in known if told.is_of(path)), None)
 
     @contextmanager
     def _changing(

@@ -116,12 +116,12 @@ def opened(file: Path) -> Generator[int]:
         os.close(fd)
 
 
-def locked(fd: int, deadline: float, pause_s_max: float) -> bool:
+def locked(fd: int, deadline: float, pause_s_max: float, how: int = fcntl.LOCK_EX) -> bool:
     """Whether it could be locked in time."""
     pause = 0.0005
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 return False

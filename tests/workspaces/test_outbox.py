@@ -5,12 +5,18 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.workspaces.actors import start
+from tests.workspaces.replicas import Replica
+from tests.workspaces.two_machines import a, machine, place, prefix
+from workspaces.paths import WorkspacePath
 from workspaces.sync import outbox
 from workspaces.sync.outbox import Outbox
+
+__all__ = ["a", "machine", "place", "prefix"]
 
 
 @pytest.fixture
@@ -52,6 +58,63 @@ def send_for_ever(file: str) -> None:
     with Outbox(Path(file)).sending():
         print("sending", flush=True)
         time.sleep(600)
+
+
+def test_a_child_that_was_forked_meanwhile_is_not_waited_for(file: Path) -> None:
+    mine = Outbox(file)
+    with mine.sending():
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+    begun = time.monotonic()
+    try:
+        mine.wait()
+        assert time.monotonic() - begun < outbox.WAIT_S
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_who_has_waited_in_vain_does_not_wait_again_at_once(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "WAIT_S", 0.2)
+    mine = Outbox(file)
+    begun = time.monotonic()
+    with Outbox(file).sending():
+        mine.wait()
+        assert time.monotonic() - begun >= outbox.WAIT_S
+        monkeypatch.setattr(outbox, "WAIT_S", 600)
+        mine.wait()
+
+
+def test_a_push_tells_of_each_file_when_it_hears_of_it(
+    a: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever brings what others have built on one does not wait for the other."""
+    a.sync.run()
+    write = a.sync._there.write
+    may_go_on = threading.Event()
+
+    def slowly(path: str, *given: Any, **how: Any) -> Any:
+        if path == "big.md":
+            assert may_go_on.wait(timeout=60)
+        return write(path, *given, **how)
+
+    monkeypatch.setattr(a.sync._there, "write", slowly)
+    paths = [WorkspacePath("big.md"), WorkspacePath("small.md")]
+    for path in paths:
+        a.put(path, "x\n")
+    pushing = threading.Thread(target=a.sync.push, args=[paths])
+    pushing.start()
+    end = time.monotonic() + 60
+    while a.sync._baseline.find(paths[1]) is None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert [a.sync._baseline.find(path) is not None for path in paths] == [False, True]
+    may_go_on.set()
+    pushing.join(timeout=60)
+    assert a.sync._baseline.find(paths[0]) is not None
 
 
 def test_nobody_waits_for_ever(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -370,6 +370,16 @@ def impatient(far: S3Blobs, proxy: FaultyProxy, opened: Opened, prefix: str) -> 
     return store
 
 
+def test_where_the_bucket_itself_may_not_be_asked_for_a_listing_says_that_it_is_there(
+    proxy: FaultyProxy, opened: Opened, prefix: str
+) -> None:
+    opened(prefix=prefix).write("a b.md", b"x", expect=ABSENT)
+    proxy.next_faults = [Answered("403 Forbidden", body=b"")]
+    again = opened(prefix=prefix)
+    assert [stat.name for stat in again.scan()] == ["a b.md"]
+    assert proxy.next_faults == []
+
+
 BUSY = Answered("503 Service Unavailable", "SlowDown")
 BROKEN = Answered("500 Internal Server Error", "InternalError")
 PORTAL = Answered("200 OK", body=b"<html>Please sign in</html>")

@@ -13,6 +13,7 @@ from tests.workspaces.replicas import MemoryPrefix, Replica
 from tests.workspaces.two_machines import (
     MEMORY,
     a,
+    at_the_next_exchange,
     b,
     in_staging,
     machine,
@@ -25,7 +26,6 @@ from workspaces.conflict import conflict_path
 from workspaces.errors import Conflict, Unavailable
 from workspaces.expect import ABSENT
 from workspaces.ids import version_of
-from workspaces.live import Label
 from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.stores.faulty import Fault, FaultyBlobs
@@ -130,7 +130,7 @@ def test_a_key_that_a_person_replaces_while_a_program_writes_stays_replaced(
     a.sync.run()
     b.sync.run()
     set_status(a, "seen")
-    _save_in_the_next_swap(a, "---\nstatus: replaced\n---\n", monkeypatch)
+    at_the_next_exchange(a, monkeypatch, before="---\nstatus: replaced\n---\n")
     seen = a.workspace.read(MEMORY)
     a.workspace.write(MEMORY, f"{seen.text}told\n", by=CALLER, expect=seen.version)
     blamed = {line.text: line.author for line in a.workspace.history.blame(WorkspacePath(MEMORY))}
@@ -149,7 +149,7 @@ def test_a_key_that_a_program_and_a_person_set_in_one_moment_is_the_person_s_and
 ) -> None:
     set_status(a, "seen")
     a.sync.run()
-    _save_in_the_next_swap(a, "---\nstatus: by hand\n---\n", monkeypatch)
+    at_the_next_exchange(a, monkeypatch, before="---\nstatus: by hand\n---\n")
     seen = a.workspace.read(MEMORY)
     a.workspace.write(MEMORY, "---\nstatus: told\n---\n", by=CALLER, expect=seen.version)
     assert a.texts() == {MEMORY: "---\nstatus: by hand\n---\n"}
@@ -164,7 +164,7 @@ def test_what_a_person_saves_in_the_moment_of_a_write_and_cannot_be_merged_stand
     path = "decisions/d.md"
     a.put(path, "seen\n")
     a.sync.run()
-    _save_in_the_next_swap(a, "by hand\n", monkeypatch)
+    at_the_next_exchange(a, monkeypatch, before="by hand\n")
     a.workspace.write(path, "told\n", by=CALLER, expect=version_of(b"seen\n"))
     second = conflict_path(WorkspacePath(path), version_of(b"by hand\n"))
     assert a.texts() == {path: "told\n", second: "by hand\n"}
@@ -172,17 +172,6 @@ def test_what_a_person_saves_in_the_moment_of_a_write_and_cannot_be_merged_stand
     a.sync.run()
     b.sync.run()
     assert b.texts() == a.texts() == {path: "told\n", second: "by hand\n"}
-
-
-def _save_in_the_next_swap(machine: Replica, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    exchange = machine.workspace._blobs.exchange
-
-    def saved_first(label: Label, path: WorkspacePath) -> None:
-        monkeypatch.setattr(machine.workspace._blobs, "exchange", exchange)
-        machine.put(path, text)
-        exchange(label, path)
-
-    monkeypatch.setattr(machine.workspace._blobs, "exchange", saved_first)
 
 
 @pytest.mark.parametrize("moment", ["confirm", "enter"])

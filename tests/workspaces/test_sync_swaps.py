@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.workspaces.replicas import Replica
 from tests.workspaces.two_machines import (
     MEMORY,
     a,
+    at_the_next_exchange,
     b,
     filled,
     machine,
@@ -45,7 +46,7 @@ def in_the_next_pause(machine: Replica, do: Callable[[], object]) -> None:
 def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program writes and a person saves; another process looks before what came out is put back."""
+    """A program writes and a person saves; another process looks before what came out is given back."""
     a.put(MEMORY, "one\n")
     a.sync.run()
     other = machine("a")
@@ -288,26 +289,51 @@ def test_what_a_person_replaces_before_it_was_told_that_it_was_sent_stays_replac
     assert a.texts() == b.texts() == {MEMORY: here.replace("one", "theirs\none")}
 
 
-def at_the_next_exchange(
-    machine: Replica,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    before: str,
-    after: str | None = None,
-    opened: Callable[[], object] = lambda: None,
+def test_what_was_appended_to_what_is_deleted_comes_back_whatever_the_length_of_its_name(
+    a: Replica, b: Replica
 ) -> None:
-    """What a person saves right before the next swap and right after it, and what opens the file between."""
-    exchange = machine.workspace._blobs.exchange
+    """A label has no room for it, and says a hash."""
+    path = f"n/{'x' * 190}.md"
+    a.put(path, "one\n")
+    a.put("kept.md", "kept\n")
+    a.sync.run()
+    b.sync.run()
+    (b.root / path).unlink()
+    b.sync.run()
+    with (a.root / path).open("a") as shell:
 
-    def exchanged(label: Label, path: WorkspacePath) -> None:
-        monkeypatch.setattr(machine.workspace._blobs, "exchange", exchange)
-        machine.put(path, before)
-        opened()
-        exchange(label, path)
-        if after is not None:
-            machine.put(path, after)
+        def pause() -> None:
+            shell.write("late\n")
+            shell.flush()
 
-    monkeypatch.setattr(machine.workspace._blobs, "exchange", exchanged)
+        in_the_next_pause(a, pause)
+        a.sync.run()
+    assert a.texts()[path] == "one\nlate\n"
+    assert a.workspace.displaced() == []
+
+
+def test_where_files_cannot_be_exchanged_whoever_makes_one_in_between_keeps_it(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(MEMORY, "one\ntheirs\n")
+    b.sync.run()
+    aside = a.workspace._blobs._aside
+    take = aside.take
+
+    def taken(*where: Any) -> None:
+        take(*where)
+        monkeypatch.setattr(aside, "take", take)
+        a.put(MEMORY, "one\nmine\n")
+
+    monkeypatch.setattr(aside, "exchange", lambda *_: False)
+    monkeypatch.setattr(aside, "take", taken)
+    a.sync.run()
+    b.sync.run()
+    assert a.texts() == b.texts()
+    assert sorted(a.texts()[MEMORY].split()) == ["mine", "one", "theirs"]
 
 
 def test_what_was_deleted_there_stays_deleted_when_a_shell_appends_to_what_it_had_open(

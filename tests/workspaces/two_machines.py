@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.workspaces.replicas import MemoryPrefix, Replica
+from workspaces.live import Label
+from workspaces.paths import WorkspacePath
 from workspaces.place import Place
 from workspaces.stores.memory import MemoryRecords
 from workspaces.stores.staging import LOCK_NAME
@@ -51,6 +53,29 @@ def filled(a: Replica, b: Replica, count: int = 6) -> None:
 
 def set_status(machine: Replica, value: str) -> None:
     machine.put(MEMORY, f"---\nstatus: {value}\n---\n")
+
+
+def at_the_next_exchange(
+    machine: Replica,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    opened: Callable[[], object] = lambda: None,
+) -> None:
+    """What a person saves right before the next swap and right after it, and what opens the file between."""
+    exchange = machine.workspace._blobs.exchange
+
+    def exchanged(label: Label, path: WorkspacePath) -> None:
+        monkeypatch.setattr(machine.workspace._blobs, "exchange", exchange)
+        if before is not None:
+            machine.put(path, before)
+        opened()
+        exchange(label, path)
+        if after is not None:
+            machine.put(path, after)
+
+    monkeypatch.setattr(machine.workspace._blobs, "exchange", exchanged)
 
 
 def in_staging(of: Replica) -> list[str]:

@@ -315,15 +315,19 @@ class FileBlobs:
         self._aside.discard(label)
 
     def _exchange_in_two(self, label: Label, target: int, leaf: str) -> None:
-        """Where the file system cannot in one: for a moment there is no file at the path, and whoever
-        makes one then keeps it."""
+        """Where the file system cannot in one: for a moment there is no file at the path, and whoever makes
+        one then keeps it. AlreadyExists; what came out lies aside."""
         temporary = fresh()
         self._aside.rename_new(label, temporary)
         try:
             self._aside.take(target, leaf, label)
-            self._aside.enter(temporary, target, leaf)
-        except FileExistsError:
-            return
+            try:
+                self._aside.enter(temporary, target, leaf)
+            except (
+                FileExistsError,
+                FileNotFoundError,
+            ):  # the directory may have gone with the file
+                raise AlreadyExists("file", leaf) from None
         finally:
             self._aside.discard(temporary)
 

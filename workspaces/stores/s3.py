@@ -435,7 +435,8 @@ class _Bucket:
         try:
             head: dict[str, Any] = client.head_bucket(Bucket=self.name)
         except boto.ClientError as error:
-            client.list_objects_v2(Bucket=self.name, MaxKeys=1)
+            # The encoding is asked for by name: else the client would decode what `read_contents` has read.
+            client.list_objects_v2(Bucket=self.name, MaxKeys=1, EncodingType="url")
             head = error.response
         told: dict[str, str] = head["ResponseMetadata"]["HTTPHeaders"]
         return told.get("x-amz-bucket-region") or client.meta.region_name or "us-east-1"

@@ -91,7 +91,7 @@ class Staging:
             raise
         try:
             status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                 return None
             return read_all(fd, status.st_size, self._bytes_max)
         except OverLimit:

@@ -5,7 +5,8 @@ both come from, takes what a person here has replaced meanwhile for a change of 
 so, and who brings waits, once what is there was read, until those have told who were sending then.
 
 Who writes under a condition holds the writer lock all the while, and is waited for there. Nobody waits for
-the dead: what became of a write whose answer was lost is found out by the next sync.
+the dead, nor for long: a push tells of each file as soon as it hears of it, so who tells nothing has heard
+nothing, and an answer that comes late is like one that is lost. The next sync finds out what became of it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workspaces.writer import WAIT_S, locked, opened
+from workspaces.writer import locked, opened
+
+WAIT_S = 2.0
+"""Shorter than anybody waits for the sync that waits here."""
+
+TIRED_S = 30.0
 
 _PAUSE_S_MAX = 0.002
 
@@ -27,19 +33,30 @@ class Outbox:
     def __init__(self, file: Path | None) -> None:
         """`file` None: nobody else sends."""
         self._file = file
+        self._tired_until = 0.0
 
     @contextmanager
     def sending(self) -> Generator[None]:
         """Any number at a time. In the block no `wait`."""
-        if self._file is None:
-            yield
-            return
-        with opened(self._file) as fd:
-            fcntl.flock(fd, fcntl.LOCK_SH)
+        with self._held(fcntl.LOCK_SH, WAIT_S):
             yield
 
     def wait(self) -> None:
-        """Until nobody sends. Not for ever: who hears nothing from the store for so long will not tell."""
-        if self._file is not None:
-            with opened(self._file) as fd:
-                locked(fd, time.monotonic() + WAIT_S, _PAUSE_S_MAX)
+        """For an instant in which nobody sends. Who has waited in vain does not wait again at once: many
+        batches may come in while one push hangs."""
+        now = time.monotonic()
+        with self._held(fcntl.LOCK_EX, WAIT_S if now >= self._tired_until else 0.0) as is_held:
+            self._tired_until = 0.0 if is_held else now + TIRED_S
+
+    @contextmanager
+    def _held(self, how: int, wait_s: float) -> Generator[bool]:
+        if self._file is None:
+            yield True
+            return
+        with opened(self._file) as fd:
+            is_held = locked(fd, time.monotonic() + wait_s, _PAUSE_S_MAX, how)
+            try:
+                yield is_held
+            finally:
+                if is_held:
+                    fcntl.flock(fd, fcntl.LOCK_UN)  # a child that was forked meanwhile has it, too

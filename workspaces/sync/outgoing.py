@@ -48,7 +48,8 @@ class Outgoing:
         report: Report,
         done: Callable[[int], None] | None = None,
     ) -> list[WorkspacePath]:
-        """`done` None: a push of a few files, whose caller waits for them and not for the rows."""
+        """`done` None: a push of a few files, whose caller does not wait until the rows are durable; but each
+        is written as soon as it can be, since others may wait for that."""
         if not actions:
             return []
         found: dict[WorkspacePath, ObjectId | None] = {
@@ -102,13 +103,14 @@ class Outgoing:
         failure: Failure | None = None
 
         def send(one: Going) -> Sent:
-            return self._sent(one, rows[one.path], here, in_hand, meta)
+            sent = self._sent(one, rows[one.path], here, in_hand, meta)
+            return sent if done is not None else self._written(sent)
 
         outcomes = self._crowd.all(send, actions)
         for path, outcome in outcomes:
             if isinstance(outcome, Step):
-                steps.append(outcome)
                 report.pushed.append(path)
+                steps.append(outcome)
             elif isinstance(outcome, Refused | OverLimit):
                 report.refused.append(Problem(path, "unreadable", str(outcome)))
                 report.unsent.add(path)
@@ -116,15 +118,27 @@ class Outgoing:
                 again.append(path)
             else:
                 failure = failure or outcome
-            if len(steps) > ROWS_AT_ONCE:
-                self._baseline.take(steps[:-1], wait=False)
-                del steps[:-1]
             if done is not None:
+                self._write_most(steps)
                 done(1)
-        self._baseline.take(steps, wait=done is not None)
+        if done is not None:
+            self._baseline.take(steps)
         if failure is not None:
             raise failure
         return again
+
+    def _written(self, sent: Sent) -> Sent:
+        """In the thread that has sent it: others may take longer."""
+        _, outcome = sent
+        if isinstance(outcome, Step):
+            self._baseline.take([outcome], wait=False)
+        return sent
+
+    def _write_most(self, steps: list[Step]) -> None:
+        """All but the last, where there are many."""
+        if len(steps) > ROWS_AT_ONCE:
+            self._baseline.take(steps[:-1], wait=False)
+            del steps[:-1]
 
     def _going(
         self, actions: Sequence[Going], base: Mapping[WorkspacePath, Agreed]
