@@ -274,8 +274,8 @@ def not_given_back(patch: pytest.MonkeyPatch) -> None:
 
     def put(self: Any, swaps: Any) -> Any:
         swapped = plain(self, swaps)
-        for label in swapped.overtaken.values():
-            self._tree.discard(label)
+        for one in swapped.overtaken.values():
+            self._tree.discard(one.label)
         swapped.overtaken.clear()
         return swapped
 
