@@ -188,8 +188,12 @@ class Swaps:
         base = self._object(told.expected)
 
         def together(current: bytes) -> Merged | None:
+            if out == one.came_in:
+                return Merged(current)
             both = merge(path, base, one.came_in, out, later="theirs")
-            return both and _on_top(path, one.came_in, both, current)
+            if both is None:
+                return None
+            return _appended(base, current, out) or _on_top(path, one.came_in, both, current)
 
         given = self._given_back(label, path, out, together)
         if given is None:
@@ -314,7 +318,7 @@ class Swaps:
 
 
 def _appended(base: bytes | None, current: bytes, out: bytes) -> Merged | None:
-    """What a shell has only appended is appended, to the byte, whatever kind of file it is."""
+    """What a shell has only appended is appended, to the byte: to a merge the same line twice is one."""
     if out == current:
         return Merged(current)
     if not base or not base.endswith(b"\n") or not out.startswith(base):
@@ -325,7 +329,9 @@ def _appended(base: bytes | None, current: bytes, out: bytes) -> Merged | None:
 
 def _on_top(path: WorkspacePath, came_in: bytes, both: Merged, current: bytes) -> Merged | None:
     """What was changed since it came in."""
-    later = merge(path, came_in, both.data, current, later="theirs")
+    later = _appended(came_in, both.data, current)
+    if later is None:
+        later = merge(path, came_in, both.data, current, later="theirs")
     if later is None:
         return None
     clashes = tuple(dict.fromkeys((*both.clashes, *later.clashes)))

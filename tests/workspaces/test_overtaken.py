@@ -59,6 +59,27 @@ def test_is_nothing_new_where_it_is_the_same(overtake: Callable[..., None], a: R
     assert a.texts() == {MEMORY: "one\ntold\n"}
 
 
+def test_is_appended_where_a_shell_has_appended_it_though_the_lines_are_the_same(
+    overtake: Callable[..., None], a: Replica
+) -> None:
+    """Before the exchange, and again to what has come in."""
+    overtake(MEMORY, "0\nx\n", "1\nx\n", before="0\nx\nx\n", after="1\nx\nx\nx\n")
+    assert a.texts() == {MEMORY: "1\nx\nx\nx\nx\n"}
+
+
+def test_is_merged_below_what_a_shell_has_appended_to_what_came_in(
+    overtake: Callable[..., None], a: Replica
+) -> None:
+    overtake(
+        MEMORY,
+        "0\n-\nmine\n-\nx\n",
+        "1\n-\nmine\n-\nx\n",
+        before="0\n-\nMINE\n-\nx\n",
+        after="1\n-\nmine\n-\nx\nx\n",
+    )
+    assert a.texts() == {MEMORY: "1\n-\nMINE\n-\nx\nx\n"}
+
+
 def test_of_an_empty_file_is_no_append(overtake: Callable[..., None], a: Replica) -> None:
     overtake(MEMORY, "", MOOD.format("glad"), before="---\nmood: mine\n---\nby hand\n")
     text = a.texts()[MEMORY]
