@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
+import warnings
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ from workspaces.errors import Busy, Failure, NotFound
 from workspaces.ids import Namespace
 from workspaces.revision import Revision
 from workspaces.workspace import Workspace
+
+# watchdog hears of a directory twice that is made while it begins to watch, and tells the terminal so.
+warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
 
 SETTLE_S = 0.3
 """Longer than the steps of one save lie apart, shorter than anybody waits for."""

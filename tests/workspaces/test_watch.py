@@ -447,3 +447,10 @@ def test_a_failure_is_told_once_and_what_was_saved_is_settled_when_it_is_over(
     clock.advance(SETTLE_S)
     watch.step()
     assert told(workspace) == [("owner", ("a.md",))]
+
+
+def test_a_directory_that_watchdog_hears_of_twice_is_nothing_to_tell_anybody() -> None:
+    text = "Callback with id '1' already exists for watch x. It will be Overwritten."
+    program = f"import warnings, workspaces.watch; warnings.warn({text!r}, RuntimeWarning)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
