@@ -17,7 +17,6 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 from workspaces.arrival import Arrival, Arrivals, Brought, Theirs
@@ -448,7 +447,8 @@ class Workspace:
         current: Blob | None,
     ) -> tuple[RevisionId | None, bool]:
         """It has been decided that the file is `data`: the revision, and whether the file here holds that
-        now. Where a person has saved in that moment the two are made one; else the next sync meets them."""
+        now. What a person has saved in that moment is given back; where the file has gone meanwhile the next
+        sync decides."""
         seen = current.data if current else None
         if seen == data:
             return None, True
@@ -474,8 +474,11 @@ class Workspace:
     def _path_of(self, told: Displaced) -> WorkspacePath | None:
         """Of what is there, or has lately been."""
         here = self._history.tree(self._history.tip())
+        found = next((path for path in here if told.is_of(path)), None)
+        if found is not None:
+            return found
         lately = self._history.log(limit=VERSIONS_SEARCHED_MAX)
-        known = chain(here, (WorkspacePath(path) for one in lately for path in one.paths))
+        known = (WorkspacePath(path) for one in lately for path in one.paths)
         return next((path for path in known if told.is_of(path)), None)
 
     @contextmanager

@@ -37,26 +37,23 @@ MUTANT_INTERLEAVINGS_MAX = 3_000
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_nothing_is_lost_and_nothing_diverges(shard: int) -> None:
-    first = random.randrange(2**40)
-    print(f"seeds from {first}")
-    for seed in range(first, first + INTERLEAVINGS):
-        _named(seed, World)
+    _lived(World, INTERLEAVINGS)
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_no_value_comes_back_that_somebody_has_replaced(shard: int) -> None:
+    _lived(FrontWorld, FRONTS)
+
+
+def _lived(world: type[World], count: int) -> None:
     first = random.randrange(2**40)
     print(f"seeds from {first}")
-    for seed in range(first, first + FRONTS):
-        _named(seed, FrontWorld)
-
-
-def _named(seed: int, world: type[World]) -> None:
-    try:
-        simulate(seed, world)
-    except BaseException:
-        print(f"seed {seed}")
-        raise
+    for seed in range(first, first + count):
+        try:
+            simulate(seed, world)
+        except BaseException:
+            print(f"seed {seed}")
+            raise
 
 
 Patch = Callable[[pytest.MonkeyPatch], None]

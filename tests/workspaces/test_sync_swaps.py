@@ -43,6 +43,18 @@ def in_the_next_pause(machine: Replica, do: Callable[[], object]) -> None:
     machine.sync._pause = pause
 
 
+def sync_while_a_shell_appends(machine: Replica, path: str) -> None:
+    """It had the file open before, and writes right before the second look."""
+    with (machine.root / path).open("a") as shell:
+
+        def pause() -> None:
+            shell.write("late\n")
+            shell.flush()
+
+        in_the_next_pause(machine, pause)
+        machine.sync.run()
+
+
 def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,16 +183,19 @@ def test_what_is_appended_to_what_came_in_while_somebody_saved_is_nobodys_change
     assert sorted(lines) == ["by hand", "late", "one"]
 
 
+@pytest.fixture
+def apart(tmp_path: Path, place: Place) -> Callable[[str], Replica]:
+    """Machines by name, as `machine`; the clock of `b` is two days ahead."""
+    records, clocks = MemoryRecords(), {"a": ManualClock(), "b": ManualClock()}
+    clocks["b"].advance(2 * 86_400)
+    return lambda name: Replica(tmp_path / name, records, place, clocks[name])
+
+
 def test_what_a_person_replaces_in_what_has_just_come_in_stays_replaced(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+    apart: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody has saved right before it came in, and the other machine's clock is two days ahead."""
-    records, clock, ahead = MemoryRecords(), ManualClock(), ManualClock()
-    ahead.advance(2 * 86_400)
-    a, b = (
-        Replica(tmp_path / "a", records, place, clock),
-        Replica(tmp_path / "b", records, place, ahead),
-    )
+    a, b = apart("a"), apart("b")
     a.put(MEMORY, "---\nmood: calm\n---\none\n")
     a.sync.run()
     b.sync.run()
@@ -246,21 +261,16 @@ def test_what_was_given_back_and_taken_out_since_is_not_given_back_again(
 @pytest.mark.parametrize("is_undone", [False, True])
 @pytest.mark.parametrize("sender", ["program", "watcher"])
 def test_what_a_person_replaces_before_it_was_told_that_it_was_sent_stays_replaced(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch, sender: str, is_undone: bool
+    apart: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch, sender: str, is_undone: bool
 ) -> None:
     """It is in the store and here, and not yet in its row; the other machine has built on it. What another
     process of this one brings now comes from what was sent, and not from what was before."""
-    records, clock, ahead = MemoryRecords(), ManualClock(), ManualClock()
-    ahead.advance(2 * 86_400)
-    a, b = (
-        Replica(tmp_path / "a", records, place, clock),
-        Replica(tmp_path / "b", records, place, ahead),
-    )
+    a, b = apart("a"), apart("b")
     first, sent = "---\nmood: calm\n---\none\n", "---\nmood: sent\n---\none\nsent\n"
     here = first if is_undone else "---\nmood: mine\n---\none\nsent\n"
     a.put(MEMORY, first)
     a.sync.run()
-    other = Replica(tmp_path / "a", records, place, clock)
+    other = apart("a")
     syncing = threading.Thread(target=other.sync.refresh, args=[WorkspacePath(MEMORY)])
     take = a.sync._baseline.take
 
@@ -300,14 +310,7 @@ def test_what_was_appended_to_what_is_deleted_comes_back_whatever_the_length_of_
     b.sync.run()
     (b.root / path).unlink()
     b.sync.run()
-    with (a.root / path).open("a") as shell:
-
-        def pause() -> None:
-            shell.write("late\n")
-            shell.flush()
-
-        in_the_next_pause(a, pause)
-        a.sync.run()
+    sync_while_a_shell_appends(a, path)
     assert a.texts()[path] == "one\nlate\n"
     assert a.workspace.displaced() == []
 
@@ -344,14 +347,7 @@ def test_what_was_deleted_there_stays_deleted_when_a_shell_appends_to_what_it_ha
     b.sync.run()
     b.put(MEMORY, "one\n")
     b.sync.run()
-    with (a.root / MEMORY).open("a") as shell:
-
-        def pause() -> None:
-            shell.write("late\n")
-            shell.flush()
-
-        in_the_next_pause(a, pause)
-        a.sync.run()
+    sync_while_a_shell_appends(a, MEMORY)
     assert a.texts() == {MEMORY: "one\nlate\n"}
 
 

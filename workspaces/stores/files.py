@@ -323,10 +323,8 @@ class FileBlobs:
             self._aside.take(target, leaf, label)
             try:
                 self._aside.enter(temporary, target, leaf)
-            except (
-                FileExistsError,
-                FileNotFoundError,
-            ):  # the directory may have gone with the file
+            except (FileExistsError, FileNotFoundError):
+                # Or its directory has gone with what was taken out: neither has the place of the other now.
                 raise AlreadyExists("file", leaf) from None
         finally:
             self._aside.discard(temporary)
