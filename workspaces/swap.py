@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workspaces.blobs import Blob
 from workspaces.conflict import conflict_path
@@ -63,6 +63,8 @@ class Overtaken:
 
     label: Label
     came_in: bytes
+    is_again: bool = False
+    """What came in was a save itself, given back: the same once more is another append, and no news of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class Swaps:
         self._resolve = resolve
         self._settled = settled
         self._tell = tell
+        self._came_out: set[Label] = set()
+        """By our own hand; what lies under any other label may never have gone in."""
 
     def put(self, swaps: Sequence[Swap]) -> Swapped:
         labels, new = self._prepared(swaps)
@@ -156,11 +160,14 @@ class Swaps:
             self._tree.discard(label)  # it never was in the tree
             raise
         out = self._tree.look(label)
-        if out == swap.seen:
-            return True
         if swap.data is None or out is None:
+            if out == swap.seen:
+                return True
             self._put_back(label, swap.path)
             return False
+        self._came_out.add(label)
+        if out == swap.seen:
+            return True
         swapped.overtaken[swap.path] = Overtaken(label, swap.data)
         return True
 
@@ -188,7 +195,7 @@ class Swaps:
         base = self._object(told.expected)
 
         def together(current: bytes) -> Merged | None:
-            if out == one.came_in:
+            if out == one.came_in and not one.is_again:
                 return Merged(current)
             both = merge(path, base, one.came_in, out, later="theirs")
             if both is None:
@@ -211,11 +218,14 @@ class Swaps:
         if told is None or path is None:
             return None
         base = self._object(told.expected)
+        has_come_out = label in self._came_out
+        self._came_out.discard(label)
         for _ in range(TRIES_MAX):
             out = self._tree.look(label)
             if out is None:
                 return self._put_back(label, path)
-            if blob_id(out) == told.expected or version_of(out).startswith(told.went_in):
+            never_went_in = not has_come_out and version_of(out).startswith(told.went_in)
+            if blob_id(out) == told.expected or never_went_in:
                 self._tree.discard(label)
                 return None
 
@@ -268,7 +278,8 @@ class Swaps:
         if path not in swapped.done:
             return None
         self._tell(path, merged, out)
-        return _Given(path, tuple(swapped.overtaken.values()), is_merged=True)
+        overtaken = tuple(replace(one, is_again=True) for one in swapped.overtaken.values())
+        return _Given(path, overtaken, is_merged=True)
 
     def _put_beside(self, label: Label, path: WorkspacePath, out: bytes) -> WorkspacePath | None:
         """As a second file; in the root, where its directory is none any more; under another name, where that
@@ -318,9 +329,8 @@ class Swaps:
 
 
 def _appended(base: bytes | None, current: bytes, out: bytes) -> Merged | None:
-    """What a shell has only appended is appended, to the byte: to a merge the same line twice is one."""
-    if out == current:
-        return Merged(current)
+    """What a shell has only appended is appended, to the byte: to a merge the same line twice is one. Though
+    it be the same as what is there by now: that may be more of the same."""
     if not base or not base.endswith(b"\n") or not out.startswith(base):
         return None
     joint = b"" if current.endswith(b"\n") or not current else b"\n"
