@@ -3,7 +3,8 @@
 Whoever wants to replace or delete a blob says what it had seen. `Expect` is the `Token` of a read,
 ABSENT (there must be nothing) or ANY (whatever is there; the caller takes the blame). A token is a
 store's own tag: opaque, compared for equality, shown to nobody outside the store and sync. Two equal
-tokens of one name mean equal bytes; different tokens do not mean different bytes.
+tokens of one name mean equal bytes; different tokens do not mean different bytes. One thing more can be
+known of a token: whether it can only be that of some bytes (`is_surely_of`).
 
 What may be repeated after an answer got lost: every read, every scan, and a write or delete with ANY.
 A conditional write is not repeated blindly: it may have happened, and the repetition would then fail
@@ -23,6 +24,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import md5
 from types import MappingProxyType
 from typing import NewType, Protocol
 
@@ -99,6 +101,13 @@ class BlobStore(Protocol):
     def scan(self, prefix: str = "") -> Iterator[Stat]:
         """Every blob whose name starts with `prefix`, ascending by code points."""
         ...
+
+
+def is_surely_of(token: Token, data: bytes) -> bool:
+    """Whether a token can only be that of these bytes, which then need not be read there: S3 tags what was
+    put in one piece with its MD5. Where it does not (what it encrypts with a customer's key), and of
+    any other tag, this says nothing."""
+    return token == f'"{md5(data, usedforsecurity=False).hexdigest()}"'
 
 
 def check_name(name: BlobName) -> BlobName:

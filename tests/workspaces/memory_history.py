@@ -168,6 +168,11 @@ class Quarantine:
     def check(self) -> None:
         pass
 
+    def files(self, revision: str, wanted: Any) -> Iterator[tuple[WorkspacePath, bytes]]:
+        tree = self.commits[revision].tree
+        for path in wanted & tree.keys():
+            yield path, {**self._history.objects, **self.objects}[tree[path]]
+
     def close(self) -> None:
         self.commits.clear()
         self.objects.clear()

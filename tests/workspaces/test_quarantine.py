@@ -13,6 +13,7 @@ from tests.workspaces.conftest import AGENT
 from workspaces.clock import ManualClock
 from workspaces.errors import OverLimit, Refused, Unavailable
 from workspaces.history import quarantine as room
+from workspaces.history import window
 from workspaces.history.chamber import Chamber, Found
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
@@ -351,3 +352,51 @@ def test_what_a_killed_process_leaves_goes_with_the_next_packing(history: Histor
     os.utime(left._directory, (1, 1))
     history.pack()
     assert not left._directory.exists()
+
+
+# Read before it is admitted.
+
+
+def test_files_are_read_wherever_their_objects_lie(history: History, stranger: Stranger) -> None:
+    """In the pieces that came, and here."""
+    here = subprocess.run(
+        ["git", f"--git-dir={stranger.directory}", "hash-object", "-w", "--stdin"],
+        input=b"ours\n",
+        capture_output=True,
+        check=True,
+        timeout=60,
+    ).stdout.decode()
+    first = stranger.commit(stranger.tree(("100644", b"a.md", stranger.file)))
+    notes = stranger.tree(
+        ("100644", b"b.md", here.strip()), ("100644", "ä b.md".encode(), stranger.file)
+    )
+    root = stranger.tree(("40000", b"notes", notes))
+    second = stranger.commit(root)
+    with history.quarantine() as quarantine:
+        quarantine.take(stranger.bundle(first))
+        quarantine.check()
+        head = b"# v2 git bundle\n"
+        on_ours = head + f"-{history.tip()} ours\n".encode()
+        quarantine.take(stranger.bundle(second, root, notes).replace(head, on_ours))
+        quarantine.check()
+        wanted = {WorkspacePath("notes/b.md"), WorkspacePath("notes/ä b.md"), WorkspacePath("x.md")}
+        for _ in range(2):
+            files = dict(quarantine.files(RevisionId(second), wanted))
+            assert files == {"notes/b.md": b"ours\n", "notes/ä b.md": b"x\n"}
+        assert dict(quarantine.files(RevisionId(first), {WorkspacePath("a.md")})) == {
+            "a.md": b"x\n"
+        }
+        assert dict(quarantine.files(RevisionId(first), set())) == {}
+
+
+def test_no_more_is_read_than_can_be_held(
+    history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "READ_BYTES_MAX", 1000)
+    large = stranger.git("hash-object", "-w", "--stdin", told=b"x" * 999)
+    tip = stranger.commit(stranger.tree(*(("100644", name, large) for name in (b"a.md", b"b.md"))))
+    with history.quarantine() as quarantine:
+        quarantine.take(stranger.bundle(tip))
+        quarantine.check()
+        wanted = {WorkspacePath("a.md"), WorkspacePath("b.md")}
+        assert [path for path, _ in quarantine.files(RevisionId(tip), wanted)] == ["a.md"]

@@ -81,6 +81,17 @@ def test_two_machines_have_the_same_files_in_s3_and_here(
     assert a.workspace.tip() == b.workspace.tip()
 
 
+def test_many_files_come_with_the_history(machines: tuple[Replica, Replica]) -> None:
+    """What S3 tags with the MD5 of its bytes."""
+    a, b = machines
+    for number in range(100):
+        a.put(f"notes/{number:03}.md", f"{number}\nwith ä\n")
+    a.sync.run()
+    assert b.sync.run().requests <= 4, "two pages of a listing, the head and a pack"
+    assert a.texts() == b.texts()
+    assert a.sync.run().requests == b.sync.run().requests == 2
+
+
 def test_a_server_that_ignores_conditions_is_refused(
     rclone_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,14 +46,7 @@ class Chamber:
         self._found = Found([], [], [])
         self._is_listed = False
         self._is_durable = False
-        elsewhere = self.objects / "info" / "alternates"
-        try:
-            for name in ("refs", "objects/pack", "objects/info"):
-                (directory / name).mkdir(parents=True)
-            (directory / "HEAD").write_text("ref: refs/heads/main\n")
-            elsewhere.write_text("".join(f"{one}\n" for one in seeing))
-        except OSError as error:
-            raise unwritable(error) from error
+        elsewhere = make_git_directory(directory, seeing=seeing)
         try:
             self._unpack(pack)
         except Unavailable as failure:
@@ -162,3 +155,17 @@ class Chamber:
             told=pack,
             is_limited=True,
         )
+
+
+def make_git_directory(directory: Path, *, seeing: Sequence[Path]) -> Path:
+    """Without objects of its own: it sees those that lie elsewhere, as long as the file is there that this
+    returns."""
+    elsewhere = directory / "objects" / "info" / "alternates"
+    try:
+        for name in ("refs", "objects/pack", "objects/info"):
+            (directory / name).mkdir(parents=True)
+        (directory / "HEAD").write_text("ref: refs/heads/main\n")
+        elsewhere.write_text("".join(f"{one}\n" for one in seeing))
+    except OSError as error:
+        raise unwritable(error) from error
+    return elsewhere

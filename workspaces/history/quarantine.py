@@ -17,15 +17,16 @@ history at all: then what is found complete leads nowhere else, and need not be 
 crash leaves a directory that the next packing removes. Reachable it becomes only by the branch, which
 `History.follow` moves, after everything that it leads to has been found to be there.
 
-What is never read here: the contents of files. No hook, filter or attribute of anyone is looked at; a
-bundle has no place for a configuration.
+What is never looked at here: the contents of files. Whoever knows otherwise what they must be may have them
+before they are admitted (`files`). No hook, filter or attribute of anyone is looked at; a bundle has no place
+for a configuration.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import count
@@ -40,7 +41,8 @@ from workspaces.history.commit import glance
 from workspaces.history.objects import Batch, ObjectId, Objects, sync, unwritable
 from workspaces.history.packfile import joined
 from workspaces.history.shape import Extent, Shape, Shapes
-from workspaces.paths import PARTS_MAX, PATH_BYTES_MAX
+from workspaces.history.window import Window
+from workspaces.paths import PARTS_MAX, PATH_BYTES_MAX, WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.stamp import is_stamp
 
@@ -162,6 +164,14 @@ class Quarantine:
             sync(there)
         except OSError as error:
             raise unwritable(error) from error
+
+    def files(
+        self, revision: RevisionId, wanted: Collection[WorkspacePath]
+    ) -> Iterator[tuple[WorkspacePath, bytes]]:
+        """What a revision that was checked says of these, as far as they can be held. Unavailable."""
+        seeing = [*(chamber.objects for chamber in self._chambers), self._history / "objects"]
+        window = Window(self._directory / str(next(self._numbers)), seeing=seeing)
+        return window.files(revision, wanted)
 
     def leads_nowhere_else(self, revision: RevisionId) -> bool:
         """Whether everything a revision leads to is known to be in here: git, which did not see the history,

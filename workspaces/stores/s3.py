@@ -9,8 +9,9 @@ obstore moves the bytes, with boto3's credentials, because it does so in half th
 the interpreter (docs/decisions/0005-moving-bytes-to-s3.md). Listing is not left to it: it reads every key as
 a path, so that one object called `a//b`, made by whomever, would end every scan.
 
-An ETag is the MD5 of the bytes or something stranger; here it is compared and never computed. It comes
-back when the same bytes do, so a token says what is there, not that nobody has been there meanwhile.
+An ETag is the MD5 of the bytes or something stranger; here it is compared and never computed (but see
+`blobs.is_surely_of`). It comes back when the same bytes do, so a token says what is there, not that nobody
+has been there meanwhile.
 
 Neither client repeats anything by itself; `_asked` does, and knows what may be repeated:
 

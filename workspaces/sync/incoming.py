@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal, assert_never
 
 from workspaces.arrival import Arrival, Theirs
 from workspaces.baseline import Agreed, Baseline, Step
-from workspaces.blobs import Blob
-from workspaces.errors import Failure, NotFound
+from workspaces.blobs import Blob, Token, is_surely_of
+from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import version_of
 from workspaces.live import Staged
@@ -24,6 +24,7 @@ from workspaces.sync.crowd import Crowd
 from workspaces.sync.outbox import Outbox
 from workspaces.sync.recency import changed_at, decides
 from workspaces.sync.report import Report
+from workspaces.sync.sides import Survey
 from workspaces.sync.store import CountedStore
 from workspaces.workspace import Workspace
 
@@ -61,21 +62,25 @@ class Incoming:
     def take(
         self,
         actions: Sequence[Coming],
-        base: Mapping[WorkspacePath, Agreed],
+        survey: Survey,
         report: Report,
         done: Callable[[int], None],
         theirs: Callable[[], Theirs | None] | None = None,
     ) -> list[WorkspacePath]:
         """A batch at a time, deletions first: what comes may need their place. With their history, which is
         waited for when the files are here, all comes at once: only then is it told as they told it."""
+        base = survey.base
         again: list[WorkspacePath] = []
         in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
         groups = _batches(in_order) if theirs is None else iter([in_order])
         fetched: dict[WorkspacePath, Fetched] = {}
+        told = self._told(actions, survey.there, theirs)
         with self._workspace.staging() as stage:
 
             def fetch(action: Coming) -> Fetched | None:
-                return self._fetched(action, base.get(action.path))
+                agreed = base.get(action.path)
+                blob = told.get(action.path)
+                return self._fetched(action, agreed) if blob is None else Fetched(blob, agreed)
 
             def come(action: Coming, one: Fetched | None) -> None:
                 if one is not None:
@@ -209,6 +214,27 @@ class Incoming:
         left = [path for path in steps if path in out and path not in _paths(report.refused)]
         unfinished = {*unsent, *map(WorkspacePath, (*told.merged, *told.conflicts))}
         return [*left, *(path for path in unfinished if path not in out)]
+
+    def _told(
+        self,
+        actions: Sequence[Coming],
+        there: Mapping[WorkspacePath, Token],
+        theirs: Callable[[], Theirs | None] | None,
+    ) -> dict[WorkspacePath, Blob]:
+        """What need not be fetched: their history has it, and its token can only be that of those bytes. A
+        few files are fetched sooner than it."""
+        wanted = {one.path for one in actions if isinstance(one, Pull)}
+        if theirs is None or len(wanted) <= self._crowd.threads:
+            return {}
+        followed = theirs()
+        if followed is None:
+            return {}
+        told: dict[WorkspacePath, Blob] = {}
+        with suppress(Unavailable):  # then they are fetched
+            for path, data in followed.quarantine.files(followed.tip, wanted):
+                if is_surely_of(there[path], data):
+                    told[path] = Blob(path, data, there[path])
+        return told
 
     def _fetched(self, action: Coming, base: Agreed | None) -> Fetched | None:
         """What both sides changed has its base from now: since the survey others may have agreed on

@@ -364,7 +364,7 @@ class Sync:
             return Theirs(*fetched, survey.held) if fetched is not None else None
 
         again = self._incoming.take(
-            coming, survey.base, report, progress.done, theirs if history is not None else None
+            coming, survey, report, progress.done, theirs if history is not None else None
         )
         with self._past.packing() if going else nullcontext():
             again += self._outgoing.send(
