@@ -129,6 +129,20 @@ class Baseline:
         with self._asked() as database:
             return _agreed(database, path)
 
+    def of_root(
+        self, root: str | None, paths: Collection[WorkspacePath]
+    ) -> dict[WorkspacePath, Agreed | None] | None:
+        """The rows of these, which are known to be of this directory; else None."""
+        found: dict[WorkspacePath, Agreed | None] = {}
+        with self._asked() as database:
+            for path in paths or [""]:
+                known, *row = database.execute(_OF_ROOT, (path,)).fetchone()
+                if known != root:
+                    return None
+                if path:
+                    found[WorkspacePath(path)] = None if row[0] is None else Agreed(*row)
+        return found
+
     def among(self, paths: Collection[WorkspacePath]) -> Callable[[WorkspacePath], Agreed | None]:
         """Where the row of each of these is looked up."""
         return self.tree().get if len(paths) > ROWS_LOOKED_UP_MAX else self.find
@@ -290,6 +304,10 @@ def _take(database: sqlite3.Connection, step: Step) -> bool:
     return done.rowcount == 1
 
 
+_OF_ROOT = """
+    select value, version, object, token from (select 1)
+    left join fact on name = 'root' left join agreed on path = ?
+"""
 _INSERT = "insert or ignore into agreed (path, version, object, token) values (?, ?, ?, ?)"
 _UPDATE = (
     "update agreed set version = ?, object = ?, token = ?"

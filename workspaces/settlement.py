@@ -122,17 +122,21 @@ class Settlement:
             return False
         return self.object_at(file) == self._history.find(self._history.tip(), file)
 
-    def settled(self, found: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
-        """The paths that the newest revision has as they were `found` (None: gone), after what a person
-        changed there became one. The others have changed again since."""
-        recorded = self.recorded(found, self._history.tip())
+    def settled(
+        self, found: Mapping[WorkspacePath, ObjectId | None]
+    ) -> tuple[set[WorkspacePath], RevisionId | None]:
+        """The paths that a revision has as they were `found` (None: gone), and that revision: the newest,
+        after what a person changed there became one. The others have changed again since."""
+        tip = self._history.tip()
+        recorded = self.recorded(found, tip)
         dirty = tuple(path for path, state in found.items() if recorded.get(path) != state)
         if dirty:
             with self.hold(self._person):
                 self.record(dirty)
                 recorded.update(dict.fromkeys(dirty))
-                recorded.update(self.recorded(dirty, self._history.tip()))
-        return {path for path, state in found.items() if recorded.get(path) == state}
+                tip = self._history.tip()
+                recorded.update(self.recorded(dirty, tip))
+        return {path for path, state in found.items() if recorded.get(path) == state}, tip
 
     def judged(self, path: WorkspacePath, expect: Version | Wildcard) -> Blob | None:
         """Under the lock: a file, once it is settled, if it is what `expect` says; else Conflict."""

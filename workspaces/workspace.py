@@ -317,9 +317,11 @@ class Workspace:
                     raise failure
         raise Unavailable(", ".join(paths), "they change faster than they can be written")
 
-    def settled(self, found: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
-        """The paths that the newest revision has as they were `found` (None: gone), after what a person
-        changed there became one. The others have changed again since."""
+    def settled(
+        self, found: Mapping[WorkspacePath, ObjectId | None]
+    ) -> tuple[set[WorkspacePath], RevisionId | None]:
+        """The paths that a revision has as they were `found` (None: gone), and that revision: the newest,
+        after what a person changed there became one. The others have changed again since."""
         return self._settlement.settled(found)
 
     def bring(

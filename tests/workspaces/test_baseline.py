@@ -38,6 +38,21 @@ def test_rows_are_there_for_the_next_process(file: Path) -> None:
     assert again.find(A) is None
 
 
+@pytest.mark.parametrize("paths", [(), (A,), (A, B)])
+def test_rows_are_those_of_the_directory_that_is_written_down(
+    file: Path, paths: tuple[WorkspacePath, ...]
+) -> None:
+    baseline = Baseline(file)
+    rows = {A: agreed(1), B: None}
+    assert baseline.of_root("8:1", paths) is None
+    assert baseline.of_root(None, paths) == dict.fromkeys(paths), "never synced"
+    baseline.note("root", "8:1")
+    baseline.take([Step(A, None, agreed(1))])
+    assert baseline.of_root("8:1", paths) == {path: rows[path] for path in paths}
+    assert baseline.of_root("8:2", paths) is None
+    assert baseline.of_root(None, paths) is None
+
+
 def test_a_row_that_somebody_else_has_changed_stays_theirs(file: Path) -> None:
     one, other = Baseline(file), Baseline(file)
     one.take([Step(A, None, agreed(1))])

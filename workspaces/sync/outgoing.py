@@ -12,6 +12,7 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.reconcile import Push, PushDeletion
+from workspaces.revision import RevisionId
 from workspaces.sync.crowd import Crowd
 from workspaces.sync.in_hand import InHand
 from workspaces.sync.recency import changed_at, decides
@@ -55,14 +56,15 @@ class Outgoing:
         found: dict[WorkspacePath, ObjectId | None] = {
             one.path: here[one.path].object_id if isinstance(one, Push) else None for one in actions
         }
-        settled = self._workspace.settled(found)
+        settled, tip = self._workspace.settled(found)
+        meta = self._meta(tip)
         again = [action.path for action in actions if action.path not in settled]
         ready = [action for action in actions if action.path in settled]
         # MEMORY.md is the last one; the others need not wait for each other.
         last = [action for action in ready if action.path == "MEMORY.md"]
         first = [action for action in ready if action.path != "MEMORY.md"]
         for group in (first, last):
-            again += self._send_together(group, base, here, in_hand, report, done)
+            again += self._send_together(group, base, here, in_hand, meta, report, done)
         return again
 
     def put(
@@ -74,12 +76,11 @@ class Outgoing:
             return self._deleted(path, base, expect)
         state = FileState(version_of(data), blob_id(data), len(data))
         stamp = self._workspace.history.next_stamp()  # its revision follows
-        meta = {**self._meta(), "stamp": stamp}
+        meta = {**self._meta(self._workspace.tip()), "stamp": stamp}
         return self._put(path, data, state, base, expect, meta)
 
-    def _meta(self) -> Meta:
+    def _meta(self, tip: RevisionId | None) -> Meta:
         """What a person who looks into the bucket is told of where a file came from."""
-        tip = self._workspace.tip()
         if tip is None:
             return {}
         return {"revision": tip, "stamp": self._workspace.history.commit(tip).at}
@@ -90,13 +91,13 @@ class Outgoing:
         base: Mapping[WorkspacePath, Agreed],
         here: Mapping[WorkspacePath, FileState],
         in_hand: InHand,
+        meta: Meta,
         report: Report,
         done: Callable[[int], None] | None,
     ) -> list[WorkspacePath]:
         """All at the same time. Whatever fails, what has been done stands in the baseline."""
         if not actions:
             return []
-        meta = self._meta()
         rows = {one.path: base.get(one.path) for one in actions} | self._going(actions, base)
         again: list[WorkspacePath] = []
         steps: list[Step] = []

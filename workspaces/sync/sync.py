@@ -284,11 +284,12 @@ class Sync:
     def _has_sent(self, paths: Iterable[WorkspacePath], report: Report) -> bool:
         """One conditional write each. False when only the long way is safe, past the guards: something
         was deleted, or the directory is not the one of the last sync."""
-        if self._baseline.fact("root") != self._workspace.identity():
-            return False
+        identity = self._workspace.identity()
         waiting = sorted(set(paths))
         for _ in range(ROUNDS_MAX):
-            base = {path: self._baseline.find(path) for path in waiting}
+            base = self._baseline.of_root(identity, waiting)
+            if base is None:
+                return False
             here: dict[WorkspacePath, FileState] = {}
             in_hand = InHand()
             for path in waiting:
