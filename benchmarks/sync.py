@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from functools import cache
+from itertools import count, product
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -36,6 +38,8 @@ from workspaces.sync.report import Report
 
 LINE = b"A line of a memory, as long as lines are.\n"
 FILE = LINE * 100
+WORDS = ["".join(parts) for parts in product("bdgklmnprst", "aeo", repeat=2)]
+"""As many as people use often: a text of them packs to less than half, as theirs does."""
 LOOPS = (8, 16, 32)
 SIZES = (100, 2_000, 10_000)
 PUSHES = 60
@@ -262,14 +266,16 @@ class _Bench:
         )
 
     def _bare_up(self, size: int, threads: int) -> float:
+        """The same texts, out of memory: what a server does with one depends on what it is."""
         prefix = f"bare/{next(self._numbers)}"
         begin = perf_counter()
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda name: self._put(f"{prefix}/{name}"), _names(size)))
+            list(pool.map(lambda name: self._put(prefix, name), _names(size)))
         return perf_counter() - begin
 
-    def _put(self, name: str) -> None:
-        obstore.put(self._bare, name, FILE, mode="create", use_multipart=False)
+    def _put(self, prefix: str, name: str) -> None:
+        key = f"{prefix}/{name}"
+        obstore.put(self._bare, key, _text(name), mode="create", use_multipart=False)
 
     def _bare_down(self, prefix: str, threads: int, *, durable: bool) -> None:
         """List, get and write to files, as whoever wants a copy would."""
@@ -323,8 +329,15 @@ def _fill(root: Path, size: int) -> None:
     for name in _names(size):
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(FILE + name.encode())  # no two alike: equal ones would be one object
+        file.write_bytes(_text(name))
         os.utime(file, (1, 1))
+
+
+@cache
+def _text(name: str) -> bytes:
+    """As long as `FILE`, and no two alike: what is equal, or nearly, is packed to nothing."""
+    words = random.Random(name).choices(WORDS, k=len(FILE) // 5)
+    return " ".join(words).ljust(len(FILE)).encode()
 
 
 def _walk(directory: str) -> int:

@@ -103,6 +103,11 @@ class BlobStore(Protocol):
         ...
 
 
+def may_say_more(token: Token) -> bool:
+    """Whether `is_surely_of` can be true of anything."""
+    return _MD5_TAG.fullmatch(token) is not None
+
+
 def is_surely_of(token: Token, data: bytes) -> bool:
     """Whether a token can only be that of these bytes, which then need not be read there: S3 tags what was
     put in one piece with its MD5. Where it does not (what it encrypts with a customer's key), and of
@@ -136,5 +141,7 @@ def is_meta_word(word: str) -> bool:
 def _is_meta_text(said: str) -> bool:
     return said.isascii() and said.isprintable() and said != "" and said == said.strip()
 
+
+_MD5_TAG = re.compile(r'"[0-9a-f]{32}"')
 
 _META_WORD = re.compile(r"[a-z]{1,32}")

@@ -64,7 +64,8 @@ class Overtaken:
     label: Label
     came_in: bytes
     is_again: bool = False
-    """What came in was a save itself, given back: the same once more is another append, and no news of it."""
+    """What came in was itself a save that was given back: nobody who saves the same bytes can have them from
+    there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,6 @@ class Swaps:
         self._resolve = resolve
         self._settled = settled
         self._tell = tell
-        self._came_out: set[Label] = set()
-        """By our own hand; what lies under any other label may never have gone in."""
 
     def put(self, swaps: Sequence[Swap]) -> Swapped:
         labels, new = self._prepared(swaps)
@@ -160,14 +159,11 @@ class Swaps:
             self._tree.discard(label)  # it never was in the tree
             raise
         out = self._tree.look(label)
-        if swap.data is None or out is None:
-            if out == swap.seen:
-                return True
-            self._put_back(label, swap.path)
-            return False
-        self._came_out.add(label)
         if out == swap.seen:
             return True
+        if swap.data is None or out is None:
+            self._put_back(label, swap.path)
+            return False
         swapped.overtaken[swap.path] = Overtaken(label, swap.data)
         return True
 
@@ -197,10 +193,11 @@ class Swaps:
         def together(current: bytes) -> Merged | None:
             if out == one.came_in and not one.is_again:
                 return Merged(current)
+            appended = _appended(base, current, out)
+            if out == current and not (appended and current.startswith(one.came_in)):
+                return Merged(current)  # saved once more
             both = merge(path, base, one.came_in, out, later="theirs")
-            if both is None:
-                return None
-            return _appended(base, current, out) or _on_top(path, one.came_in, both, current)
+            return both and (appended or _on_top(path, one.came_in, both, current))
 
         given = self._given_back(label, path, out, together)
         if given is None:
@@ -218,14 +215,11 @@ class Swaps:
         if told is None or path is None:
             return None
         base = self._object(told.expected)
-        has_come_out = label in self._came_out
-        self._came_out.discard(label)
         for _ in range(TRIES_MAX):
             out = self._tree.look(label)
             if out is None:
                 return self._put_back(label, path)
-            never_went_in = not has_come_out and version_of(out).startswith(told.went_in)
-            if blob_id(out) == told.expected or never_went_in:
+            if blob_id(out) == told.expected or version_of(out).startswith(told.went_in):
                 self._tree.discard(label)
                 return None
 
@@ -329,8 +323,7 @@ class Swaps:
 
 
 def _appended(base: bytes | None, current: bytes, out: bytes) -> Merged | None:
-    """What a shell has only appended is appended, to the byte: to a merge the same line twice is one. Though
-    it be the same as what is there by now: that may be more of the same."""
+    """What a shell has only appended is appended, to the byte: to a merge the same line twice is one."""
     if not base or not base.endswith(b"\n") or not out.startswith(base):
         return None
     joint = b"" if current.endswith(b"\n") or not current else b"\n"

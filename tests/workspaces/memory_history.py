@@ -6,7 +6,7 @@ Revisions are named by what they are, as git's are; bundles are pickled.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any
@@ -168,7 +168,7 @@ class Quarantine:
     def check(self) -> None:
         pass
 
-    def files(self, revision: str, wanted: Any) -> Iterator[tuple[WorkspacePath, bytes]]:
+    def files(self, revision: str, wanted: Any) -> Generator[tuple[WorkspacePath, bytes]]:
         tree = self.commits[revision].tree
         for path in wanted & tree.keys():
             yield path, {**self._history.objects, **self.objects}[tree[path]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pytest
 
@@ -77,24 +77,20 @@ def test_is_appended_where_a_shell_appends_the_same_while_it_is_given_back(
     assert a.texts() == {MEMORY: "1\nx\nx\n"}
 
 
-def test_is_appended_where_a_shell_writes_the_same_to_what_came_out_as_it_was_given_back(
-    overtake: Callable[..., None], a: Replica, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("base", "comes_in", "saved"),
+    [
+        ("0\n", "0\ntold\n", "0\nmine\n"),
+        ("", "told\n", "mine\n"),
+        ("a", "a\ntold\n", "a\nmine\n"),
+        ("a\nb\n", "a\nB\n", "A\nb\n"),
+    ],
+)
+def test_counts_once_where_it_is_saved_before_and_after(
+    overtake: Callable[..., None], a: Replica, base: str, comes_in: str, saved: str
 ) -> None:
-    shells: list[TextIO] = []
-
-    def again() -> None:
-        at_the_next_exchange(
-            a, monkeypatch, opened=lambda: shells.append((a.root / MEMORY).open("a"))
-        )
-
-    def pause(_: float) -> None:
-        while shells:
-            with shells.pop() as shell:
-                shell.write("x\n")
-
-    a.sync._pause = pause
-    overtake(MEMORY, "0\n", "1\n", before="0\nx\n", opened=again)
-    assert a.texts() == {MEMORY: "1\nx\nx\n"}
+    overtake(MEMORY, base, comes_in, before=saved, after=saved)
+    assert a.texts() == {MEMORY: saved}
 
 
 def test_is_merged_below_what_a_shell_has_appended_to_what_came_in(

@@ -20,6 +20,7 @@ from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 
 GOOD = "At: 2026-01-01T00:00:00.000001Z"
+B = WorkspacePath("notes/b.md")
 WHO = "author x <x@y> 1700000000 +0000\ncommitter x <x@y> 1700000000 +0000"
 
 
@@ -400,3 +401,26 @@ def test_no_more_is_read_than_can_be_held(
         quarantine.check()
         wanted = {WorkspacePath("a.md"), WorkspacePath("b.md")}
         assert [path for path, _ in quarantine.files(RevisionId(tip), wanted)] == ["a.md"]
+
+
+def test_what_is_damaged_here_is_left_out(history: History, stranger: Stranger) -> None:
+    """A pack brings a directory of ours under another name, and one of its files is not whole any more."""
+    ours = history.record({WorkspacePath("notes/a.md"): b"damaged\n", B: b"whole\n"}, AGENT)
+    git = [
+        "git",
+        f"--git-dir={history._directory}",
+        "rev-parse",
+        f"{ours}:notes",
+        f"{ours}:notes/a.md",
+    ]
+    names = subprocess.run(git, capture_output=True, check=True, timeout=60).stdout.decode().split()
+    root = stranger.tree(("40000", b"moved", names[0]))
+    tip = stranger.commit(root)
+    head = b"# v2 git bundle\n"
+    data = stranger.bundle(tip, root).replace(head, head + f"-{ours} ours\n".encode())
+    (history._directory / "objects" / names[1][:2] / names[1][2:]).unlink()
+    with history.quarantine() as quarantine:
+        quarantine.take(data)
+        quarantine.check()
+        wanted = {WorkspacePath("moved/a.md"), WorkspacePath("moved/b.md")}
+        assert dict(quarantine.files(RevisionId(tip), wanted)) == {"moved/b.md": b"whole\n"}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import md5
 from typing import Any
 
 import pytest
 
 from tests.workspaces.replicas import MemoryPrefix, Replica
+from tests.workspaces.simulation import md5_tag
 from tests.workspaces.two_machines import a, b, machine, place
 from workspaces.blobs import Token
 from workspaces.errors import Unavailable
@@ -23,19 +23,14 @@ __all__ = ["a", "b", "machine", "place"]
 MANY = THREADS + 8
 
 
-def tag(data: bytes) -> Token:
-    """As S3 tags what is put in one piece."""
-    return Token(f'"{md5(data, usedforsecurity=False).hexdigest()}"')
-
-
-def other_tag(data: bytes) -> Token:
-    """As it tags what is encrypted with a key of the customer's."""
-    return tag(b"a secret" + data)
+def keyed_tag(data: bytes) -> Token:
+    """As S3 tags what is encrypted with a key of the customer's."""
+    return md5_tag(b"a secret" + data)
 
 
 @pytest.fixture
 def prefix(request: pytest.FixtureRequest) -> MemoryPrefix:
-    return MemoryPrefix(MemoryBlobs(getattr(request, "param", tag)))
+    return MemoryPrefix(MemoryBlobs(getattr(request, "param", md5_tag)))
 
 
 def fill(one: Replica, files: int = MANY) -> None:
@@ -83,7 +78,7 @@ def test_a_few_are_fetched_while_the_history_is(
     assert_at_rest(a, b)
 
 
-@pytest.mark.parametrize("prefix", [other_tag, None], indirect=True)
+@pytest.mark.parametrize("prefix", [keyed_tag, None], indirect=True)
 def test_where_a_tag_does_not_say_what_it_is_of_all_are_fetched(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:

@@ -89,11 +89,7 @@ class Chamber:
             asking = beside.submit(ask, git.told)
             while (part := wanted.get()) is not None:
                 for kind, one, size in part:
-                    head = f"{one} {kind} {size}\n".encode()
-                    data = git.out.read(len(head) + size + 1)
-                    if len(data) != len(head) + size + 1 or not data.startswith(head):
-                        raise Unavailable("git cat-file", f"did not print {one} as it listed it")
-                    yield kind, one, data[len(head) : -1]
+                    yield kind, one, read_object(git.out, kind, one, size)
             asking.result()
 
     def listing(self) -> Iterator[Found]:
@@ -155,6 +151,15 @@ class Chamber:
             told=pack,
             is_limited=True,
         )
+
+
+def read_object(out: BinaryIO, kind: str, one: ObjectId, size: int) -> bytes:
+    """The next one that `git cat-file --batch` prints."""
+    head = f"{one} {kind} {size}\n".encode()
+    data = out.read(len(head) + size + 1)
+    if len(data) != len(head) + size + 1 or not data.startswith(head):
+        raise Unavailable("git cat-file", f"did not print {one} as it listed it")
+    return data[len(head) : -1]
 
 
 def make_git_directory(directory: Path, *, seeing: Sequence[Path]) -> Path:

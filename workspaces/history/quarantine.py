@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import count
@@ -167,8 +167,9 @@ class Quarantine:
 
     def files(
         self, revision: RevisionId, wanted: Collection[WorkspacePath]
-    ) -> Iterator[tuple[WorkspacePath, bytes]]:
-        """What a revision that was checked says of these, as far as they can be held. Unavailable."""
+    ) -> Generator[tuple[WorkspacePath, bytes]]:
+        """What a revision that was checked says of these, as far as they can be held. Unavailable. Close it
+        where it is not gone through to the end."""
         seeing = [*(chamber.objects for chamber in self._chambers), self._history / "objects"]
         window = Window(self._directory / str(next(self._numbers)), seeing=seeing)
         return window.files(revision, wanted)

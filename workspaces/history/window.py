@@ -1,26 +1,34 @@
 """A window: what a revision says of its files, read through a git directory that sees several others.
 
 Git reads them all at once, wherever each of them lies, which takes a tenth of what asking for one after the
-other does.
+other does. Strangers may have written what it reads: nothing is held but what is wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
-from workspaces.errors import Unavailable
-from workspaces.history.chamber import make_git_directory
-from workspaces.history.git import run_git
+from workspaces.history.chamber import make_git_directory, read_object
+from workspaces.history.git import talking_git
 from workspaces.history.objects import ObjectId
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 
 READ_BYTES_MAX = 256 * 2**20
-"""Of all files together, since they are held. What a small pack unpacks to is for its writer to say."""
+"""Of all files together. What a small pack unpacks to is for its writer to say."""
 
-File = tuple[WorkspacePath, ObjectId, int]
-"""And its size."""
+LISTED_BYTES = 64 * 1024
+"""Of what git lists, at once."""
+
+
+class _Listed(NamedTuple):
+    path: WorkspacePath
+    id: ObjectId
+    size: int
 
 
 class Window:
@@ -31,33 +39,41 @@ class Window:
 
     def files(
         self, revision: RevisionId, wanted: Collection[WorkspacePath]
-    ) -> Iterator[tuple[WorkspacePath, bytes]]:
-        """As many of these as may be read at once. Unavailable."""
+    ) -> Generator[tuple[WorkspacePath, bytes]]:
+        """As many of these as may be read at once. Unavailable. Close it where it is not gone through to the
+        end."""
         files = list(_within_limit(self._listed(revision, wanted)))
+        if not files:
+            return
+
+        def ask(told: BinaryIO) -> None:
+            with suppress(BrokenPipeError), told:  # who reads finds out what it died of
+                told.writelines(f"{file.id}\n".encode() for file in files)
+
         command = (self._git_directory, "cat-file", "--batch", "--buffer")
-        told = "".join(f"{one}\n" for _, one, _ in files).encode()
-        printed = run_git(*command, told=told, is_limited=True) if files else b""
-        end = 0
-        for path, one, size in files:
-            head = f"{one} blob {size}\n".encode()
-            begin = end + len(head)
-            end = begin + size + 1
-            if not printed.startswith(head, begin - len(head)) or end > len(printed):
-                raise Unavailable("git cat-file", f"did not print {one} as it listed it")
-            yield path, printed[begin : end - 1]
+        with ThreadPoolExecutor(1) as beside, talking_git(*command, is_limited=True) as git:
+            asking = beside.submit(ask, git.told)
+            for file in files:
+                yield file.path, read_object(git.out, "blob", file.id, file.size)
+            asking.result()
 
-    def _listed(self, revision: RevisionId, wanted: Collection[WorkspacePath]) -> Iterator[File]:
+    def _listed(self, revision: RevisionId, wanted: Collection[WorkspacePath]) -> Iterator[_Listed]:
         command = (self._git_directory, "ls-tree", "-r", "-l", "-z", "--end-of-options", revision)
-        for line in run_git(*command, is_limited=True).decode().split("\0")[:-1]:
-            about, _, path = line.partition("\t")
-            _, _, one, size = about.split()
-            if path in wanted:
-                yield WorkspacePath(path), ObjectId(one), int(size)
+        with talking_git(*command, is_limited=True) as git:
+            git.told.close()
+            rest = b""
+            while part := git.out.read(LISTED_BYTES):
+                *lines, rest = (rest + part).split(b"\0")
+                for line in lines:
+                    about, _, name = line.decode(errors="replace").partition("\t")
+                    size = about.rpartition(" ")[2]  # none, where it is damaged
+                    if name in wanted and size.isdigit():
+                        yield _Listed(WorkspacePath(name), ObjectId(about.split()[2]), int(size))
 
 
-def _within_limit(files: Iterator[File]) -> Iterator[File]:
+def _within_limit(files: Iterator[_Listed]) -> Iterator[_Listed]:
     size = 0
     for file in files:
-        if size + file[2] <= READ_BYTES_MAX:
-            size += file[2]
+        if size + file.size <= READ_BYTES_MAX:
+            size += file.size
             yield file

@@ -10,7 +10,7 @@ from typing import Literal, assert_never
 
 from workspaces.arrival import Arrival, Theirs
 from workspaces.baseline import Agreed, Baseline, Step
-from workspaces.blobs import Blob, Token, is_surely_of
+from workspaces.blobs import Blob, Token, is_surely_of, may_say_more
 from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import version_of
@@ -68,18 +68,19 @@ class Incoming:
         theirs: Callable[[], Theirs | None] | None = None,
     ) -> list[WorkspacePath]:
         """A batch at a time, deletions first: what comes may need their place. With their history, which is
-        waited for when the files are here, all comes at once: only then is it told as they told it."""
+        waited for at the latest when the files are here, all comes at once: only then is it told as they
+        told it."""
         base = survey.base
         again: list[WorkspacePath] = []
         in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
         groups = _batches(in_order) if theirs is None else iter([in_order])
         fetched: dict[WorkspacePath, Fetched] = {}
-        told = self._told(actions, survey.there, theirs)
+        at_hand = self._at_hand(actions, survey.there, theirs)
         with self._workspace.staging() as stage:
 
             def fetch(action: Coming) -> Fetched | None:
                 agreed = base.get(action.path)
-                blob = told.get(action.path)
+                blob = at_hand.pop(action.path, None)
                 return self._fetched(action, agreed) if blob is None else Fetched(blob, agreed)
 
             def come(action: Coming, one: Fetched | None) -> None:
@@ -215,7 +216,7 @@ class Incoming:
         unfinished = {*unsent, *map(WorkspacePath, (*told.merged, *told.conflicts))}
         return [*left, *(path for path in unfinished if path not in out)]
 
-    def _told(
+    def _at_hand(
         self,
         actions: Sequence[Coming],
         there: Mapping[WorkspacePath, Token],
@@ -223,18 +224,20 @@ class Incoming:
     ) -> dict[WorkspacePath, Blob]:
         """What need not be fetched: their history has it, and its token can only be that of those bytes. A
         few files are fetched sooner than it."""
-        wanted = {one.path for one in actions if isinstance(one, Pull)}
+        pulled = (one.path for one in actions if isinstance(one, Pull))
+        wanted = {path for path in pulled if may_say_more(there[path])}
         if theirs is None or len(wanted) <= self._crowd.threads:
             return {}
         followed = theirs()
         if followed is None:
             return {}
-        told: dict[WorkspacePath, Blob] = {}
-        with suppress(Unavailable):  # then they are fetched
-            for path, data in followed.quarantine.files(followed.tip, wanted):
+        at_hand: dict[WorkspacePath, Blob] = {}
+        read = followed.quarantine.files
+        with suppress(Unavailable), closing(read(followed.tip, wanted)) as files:
+            for path, data in files:
                 if is_surely_of(there[path], data):
-                    told[path] = Blob(path, data, there[path])
-        return told
+                    at_hand[path] = Blob(path, data, there[path])
+        return at_hand
 
     def _fetched(self, action: Coming, base: Agreed | None) -> Fetched | None:
         """What both sides changed has its base from now: since the survey others may have agreed on
