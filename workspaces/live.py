@@ -7,10 +7,11 @@ until somebody has looked at it and discards it. What became of a swap after a c
 labels; there is no journal. What is *staged* has no label: nothing depends on it, and it may be written long
 before anybody knows whether it will be wanted.
 
-A label says what was expected to come out, what went in, and the path:
+A label says what was expected to come out, what is to go in, and the path:
 
-    out:<git's id of what was expected>:<16 hex of what went in>:<8 hex, anything>:<path, / as :>
+    out:<git's id of what was expected>:<16 hex of what goes in>:<8 hex, anything><mark>:<path, / as :>
 
+The mark is `+` once something has come out; until then (`-`) what lies there may never have been in the tree.
 A path cannot hold a `:`. One that makes the label too long for a file's name is replaced by its hash.
 """
 
@@ -42,6 +43,7 @@ NOTHING = "0" * 16
 """Went in: a deletion; or what came out has been given back, and nothing more is known of what went in."""
 
 _HASHED = "#"
+_GOING_IN, _CAME_OUT = "-", "+"
 
 
 class Aside(Protocol):
@@ -135,6 +137,8 @@ class Displaced:
 
     expected: ObjectId
     went_in: str
+    has_come_out: bool
+    """For certain."""
     path: str
     """A path, or `#` and its hash."""
 
@@ -143,11 +147,18 @@ class Displaced:
 
 
 def label_of(path: WorkspacePath, expected: ObjectId, went_in: Version | None, nonce: str) -> Label:
-    head = f"{LABEL_PREFIX}{expected}:{went_in[:16] if went_in else NOTHING}:{nonce}:"
+    head = f"{LABEL_PREFIX}{expected}:{went_in[:16] if went_in else NOTHING}:{nonce}{_GOING_IN}:"
     label = head + path.replace("/", ":")
     if len(label.encode()) > LABEL_BYTES_MAX:
         label = head + _hashed(path)
     return Label(label)
+
+
+def came_out(label: Label, *, is_certain: bool = True) -> Label:
+    """The label of the same once that is known, or not known any more."""
+    before, after = (_GOING_IN, _CAME_OUT) if is_certain else (_CAME_OUT, _GOING_IN)
+    *head, nonce, path = label.split(":", 4)
+    return Label(":".join([*head, nonce.removesuffix(before) + after, path]))
 
 
 def displaced_by(label: Label) -> Displaced | None:
@@ -155,12 +166,11 @@ def displaced_by(label: Label) -> Displaced | None:
     parts = label.removeprefix(LABEL_PREFIX).split(":", 3)
     if not label.startswith(LABEL_PREFIX) or len(parts) != 4:
         return None
-    expected, went_in, _, told = parts
+    expected, went_in, nonce, told = parts
     path = told.replace(":", "/")
     try:
-        return Displaced(
-            ObjectId(expected), went_in, path if told[0] == _HASHED else WorkspacePath(path)
-        )
+        path = path if told[0] == _HASHED else WorkspacePath(path)
+        return Displaced(ObjectId(expected), went_in, nonce.endswith(_CAME_OUT), path)
     except (Refused, IndexError):
         return None
 

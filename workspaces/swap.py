@@ -29,7 +29,7 @@ from workspaces.conflict import conflict_path
 from workspaces.errors import AlreadyExists, Failure, NotFound, OverLimit, Refused
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import version_of
-from workspaces.live import Displaced, Label, LiveTree, Staged, displaced_by, label_of
+from workspaces.live import Displaced, Label, LiveTree, Staged, came_out, displaced_by, label_of
 from workspaces.merge import Merged, Side, merge
 from workspaces.paths import WorkspacePath
 
@@ -159,13 +159,24 @@ class Swaps:
             self._tree.discard(label)  # it never was in the tree
             raise
         out = self._tree.look(label)
-        if out == swap.seen:
-            return True
         if swap.data is None or out is None:
+            if out == swap.seen:
+                return True
             self._put_back(label, swap.path)
             return False
-        swapped.overtaken[swap.path] = Overtaken(label, swap.data)
+        label = self._certainly_out(label)
+        if out != swap.seen:
+            swapped.overtaken[swap.path] = Overtaken(label, swap.data)
         return True
+
+    def _certainly_out(self, label: Label) -> Label:
+        """What lies there was in the tree, though it be the same as what went in."""
+        certain = came_out(label)
+        try:
+            self._tree.relabel(label, certain)
+        except Failure:
+            return label
+        return certain
 
     def _label(self, swap: Swap) -> Label:
         expected = blob_id(swap.seen or b"")  # what is new has no label
@@ -219,7 +230,8 @@ class Swaps:
             out = self._tree.look(label)
             if out is None:
                 return self._put_back(label, path)
-            if blob_id(out) == told.expected or version_of(out).startswith(told.went_in):
+            is_what_goes_in = version_of(out).startswith(told.went_in)
+            if blob_id(out) == told.expected or (is_what_goes_in and not told.has_come_out):
                 self._tree.discard(label)
                 return None
 
@@ -309,6 +321,10 @@ class Swaps:
         again."""
         if label not in self._tree.labels():
             return None
+        uncertain = came_out(label, is_certain=False)
+        if label != uncertain:
+            self._tree.relabel(label, uncertain)
+            label = uncertain
         try:
             self._tree.exchange(label, path)
         except NotFound:

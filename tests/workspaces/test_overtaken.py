@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -73,6 +73,26 @@ def test_is_appended_where_a_shell_appends_the_same_while_it_is_given_back(
     def again() -> None:
         at_the_next_exchange(a, monkeypatch, before="1\nx\n")
 
+    overtake(MEMORY, "0\n", "1\n", before="0\nx\n", opened=again)
+    assert a.texts() == {MEMORY: "1\nx\nx\n"}
+
+
+def test_is_appended_where_a_shell_writes_the_same_to_what_came_out_as_it_was_given_back(
+    overtake: Callable[..., None], a: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shells: list[TextIO] = []
+
+    def again() -> None:
+        at_the_next_exchange(
+            a, monkeypatch, opened=lambda: shells.append((a.root / MEMORY).open("a"))
+        )
+
+    def pause(_: float) -> None:
+        while shells:
+            with shells.pop() as shell:
+                shell.write("x\n")
+
+    a.sync._pause = pause
     overtake(MEMORY, "0\n", "1\n", before="0\nx\n", opened=again)
     assert a.texts() == {MEMORY: "1\nx\nx\n"}
 
