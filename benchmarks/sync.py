@@ -42,7 +42,7 @@ WORDS = ["".join(parts) for parts in product("bdgklmnprst", "aeo", repeat=2)]
 """As many as people use often: a text of them packs to less than half, as theirs does."""
 LOOPS = (8, 16, 32)
 SIZES = (100, 2_000, 10_000)
-PUSHES = 60
+PUSHES = 120
 ROUNDS = 5
 
 
@@ -190,14 +190,13 @@ class _Bench:
         up: dict[str, list[float]] = {}
         down: dict[str, list[float]] = {}
         for _ in range(ROUNDS):
-            source = self._machine(f"up-{next(self._numbers)}")
-            _fill(source.root, size)
-            source.workspace.settle()
-            source.sync._get_ready()
+            source, alone = self._source(size), self._source(size)
+            alone.sync._past._replication = None
             target = self._machine_beside(source)
             target.sync._get_ready()
             prefix = f"{source.prefix}/{source.workspace.namespace}/"
             _note(up, "ours", source.sync.run)
+            _note(up, "ours, files alone", alone.sync.run)
             _note(up, "bare", lambda: self._bare_up(size, fast))
             _note(down, "ours", target.sync.run)
             assert len(target.texts()) == size
@@ -219,10 +218,23 @@ class _Bench:
         self._tell(f"first upload of {size:,} files", up)
         self._tell(f"first download of {size:,} files", down)
 
+    def _source(self, size: int) -> Replica:
+        """Whose files are revisions already, and in no store."""
+        machine = self._machine(f"up-{next(self._numbers)}")
+        _fill(machine.root, size)
+        machine.workspace.settle()
+        machine.sync._get_ready()
+        return machine
+
     def _tell(self, claim: str, times: dict[str, list[float]]) -> None:
         took = {name: median(found) for name, found in times.items()}
         print("  " + " · ".join(f"{name} {seconds:.2f} s" for name, seconds in took.items()))
         report(f"{claim}: the bare client's best loop", took["ours"], took["bare"], at_most=1.2)
+        alone = took.get("ours, files alone")
+        if alone is not None:
+            report(
+                "… : of the files alone, without their history", alone, took["bare"], at_most=1.2
+            )
         if "bare, durable" in took:
             report(
                 "… : that loop with an fsync each",
