@@ -11,13 +11,14 @@ A label says what was expected to come out, what is to go in, and the path:
 
     out:<git's id of what was expected>:<16 hex of what goes in>:<8 hex, anything><mark>:<path, / as :>
 
-The mark is `+` once something has come out; until then (`-`) what lies there may never have been in the tree.
+The mark is `+` where it is certain that what lies there was in the tree, else `-`.
 A path cannot hold a `:`. One that makes the label too long for a file's name is replaced by its hash.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -159,6 +160,12 @@ def came_out(label: Label, *, is_certain: bool = True) -> Label:
     before, after = (_GOING_IN, _CAME_OUT) if is_certain else (_CAME_OUT, _GOING_IN)
     *head, nonce, path = label.split(":", 4)
     return Label(":".join([*head, nonce.removesuffix(before) + after, path]))
+
+
+def another(label: Label) -> Label:
+    """For what had this one, where something else has it now. Nothing is known to have come out."""
+    *head, _, path = label.split(":", 4)
+    return Label(":".join([*head, secrets.token_hex(4) + _GOING_IN, path]))
 
 
 def displaced_by(label: Label) -> Displaced | None:

@@ -64,8 +64,8 @@ class Overtaken:
     label: Label
     came_in: bytes
     is_again: bool = False
-    """What came in was itself a save that was given back: nobody who saves the same bytes can have them from
-    there."""
+    """What came in was itself a save that was given back: the same bytes are then no news of it, but one more
+    append."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,9 @@ class Swaps:
             if out == current and not (appended and current.startswith(one.came_in)):
                 return Merged(current)  # saved once more
             both = merge(path, base, one.came_in, out, later="theirs")
-            return both and (appended or _on_top(path, one.came_in, both, current))
+            if both is None:
+                return None
+            return appended or _on_top(path, one.came_in, both, current)
 
         given = self._given_back(label, path, out, together)
         if given is None:
@@ -231,7 +233,8 @@ class Swaps:
             if out is None:
                 return self._put_back(label, path)
             is_what_goes_in = version_of(out).startswith(told.went_in)
-            if blob_id(out) == told.expected or (is_what_goes_in and not told.has_come_out):
+            is_news = told.has_come_out and _is_append(base, out)
+            if blob_id(out) == told.expected or (is_what_goes_in and not is_news):
                 self._tree.discard(label)
                 return None
 
@@ -321,8 +324,9 @@ class Swaps:
         again."""
         if label not in self._tree.labels():
             return None
-        uncertain = came_out(label, is_certain=False)
-        if label != uncertain:
+        told = displaced_by(label)
+        if told is not None and told.has_come_out:
+            uncertain = came_out(label, is_certain=False)
             self._tree.relabel(label, uncertain)
             label = uncertain
         try:
@@ -340,10 +344,14 @@ class Swaps:
 
 def _appended(base: bytes | None, current: bytes, out: bytes) -> Merged | None:
     """What a shell has only appended is appended, to the byte: to a merge the same line twice is one."""
-    if not base or not base.endswith(b"\n") or not out.startswith(base):
+    if base is None or not _is_append(base, out):
         return None
     joint = b"" if current.endswith(b"\n") or not current else b"\n"
     return Merged(current + joint + out[len(base) :])
+
+
+def _is_append(base: bytes | None, out: bytes) -> bool:
+    return bool(base) and base.endswith(b"\n") and out.startswith(base)
 
 
 def _on_top(path: WorkspacePath, came_in: bytes, both: Merged, current: bytes) -> Merged | None:

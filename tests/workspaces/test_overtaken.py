@@ -216,6 +216,35 @@ def test_is_given_back_by_the_next_sync_where_the_disk_was_full(
     assert sorted(a.texts()[MEMORY].split("\n")) == ["", "by hand", "one", "told"]
 
 
+@pytest.mark.parametrize(
+    ("base", "comes_in", "then"),
+    [
+        (MOOD.format("calm"), MOOD.format("glad"), MOOD.format("calm")),
+        ("a\nb\nc\n", "a\nB\nc\n", "a\nb\nc\n"),
+        ("a\nb\nc\n", "a\nB\nc\n", None),
+    ],
+)
+def test_does_not_come_back_where_it_was_what_came_in_and_the_disk_was_full(
+    a: Replica, monkeypatch: pytest.MonkeyPatch, base: str, comes_in: str, then: str | None
+) -> None:
+    def full(_data: bytes) -> None:
+        raise Unavailable("history", "the disk is full")
+
+    a.put("other.md", "other\n")
+    a.put(MEMORY, base)
+    a.sync.run()
+    at_the_next_exchange(a, monkeypatch, before=comes_in)
+    with monkeypatch.context() as patch:
+        patch.setattr(a.workspace._swaps, "_keep_object", full)
+        a.workspace.write(MEMORY, comes_in, by=CALLER, expect=version_of(base.encode()))
+    if then is None:
+        (a.root / MEMORY).unlink()
+    else:
+        a.put(MEMORY, then)
+    a.sync.run()
+    assert a.texts().get(MEMORY) == then
+
+
 def test_stands_beside_what_has_become_too_large(
     a: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:

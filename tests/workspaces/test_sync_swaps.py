@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,6 +24,7 @@ from tests.workspaces.two_machines import (
 )
 from workspaces.baseline import Step
 from workspaces.clock import ManualClock
+from workspaces.errors import AlreadyExists
 from workspaces.ids import version_of
 from workspaces.live import Label
 from workspaces.paths import WorkspacePath
@@ -397,3 +399,61 @@ def test_what_is_about_to_be_swapped_in_is_not_taken_for_displaced(
     a.workspace.write(MEMORY, "told\n", by=CALLER, expect=version_of(b"one\n"))
     looking.join(timeout=60)
     assert [other._blobs.look(label) for label in found] == [b"one\n"]
+
+
+# Where the file system cannot exchange two files in one step.
+
+
+def test_a_save_that_met_a_deletion_goes_back_in_two_steps(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.sync.run()
+    (b.root / MEMORY).unlink()
+    b.sync.run(accept_deletions=True)
+    tree = a.workspace._blobs
+    take = tree.take
+
+    def taken(path: WorkspacePath, label: Label) -> None:
+        a.put(MEMORY, "one\nby hand\n")
+        take(path, label)
+
+    monkeypatch.setattr(tree._aside, "exchange", lambda *_: False)  # type: ignore[attr-defined]
+    monkeypatch.setattr(tree, "take", taken)
+    a.sync.run(accept_deletions=True)
+    b.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "one\nby hand\n"}
+
+
+def test_it_is_given_back_though_the_file_is_made_anew_between_the_two(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.sync.run()
+    (b.root / MEMORY).unlink()
+    b.sync.run(accept_deletions=True)
+    aside = a.workspace._blobs._aside  # type: ignore[attr-defined]
+    take = aside.take
+    saves = ["one\nby hand\n"]
+
+    def taken(*where: Any) -> None:
+        if saves:
+            a.put(MEMORY, saves.pop())
+        take(*where)
+        if len(made) < 2:
+            made.append(f"new {len(made)}\n")
+            a.put(MEMORY, made[-1])
+
+    made: list[str] = []
+    monkeypatch.setattr(aside, "exchange", lambda *_: False)
+    monkeypatch.setattr(aside, "take", taken)
+    with suppress(AlreadyExists):
+        a.sync.run(accept_deletions=True)
+    monkeypatch.undo()
+    a.sync.run()
+    told = "".join(a.texts().values())
+    assert "by hand\n" in told
+    assert all(line in told for line in made)
+    assert a.workspace.displaced() == []

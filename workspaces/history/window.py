@@ -47,7 +47,7 @@ class Window:
             return
 
         def ask(told: BinaryIO) -> None:
-            with suppress(BrokenPipeError), told:  # who reads finds out what it died of
+            with suppress(BrokenPipeError), told:  # who reads finds out that it has died
                 told.writelines(f"{file.id}\n".encode() for file in files)
 
         command = (self._git_directory, "cat-file", "--batch", "--buffer")

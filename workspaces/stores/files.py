@@ -51,7 +51,7 @@ from workspaces.blobs import (
 from workspaces.errors import AlreadyExists, Conflict, NotFound, OverLimit, Unavailable
 from workspaces.expect import ABSENT, ANY, Wildcard, is_met
 from workspaces.ids import version_of
-from workspaces.live import LABEL_PREFIX, Examine, Label, Staged
+from workspaces.live import LABEL_PREFIX, Examine, Label, Staged, another
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.stores.staging import FLUSHED_AT_ONCE, STAGED_PREFIX, Staging, fresh
 from workspaces.upkeep import mend
@@ -316,18 +316,20 @@ class FileBlobs:
 
     def _exchange_in_two(self, label: Label, target: int, leaf: str) -> None:
         """Where the file system cannot in one: for a moment there is no file at the path, and whoever makes
-        one then keeps it. AlreadyExists; what came out lies aside."""
+        one then keeps it. AlreadyExists; then both lie aside."""
         temporary = fresh()
         self._aside.rename_new(label, temporary)
         try:
             self._aside.take(target, leaf, label)
-            try:
-                self._aside.enter(temporary, target, leaf)
-            except (FileExistsError, FileNotFoundError):
-                # Or its directory has gone with what was taken out: neither has the place of the other now.
-                raise AlreadyExists("file", leaf) from None
-        finally:
-            self._aside.discard(temporary)
+        except OSError:
+            self._aside.rename_new(temporary, label)
+            raise
+        try:
+            self._aside.enter(temporary, target, leaf)
+        except (FileExistsError, FileNotFoundError):
+            # Or its directory has gone with what was taken out: neither has the place of the other now.
+            self._aside.rename_new(temporary, another(label))
+            raise AlreadyExists("file", leaf) from None
 
     def _walk(self, directory: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
         if depth > TREE_DEPTH_MAX:
