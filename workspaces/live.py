@@ -157,15 +157,19 @@ def label_of(path: WorkspacePath, expected: ObjectId, went_in: Version | None, n
 
 def came_out(label: Label, *, is_certain: bool = True) -> Label:
     """The label of the same once that is known, or not known any more."""
-    before, after = (_GOING_IN, _CAME_OUT) if is_certain else (_CAME_OUT, _GOING_IN)
-    *head, nonce, path = label.split(":", 4)
-    return Label(":".join([*head, nonce.removesuffix(before) + after, path]))
+    mark = _CAME_OUT if is_certain else _GOING_IN
+    return _renamed(label, lambda nonce: nonce.rstrip(_GOING_IN + _CAME_OUT) + mark)
 
 
 def another(label: Label) -> Label:
     """For what had this one, where something else has it now. Nothing is known to have come out."""
-    *head, _, path = label.split(":", 4)
-    return Label(":".join([*head, secrets.token_hex(4) + _GOING_IN, path]))
+    return _renamed(label, lambda _: secrets.token_hex(4) + _GOING_IN)
+
+
+def _renamed(label: Label, new: Callable[[str], str]) -> Label:
+    """With another nonce and mark in the place of those that it has."""
+    *head, nonce, path = label.split(":", 4)
+    return Label(":".join([*head, new(nonce), path]))
 
 
 def displaced_by(label: Label) -> Displaced | None:

@@ -169,9 +169,9 @@ class Quarantine:
         pass
 
     def files(self, revision: str, wanted: Any) -> Generator[tuple[WorkspacePath, bytes]]:
-        tree = self.commits[revision].tree
+        tree, objects = self.commits[revision].tree, {**self._history.objects, **self.objects}
         for path in wanted & tree.keys():
-            yield path, {**self._history.objects, **self.objects}[tree[path]]
+            yield path, objects[tree[path]]
 
     def close(self) -> None:
         self.commits.clear()

@@ -404,14 +404,19 @@ def test_what_is_about_to_be_swapped_in_is_not_taken_for_displaced(
 # Where the file system cannot exchange two files in one step.
 
 
-def test_a_save_that_met_a_deletion_goes_back_in_two_steps(
-    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def deleted_elsewhere(a: Replica, b: Replica) -> None:
+    """And not yet here."""
     a.put(MEMORY, "one\n")
     a.sync.run()
     b.sync.run()
     (b.root / MEMORY).unlink()
     b.sync.run(accept_deletions=True)
+
+
+def test_a_save_that_met_a_deletion_goes_back_in_two_steps(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted_elsewhere(a, b)
     tree = a.workspace._blobs
     take = tree.take
 
@@ -429,11 +434,7 @@ def test_a_save_that_met_a_deletion_goes_back_in_two_steps(
 def test_it_is_given_back_though_the_file_is_made_anew_between_the_two(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a.put(MEMORY, "one\n")
-    a.sync.run()
-    b.sync.run()
-    (b.root / MEMORY).unlink()
-    b.sync.run(accept_deletions=True)
+    deleted_elsewhere(a, b)
     aside = a.workspace._blobs._aside  # type: ignore[attr-defined]
     take = aside.take
     saves = ["one\nby hand\n"]

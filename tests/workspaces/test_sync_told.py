@@ -59,7 +59,6 @@ def test_many_files_come_out_of_their_history(a: Replica, b: Replica, prefix: Me
     assert fetched(prefix, b) == []
     assert len(b.texts()) == MANY
     assert_at_rest(a, b)
-    fill(a, files=0)
     for number in range(MANY):
         a.put(f"notes/{number:03}.md", f"{number}\nand more\n")
     a.put("new.md", "0\n")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from workspaces.history.chamber import make_git_directory, read_object
+from workspaces.history.chamber import LISTED_BYTES, make_git_directory, read_object
 from workspaces.history.git import talking_git
 from workspaces.history.objects import ObjectId
 from workspaces.paths import WorkspacePath
@@ -20,9 +20,6 @@ from workspaces.revision import RevisionId
 
 READ_BYTES_MAX = 256 * 2**20
 """Of all files together. What a small pack unpacks to is for its writer to say."""
-
-LISTED_BYTES = 64 * 1024
-"""Of what git lists, at once."""
 
 
 class _Listed(NamedTuple):

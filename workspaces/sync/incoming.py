@@ -224,9 +224,11 @@ class Incoming:
     ) -> dict[WorkspacePath, Blob]:
         """What need not be fetched: their history has it, and its token can only be that of those bytes. A
         few files are fetched sooner than it."""
+        if theirs is None:
+            return {}
         pulled = (one.path for one in actions if isinstance(one, Pull))
         wanted = {path for path in pulled if may_say_more(there[path])}
-        if theirs is None or len(wanted) <= self._crowd.threads:
+        if len(wanted) <= self._crowd.threads:
             return {}
         followed = theirs()
         if followed is None:
