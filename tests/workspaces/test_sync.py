@@ -637,6 +637,40 @@ def test_a_deletion_that_nobody_confirmed_is_one_in_the_end(
     assert a.sync.run().requests == 2
 
 
+def gone_on_both_sides(machine: Replica, prefix: MemoryPrefix) -> None:
+    """A program's deletion has gone out, and it died; then a person has deleted the file here."""
+    prefix.below(machine.workspace.namespace).delete("1.md", expect=ANY)
+    (machine.root / "1.md").unlink()
+
+
+def newest(machine: Replica) -> set[str]:
+    return set(machine.workspace.history.tree(machine.workspace.tip()))
+
+
+def test_what_is_gone_on_both_sides_is_gone_from_the_newest_revision(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    filled(a, b)
+    gone_on_both_sides(a, prefix)
+    (b.root / "1.md").unlink()
+    assert a.sync.run().history
+    b.sync.run()
+    assert newest(a) == newest(b) == set(a.texts()) == set(b.texts())
+    assert "1.md" not in newest(a)
+    assert a.workspace.tip() == b.workspace.tip()
+
+
+def test_where_a_file_is_gone_on_both_sides_a_program_writes_it_anew(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
+    a.put("1.md", "1\n")
+    a.sync.run()
+    gone_on_both_sides(a, prefix)
+    a.workspace.write("1.md", "anew\n", by=CALLER, expect=ABSENT)
+    assert a.texts() == {"1.md": "anew\n"}
+    assert a.sync.run().pending == []
+
+
 def test_what_has_no_place_here_is_left_there_and_listed(a: Replica, prefix: MemoryPrefix) -> None:
     below = prefix.below(a.workspace.namespace)
     a.put("dir/file.md", "x\n")
