@@ -341,9 +341,9 @@ class Workspace:
         finally:
             self._blobs.unstage()
 
-    def staying(self, seen: Mapping[WorkspacePath, ObjectId]) -> set[WorkspacePath]:
-        """Of these files those that are still as they were seen. Between two moves of a swap a file is for
-        a moment what it may not become; nobody is there while this looks."""
+    def staying(self, seen: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
+        """Of these files those that are still as they were seen (None: gone). Between two moves of a swap a
+        file is for a moment what it may not become; nobody is there while this looks."""
         if not seen:
             return set()
         with self._settlement.hold(SYNC):

@@ -160,7 +160,8 @@ class Store:
         history = self._machine.history
         assert before is None or before.tip in history.line(head.tip), "the head went back"
         files = set(history.tree(head.tip).values())
-        assert files <= self._world.stored, "the head names what was never there"
+        there = self._world.stored | self._world.by_hand
+        assert files <= there, "the head names what was never there"
         assert all(f"{pack.name}.bundle" in self._store._blobs for pack in head.packs)
 
     def _asked(self, ask: Callable[[], Any], written: str = "") -> Any:

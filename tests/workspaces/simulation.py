@@ -7,8 +7,9 @@ process does is a greenlet, so that any two of them can be interleaved at every 
 
 Two to four machines, one or two processes each, whose clocks may differ by days and jump. People append,
 save, delete, move, and write to what they have opened long ago; programs write and delete under conditions;
-commands have the tree to themselves; watchers push what was saved. In some worlds MEMORY.md has a front
-matter, in some there are names that have no place beside each other, in some few packs are folded.
+commands have the tree to themselves; watchers push what was saved; somebody copies a file from elsewhere, or
+changes one in the bucket, by hand. In some worlds MEMORY.md has a front matter, in some there are names that
+have no place beside each other, in some few packs are folded.
 
 People write lines that never come twice. At the end everyone syncs until nothing happens any more. Then
 all trees and the store hold the same files, but for what has no place somewhere and is listed there, until
@@ -75,6 +76,10 @@ class World:
         self.store = MemoryBlobs(etag if as_s3 else None)
         self.packs = MemoryBlobs(etag if as_s3 else None)
         self.stored: set[ObjectId] = set()
+        self.by_hand: set[ObjectId] = set()
+        """What somebody has put into the store past the product."""
+        self.taken_there: set[ObjectId] = set()
+        """What he has found there. Who had written it may have died, and nobody else have seen it."""
         self.written: set[str] = set()
         self.removed: set[str] = set()
         self.taken_away: set[int] = set()
@@ -106,8 +111,11 @@ class World:
         for _ in range(self.randomly.randint(*STEPS)):
             machine = self.randomly.choice(self.machines)
             process = self.randomly.choice(machine.processes)
-            if self.random() < 0.35:
+            thrown = self.random()
+            if thrown < 0.35:
                 self.person(machine)
+            elif thrown < 0.4:
+                self.somebody_in_the_bucket()
             elif process.running is not None:
                 process.go_on()
             else:
@@ -123,7 +131,7 @@ class World:
     def begin_with_files(self) -> None:
         """Everybody has the same files already: what follows is swapped, not only made."""
         for name in NAMES[:4]:
-            has_front = self.has_front and name == "MEMORY.md"
+            has_front = self.is_front(name)
             keys = [f"{key}: {self.line()}" for key in KEYS] if has_front else []
             front = ["---\n", *keys, "---\n"] if keys else []
             self.put(self.machines[0], name, "".join([*front, self.line(), self.line()]))
@@ -141,12 +149,35 @@ class World:
                 more = self.line() if self.random() < 0.3 else ""
                 self.put(machine, name, self.line() + more)
             return
-        if self.has_front and name == "MEMORY.md" and self.random() < 0.5:
+        if self.is_front(name) and self.random() < 0.5:
             self.set_key(machine, name, text)
             return
         doings = (self.append, self.append, self.save, self.save, self.save, self.write_in_place)
-        rare = (self.open, self.delete, self.rename)
+        rare = (self.open, self.delete, self.rename, self.copy_over)
         self.randomly.choice((*doings, *rare))(machine, name, text)
+
+    def somebody_in_the_bucket(self) -> None:
+        """A line put to a file there, or the file deleted, and no history tells of it. Who does so may do the
+        same to the files of a machine."""
+        name = self.randomly.choice([one for one in self.names if not self.is_front(one)])
+        text = self.text_there(name) or ""
+        after = "" if text and self.random() < 0.4 else text + self.line()
+        self.note(text, after)
+        self.taken_there.add(blob_id(text.encode()))
+        if after:
+            self.by_hand.add(blob_id(after.encode()))
+            self.store.write(name, after.encode(), expect=ANY)
+        else:
+            self.store.delete(name, expect=ANY)
+        if self.random() < 0.3:
+            self.same_here(self.randomly.choice(self.machines), name, after)
+
+    def same_here(self, machine: Machine, name: str, after: str) -> None:
+        before = self.text(machine, name)
+        if after and (before is not None or machine.tree.has_place(name)):
+            self.put(machine, name, after)
+        elif before is not None and not after:
+            self.delete(machine, name, before)
 
     def append(self, machine: Machine, name: str, text: str) -> None:
         line = self.line()
@@ -206,6 +237,15 @@ class World:
                 if self.moved_away.get((other, line), set()) - {machine.number}:
                     self.moved_back.add(line)
 
+    def copy_over(self, machine: Machine, name: str, text: str) -> None:
+        """The file as another machine or the store has it, with no sync: both have made the same change."""
+        if self.is_front(name):
+            return
+        others = (self.text(other, name) for other in self.machines if other is not machine)
+        texts = [one for one in (self.text_there(name), *others) if one is not None]
+        if texts:
+            self.put(machine, name, self.randomly.choice(texts))
+
     # What processes do.
 
     def sync(self, process: Process) -> None:
@@ -263,6 +303,13 @@ class World:
     def text(self, machine: Machine, name: str) -> str | None:
         inode = machine.tree.files.get(name)
         return None if inode is None else inode.data.decode()
+
+    def is_front(self, name: str) -> bool:
+        return self.has_front and name == "MEMORY.md"
+
+    def text_there(self, name: str) -> str | None:
+        blob = self.store._blobs.get(name)
+        return None if blob is None else blob.data.decode()
 
     def line(self) -> str:
         self.lines += 1
@@ -342,9 +389,8 @@ class World:
 
     def check_history(self, store: dict[str, bytes]) -> None:
         history = self.machines[0].history
-        assert self.stored <= history.reachable(), (
-            "a version that was in the store is in no revision"
-        )
+        told = history.reachable() | self.taken_there
+        assert self.stored <= told, "a version that was in the store is in no revision"
         tips = {machine.history.tip() for machine in self.machines}
         assert len(tips) == 1, "histories have diverged"
         (tip,) = tips

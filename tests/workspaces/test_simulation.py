@@ -162,7 +162,17 @@ def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
 
 def unsettled(patch: pytest.MonkeyPatch) -> None:
     """What is pushed and replaced was never made a revision."""
-    patch.setattr(Workspace, "settled", lambda self, found: set(found))
+    patch.setattr(Workspace, "settled", lambda self, found: (set(found), self.tip()))
+
+
+def agreed_without_a_word(patch: pytest.MonkeyPatch) -> None:
+    """What both sides have come to by themselves is in no revision."""
+    plain = Incoming._brought
+
+    def brought(self: Any, arrivals: Any, steps: Any, same: Any, *more: Any) -> Any:
+        return plain(self, arrivals, steps, {}, *more)
+
+    patch.setattr(Incoming, "_brought", brought)
 
 
 def first_look_only(patch: pytest.MonkeyPatch) -> None:
@@ -301,6 +311,7 @@ MUTANTS: list[Patch] = [
     token_taken_for_md5,
     baseline_before_the_effect,
     unsettled,
+    agreed_without_a_word,
     first_look_only,
     a_deletion_wins,
 ]

@@ -28,6 +28,7 @@ from workspaces.clock import ManualClock
 from workspaces.conflict import conflict_path
 from workspaces.errors import Conflict, MassDeletion, Refused, Unavailable
 from workspaces.expect import ABSENT, ANY
+from workspaces.history.objects import blob_id
 from workspaces.home import Home
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
@@ -658,6 +659,27 @@ def test_what_is_gone_on_both_sides_is_gone_from_the_newest_revision(
     assert newest(a) == newest(b) == set(a.texts()) == set(b.texts())
     assert "1.md" not in newest(a)
     assert a.workspace.tip() == b.workspace.tip()
+
+
+@pytest.mark.parametrize("before", [None, "before\n"])
+def test_what_both_sides_have_made_alike_is_in_the_newest_revision(
+    a: Replica, b: Replica, prefix: MemoryPrefix, before: str | None
+) -> None:
+    """By hand, here and in the bucket: neither has told of it."""
+    a.put("0.md", "0\n")
+    if before is not None:
+        a.put("1.md", before)
+    a.sync.run()
+    there = prefix.below(a.workspace.namespace)
+    there.write("1.md", b"alike\n", expect=ANY)
+    a.put("1.md", "alike\n")
+    assert a.sync.run().history
+    found = a.workspace.history.find(a.workspace.tip(), WorkspacePath("1.md"))
+    assert found == blob_id(b"alike\n")
+    b.sync.run()
+    assert b.texts() == a.texts()
+    assert b.workspace.tip() == a.workspace.tip()
+    assert a.sync.run().requests == 2
 
 
 def test_where_a_file_is_gone_on_both_sides_a_program_writes_it_anew(

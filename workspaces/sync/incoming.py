@@ -17,7 +17,16 @@ from workspaces.ids import version_of
 from workspaces.live import Staged
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
-from workspaces.reconcile import Apart, Meet, Merged, Pull, PullDeletion, Same, met
+from workspaces.reconcile import (
+    Apart,
+    Forget,
+    Meet,
+    Merged,
+    Pull,
+    PullDeletion,
+    Same,
+    met,
+)
 from workspaces.revision import SYNC
 from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
@@ -31,7 +40,7 @@ from workspaces.workspace import Workspace
 BATCH_FILES = 256
 """What is fetched before it is put into the tree, and so how long the writer lock is held at once."""
 
-Coming = Pull | PullDeletion | Meet
+Coming = Pull | PullDeletion | Meet | Forget
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +118,7 @@ class Incoming:
         arrivals: list[Arrival] = []
         steps: dict[WorkspacePath, Step] = {}
         again: list[WorkspacePath] = []
-        same: dict[WorkspacePath, ObjectId] = {}
+        same: dict[WorkspacePath, ObjectId | None] = {}
         told = Report()
         pulled = {one.path for one in actions if isinstance(one, Pull) and one.path in fetched}
         is_as_agreed = self._agreement(actions, fetched, base)
@@ -121,6 +130,9 @@ class Incoming:
                 arrivals.append(Arrival(action.path, None, action.expect))
                 steps[action.path] = Step(action.path, base.get(action.path), None)
                 told.pulled.append(action.path)
+            elif isinstance(action, Forget):
+                same[action.path] = None
+                steps[action.path] = Step(action.path, base.get(action.path), None)
             elif come is None:
                 again.append(action.path)  # gone since it was listed
             elif isinstance(action, Pull):
@@ -133,11 +145,11 @@ class Incoming:
             else:
                 again.append(action.path)
         for path in same.keys() - self._workspace.staying(same):
-            del steps[path]
+            del steps[path], same[path]
             again.append(path)
         if again:  # not all that theirs speaks of: the next round follows it
             theirs = None
-        return again + self._brought(arrivals, steps, told, report, theirs)
+        return again + self._brought(arrivals, steps, same, told, report, theirs)
 
     def _agreement(
         self,
@@ -162,7 +174,7 @@ class Incoming:
         come: Fetched,
         pulled: Collection[WorkspacePath],
         arrivals: list[Arrival],
-        same: dict[WorkspacePath, ObjectId],
+        same: dict[WorkspacePath, ObjectId | None],
         told: Report,
     ) -> bool:
         """What becomes of a path that both sides changed; False when it is gone here meanwhile. `pulled`
@@ -195,11 +207,13 @@ class Incoming:
         self,
         arrivals: Sequence[Arrival],
         steps: Mapping[WorkspacePath, Step],
+        same: Mapping[WorkspacePath, ObjectId | None],
         told: Report,
         report: Report,
         theirs: Theirs | None,
     ) -> list[WorkspacePath]:
-        """Into the tree, and then into the baseline. What was merged here must still go out."""
+        """Into the tree, and then into the baseline. What was merged here must still go out. What both sides
+        have come to by themselves is made a revision, where nobody has told of it."""
         if arrivals or theirs is not None:
             brought = self._workspace.bring(arrivals, by=SYNC, theirs=theirs)
             report.refused += brought.refused
@@ -208,6 +222,8 @@ class Incoming:
             unsent = brought.overtaken
         else:
             out, unsent = set[str](), set[WorkspacePath]()
+        if same:
+            out.update(same.keys() - self._workspace.settled(same)[0])
         self._baseline.take(step for path, step in steps.items() if path not in out)
         report.pulled += [path for path in told.pulled if path not in out]
         report.merged += [path for path in told.merged if path not in out]
@@ -244,7 +260,7 @@ class Incoming:
     def _fetched(self, action: Coming, base: Agreed | None) -> Fetched | None:
         """What both sides changed has its base from now: since the survey others may have agreed on
         something, and a merge with what was before it takes what they replaced for a change."""
-        if isinstance(action, PullDeletion):
+        if isinstance(action, PullDeletion | Forget):
             return None
         if isinstance(action, Meet):
             base = self._baseline.find(action.path)

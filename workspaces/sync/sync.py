@@ -10,8 +10,9 @@ done, and this file does it. Nothing is done to what was not looked at:
     here    a file is replaced by the verified swap (`swap`), which looks at what came out, twice
 
 and what is looked at is first made a revision, so that every version that is replaced, here or there,
-stays in the history. A refusal of the store is no error. It means: plan again. And a save that a swap has
-overtaken is merged into what came in.
+stays in the history; so is what both sides have come to by themselves, be it that a file is gone (0148). A
+refusal of the store is no error. It means: plan again. And a save that a swap has overtaken is merged into
+what came in.
 
 **What makes it safe to die anywhere.** The baseline is written after the effect. Whoever dies in between
 leaves both sides equal and a baseline that is behind; the next plan meets the path, reads both, finds
@@ -36,12 +37,12 @@ enough; but see `deletion`), and deletion on a suspicion: see `Alarm`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import assert_never
 
 from workspaces.arrival import Theirs
-from workspaces.baseline import Agreed, Baseline, Step
+from workspaces.baseline import Baseline, Step
 from workspaces.blobs import BlobStore, Stat
 from workspaces.errors import Failure, MassDeletion, NotFound
 from workspaces.expect import ABSENT
@@ -187,12 +188,10 @@ class Sync:
             found = self._sides.read(path)
             token = blob.token if blob else None
             action = action_for(path, base, found[0].version if found else None, token)
-            if isinstance(action, Pull | PullDeletion | Meet):
+            if isinstance(action, Pull | PullDeletion | Meet | Forget):
                 known = {} if base is None else {path: base}
                 fetched = {} if blob is None else {path: Fetched(blob, base)}
                 self._incoming.put([action], fetched, known, Report())
-            elif isinstance(action, Forget) and base is not None:
-                self._forget({path: base})
             elif blob is None and base is not None:  # what is here is new there
                 self._baseline.take([Step(path, base, None)], wait=False)
 
@@ -348,15 +347,12 @@ class Sync:
         """What comes in, then what goes out. Returns what must be planned again."""
         coming: list[Coming] = []
         going: list[Going] = []
-        gone: dict[WorkspacePath, Agreed] = {}
         for action in survey.plan.actions:
             match action:
-                case Pull() | PullDeletion() | Meet():
+                case Pull() | PullDeletion() | Meet() | Forget():
                     coming.append(action)
                 case Push() | PushDeletion():
                     going.append(action)
-                case Forget(path):
-                    gone[path] = survey.base[path]
                 case _:
                     assert_never(action)
         progress = Progress(tell, len(coming) + len(going))
@@ -368,21 +364,11 @@ class Sync:
         again = self._incoming.take(
             coming, survey, report, progress.done, theirs if history is not None else None
         )
-        again += self._forget(gone)  # as others have told it, where they have
         with self._past.packing() if going else nullcontext():
             again += self._outgoing.send(
                 going, survey.base, survey.here, survey.in_hand, report, progress.done
             )
         return again
-
-    def _forget(self, gone: Mapping[WorkspacePath, Agreed]) -> list[WorkspacePath]:
-        """What is on neither side any more is in no row, once it is in the newest revision no more: whoever
-        deleted it may have died before that was told. Returns what is back."""
-        if not gone:
-            return []
-        told, _ = self._workspace.settled(dict.fromkeys(gone))
-        self._baseline.take(Step(path, row, None) for path, row in gone.items() if path in told)
-        return [path for path in gone if path not in told]
 
     def _second_look(self) -> list[WorkspacePath]:
         """At what swaps have displaced, once those who had it open had the time to write. What is displaced
