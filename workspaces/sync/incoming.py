@@ -17,16 +17,7 @@ from workspaces.ids import version_of
 from workspaces.live import Staged
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
-from workspaces.reconcile import (
-    Apart,
-    Forget,
-    Meet,
-    Merged,
-    Pull,
-    PullDeletion,
-    Same,
-    met,
-)
+from workspaces.reconcile import Apart, Forget, Meet, Merged, Pull, PullDeletion, Same, met
 from workspaces.revision import SYNC
 from workspaces.seam import told_of
 from workspaces.sync.crowd import Crowd
