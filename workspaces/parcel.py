@@ -104,7 +104,8 @@ def top_of(source: Path) -> set[str]:
     if kind == "file":
         return {source.name}
     names = _listed(source, kind)
-    return {name.removeprefix(_wrapping(names)).partition("/")[0] for name in names}
+    wrapping = _wrapping(names)
+    return {name.removeprefix(wrapping).partition("/")[0] for name in names}
 
 
 def unpack(source: Path, quota: Quota, *, enter: Enter = lambda _: True) -> Parcel:

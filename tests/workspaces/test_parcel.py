@@ -6,6 +6,7 @@ import os
 import stat
 import struct
 import tarfile
+import time
 import zipfile
 import zlib
 from datetime import UTC, datetime
@@ -232,3 +233,17 @@ def test_what_is_not_there_or_no_archive_is_said(tmp_path: Path) -> None:
         unpacked(tmp_path / "pipe")
     (tmp_path / "CLAUDE.md").write_text("be brief")
     assert unpacked(tmp_path / "CLAUDE.md").files == {"CLAUDE.md": b"be brief"}
+
+
+def test_four_times_the_directories_of_a_zip_take_four_times_as_long(tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        source = zipped(tmp_path / f"{count}.zip", *((f"d{n}/a.md", b"x") for n in range(count)))
+        taken: list[float] = []
+        for _ in range(3):
+            begun = time.process_time()
+            assert len(top_of(source)) == count
+            taken.append(time.process_time() - begun)
+        return min(taken)
+
+    few, many = seconds(1000), seconds(4000)
+    assert many < 9 * few  # each with each takes sixteen times as long
