@@ -77,7 +77,7 @@ def broken_rule(text: str) -> str | None:
     return _broken_rule(text)
 
 
-@lru_cache(maxsize=32_768)  # the same names come again and again: a whole workspace's, and more
+@lru_cache(maxsize=65_536)  # the same names come again and again: a whole workspace's, and more
 def _broken_rule(text: str) -> str | None:
     return _broken_by_characters(text) or _broken_by_length(text) or _broken_by_a_part(text)
 

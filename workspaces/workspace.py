@@ -41,7 +41,7 @@ from workspaces.history.undo import Files, touched, undone
 from workspaces.ids import Namespace, Version, version_of
 from workspaces.live import Displaced, Label, LiveTree, Staged
 from workspaces.merge import Merged
-from workspaces.paths import WorkspacePath, folded
+from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.remote import Remote
 from workspaces.revision import SYNC, Author, Revision, RevisionId
@@ -85,7 +85,8 @@ class Command:
     @property
     def problems(self) -> list[Problem]:
         """What it left that cannot be kept."""
-        return [problem for problem in self.after.problems if problem not in self.before.problems]
+        before = set(self.before.problems)
+        return [problem for problem in self.after.problems if problem not in before]
 
 
 class Workspace:
@@ -536,6 +537,6 @@ class Workspace:
         parts = path.split("/")
         for depth, part in enumerate(parts):
             directory = "/".join(parts[:depth])
-            for name in self._history.names(tip, directory):
-                if name != part and folded(name) == folded(part):
+            for name in self._history.named_alike(tip, directory, part):
+                if name != part:
                     raise AlreadyExists("file", f"{directory}/{name}" if directory else name)

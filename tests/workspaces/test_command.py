@@ -13,7 +13,9 @@ from tests.workspaces.actors import commands, one_command, opened_at, shell, sta
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.errors import WorkspaceBusy
 from workspaces.home import Home
-from workspaces.workspace import Workspace
+from workspaces.problem import Problem
+from workspaces.tree import Tree
+from workspaces.workspace import Command, Workspace
 from workspaces.writer import WriterLock
 
 COMMANDS = 15
@@ -139,6 +141,29 @@ def test_the_successor_of_a_killed_command_may_be_killed_too(
         raise KeyboardInterrupt  # before it came to anything
     workspace.settle()
     assert [revision.author for revision in workspace.log()] == ["helper"]
+
+
+class Counted(Problem):
+    """A problem that counts how often it is compared."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.comparisons += 1
+        return isinstance(other, Counted) and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+
+def test_what_a_command_left_is_told_from_what_was_there_without_comparing_each_with_each() -> None:
+    count = 2000
+    before = [Counted(f"{n}", "bad_name", "is bad") for n in range(count)]
+    after = [Counted(f"{n}", "bad_name", "is bad") for n in range(1, count + 1)]
+    left = Command(before=Tree(problems=[*before]), after=Tree(problems=[*after])).problems
+    assert left == [after[-1]]
+    assert Counted.comparisons < 10 * count
 
 
 def kill_in_command(home: Home, script: str) -> None:

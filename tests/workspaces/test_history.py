@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,27 @@ def test_what_was_met_and_is_in_neither_line_is_below_the_merge_of_both(history:
         met: b"met\n",
         made: b"all\n",
     }
+
+
+def test_looking_for_names_of_another_case_takes_one_look_at_a_directory(
+    history: History,
+) -> None:
+    def seconds(count: int) -> float:
+        names = [f"note-{n}-of-{count}.md" for n in range(count)]
+        revision = history.record({WorkspacePath(name): b"x" for name in names}, CALLER)
+        begun = time.process_time()
+        for name in names:
+            assert history.named_alike(revision, "", name.upper()) == [name]
+        return time.process_time() - begun
+
+    few, many = seconds(500), seconds(2000)
+    assert many < 10 * few  # each by each takes sixteen times as long, and is 2.5 million in all
+
+
+def test_names_of_another_case_are_those_of_one_directory(history: History) -> None:
+    first = history.record({NOTE: b"x", WorkspacePath("notes/Deep/b.md"): b"y"}, CALLER)
+    assert set(history.named_alike(first, "notes", "DEEP")) == {"deep", "Deep"}
+    assert history.named_alike(first, "", "deep") == ()
+    assert history.named_alike(first, "missing", "deep") == ()
+    second = history.record({NOTE: None}, CALLER)
+    assert history.named_alike(second, "notes", "deep") == ["Deep"]

@@ -47,7 +47,7 @@ from workspaces.history.objects import (
 from workspaces.history.pack import needs_packing, pack
 from workspaces.history.quarantine import Quarantine
 from workspaces.history.step import RAW_OPTIONS, Step, parse_raw, parse_steps
-from workspaces.paths import WorkspacePath
+from workspaces.paths import PARTS_MAX, WorkspacePath, folded
 from workspaces.revision import (
     Author,
     FileChange,
@@ -92,6 +92,7 @@ class History:
         self._branch = Branch(directory)
         self._commits = lru_cache(COMMITS_KEPT)(self._read_commit)
         self._trees = lru_cache(WHOLE_TREES_KEPT)(self._read_tree)
+        self._folded = lru_cache(PARTS_MAX)(self._read_folded)  # one for each directory of a path
         self._newest: Commit | None = None
         """That was made here: it is asked for at once, and need not come from the disk."""
 
@@ -214,9 +215,9 @@ class History:
         found = self._directory_at(revision, directory).get(leaf)
         return None if found is None or found.mode == TREE_MODE else found.id
 
-    def names(self, revision: RevisionId | None, directory: str) -> list[str]:
-        """What lies directly in a directory (`""` is the root); nothing where there is none."""
-        return list(self._directory_at(revision, directory))
+    def named_alike(self, revision: RevisionId | None, directory: str, name: str) -> Sequence[str]:
+        """Return the names in a directory (`""` is the root) that are `name` but for their case."""
+        return self._folded(revision, directory).get(folded(name), ())
 
     def read(self, object_id: ObjectId) -> bytes:
         return self._objects.read(object_id)
@@ -487,6 +488,15 @@ class History:
                 return {}
             entries = self._objects.entries(entry.id)
         return entries
+
+    def _read_folded(
+        self, revision: RevisionId | None, directory: str
+    ) -> Mapping[str, Sequence[str]]:
+        """Return the names in a directory by what they have in common with those of another case."""
+        found: dict[str, list[str]] = {}
+        for name in self._directory_at(revision, directory):
+            found.setdefault(folded(name), []).append(name)
+        return found
 
     def _before(self, tip: RevisionId | None, path: WorkspacePath) -> bytes | None:
         found = self.find(tip, path)
