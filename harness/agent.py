@@ -43,6 +43,10 @@ MEMORY_CHARACTERS_HIGHEST = 200_000
 """What memory may ever take of the largest context that can be configured."""
 CONTEXT_CHARACTERS_HIGHEST = 500_000
 MOUNTS_MAX = 20
+STEPS_HIGHEST = 1000
+OUTPUT_TOKENS_HIGHEST = 128_000
+"""As many as the largest answer of a model may have."""
+PRUNING_TURNS_HIGHEST = 1000
 TURN_SECONDS_MAX = 86_400
 TURN_DOLLARS_MAX = 10_000
 """More than these is a typing error."""
@@ -59,12 +63,12 @@ class MountConfig(Shape):
 class Limits(Shape):
     """Of one turn. None: no limit."""
 
-    steps: Annotated[int, Field(ge=1, le=1000)] = 40
+    steps: Annotated[int, Field(ge=1, le=STEPS_HIGHEST)] = 40
     seconds: Annotated[float, Field(gt=0, le=TURN_SECONDS_MAX)] | None = None
     """While it is at it: the time in which it waits for an answer does not count."""
     dollars: Annotated[float, Field(gt=0, le=TURN_DOLLARS_MAX)] | None = None
     """Looked at before each question, so that the last one may pass it."""
-    output_tokens: Annotated[int, Field(ge=1, le=128_000)] = 16_000
+    output_tokens: Annotated[int, Field(ge=1, le=OUTPUT_TOKENS_HIGHEST)] = 16_000
 
 
 class SessionMemory(Shape):
@@ -74,7 +78,7 @@ class SessionMemory(Shape):
 
 class SessionPruning(Shape):
     enabled: bool = True
-    turns: Annotated[int, Field(ge=0, le=1000)] = TURNS
+    turns: Annotated[int, Field(ge=0, le=PRUNING_TURNS_HIGHEST)] = TURNS
     """How many further turns the tool traffic of one stays in the context for."""
 
 

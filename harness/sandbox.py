@@ -15,16 +15,25 @@ from workspaces.stamp import Stamp
 SECONDS_MAX = 600
 """A turn has a person waiting for it."""
 
+MEMORY_BYTES_HIGHEST = 64 * 2**30
+"""All that a large server has."""
+
+PROCESSES_HIGHEST = 4096
+"""Each is looked at several times a second."""
+
+OUTPUT_BYTES_HIGHEST = 2**20
+"""More than a model's context takes."""
+
 
 class SandboxLimits(Shape):
     """Of one command."""
 
     seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] = SECONDS_MAX
-    memory_bytes: Annotated[int, Field(ge=64 * 2**20, le=64 * 2**30)] = 2**30
+    memory_bytes: Annotated[int, Field(ge=64 * 2**20, le=MEMORY_BYTES_HIGHEST)] = 2**30
     """All its processes together: what a small server can spare."""
-    processes: Annotated[int, Field(ge=8, le=4096)] = 64
+    processes: Annotated[int, Field(ge=8, le=PROCESSES_HIGHEST)] = 64
     """Threads count. Enough for a pipeline or a test run, and no fork bomb is felt outside."""
-    output_bytes: Annotated[int, Field(ge=1024, le=2**20)] = 64 * 1024
+    output_bytes: Annotated[int, Field(ge=1024, le=OUTPUT_BYTES_HIGHEST)] = 64 * 1024
     """How much of what it prints the model is shown at once."""
 
 

@@ -29,6 +29,15 @@ PARTITION = "accounts"
 DEFAULT_ACCOUNT = Key(PARTITION, "default")
 """Points at the account that a home was born with."""
 
+TURNS_PER_MINUTE_MAX = 6000
+"""A hundred a second: more than one store of records can count."""
+
+RUNNING_TURNS_MAX = 1000
+"""Each has an item of its own, and all are looked at to find a free one."""
+
+DOLLARS_MAX = 1e6
+"""More is a typing error."""
+
 JOINING = Key(PARTITION, "joining")
 """Stands while the home becomes another machine of an account that is there already."""
 
@@ -41,10 +50,14 @@ class UsersConfig(Shape):
 class AccountLimits(Shape):
     """What the account may use; what is not stated is not limited."""
 
-    turns_per_minute: Annotated[int, Field(ge=1, le=6000)] | None = None
-    running_turns: Annotated[int, Field(ge=1, le=1000)] | None = None
-    dollars_per_day: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
-    dollars_per_month: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
+    turns_per_minute: Annotated[int, Field(ge=1, le=TURNS_PER_MINUTE_MAX)] | None = None
+    running_turns: Annotated[int, Field(ge=1, le=RUNNING_TURNS_MAX)] | None = None
+    dollars_per_day: Annotated[float, Field(ge=0, le=DOLLARS_MAX, allow_inf_nan=False)] | None = (
+        None
+    )
+    dollars_per_month: Annotated[float, Field(ge=0, le=DOLLARS_MAX, allow_inf_nan=False)] | None = (
+        None
+    )
 
     @property
     def are_on_money(self) -> bool:

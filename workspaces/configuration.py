@@ -6,12 +6,25 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from workspaces.errors import Refused
 from workspaces.ids import WorkspaceId
 from workspaces.parse import Shape
 from workspaces.stamp import Stamp
 
 NAME_CHARACTERS_MAX = 100
 DESCRIPTION_CHARACTERS_MAX = 1000
+
+WORKSPACE_MEMORY_CHARACTERS_MAX = 500_000
+"""As large as the largest context that can be configured."""
+
+QUOTA_BYTES_MAX = 2**40
+"""One tebibyte. More is a typing error, and no disk of one machine."""
+
+QUOTA_FILES_MAX = 1_000_000
+"""A scan looks at each file: of a million it takes most of a minute."""
+
+QUOTA_FILE_BYTES_MAX = 64 * 2**20
+"""A file is read whole into memory, and several at once."""
 
 Name = Annotated[
     str,
@@ -34,15 +47,29 @@ class Guidance(Shape):
 
 
 class MemoryLimit(Shape):
-    max_length: Annotated[int, Field(ge=1, le=500_000)] | None = None
+    max_length: Annotated[int, Field(ge=1, le=WORKSPACE_MEMORY_CHARACTERS_MAX)] | None = None
 
 
 class Quota(Shape):
-    """What one workspace may hold; what exceeds it stays on disk, out of history and sync."""
+    """What one workspace may hold; what exceeds it stays on disk, out of history and sync.
 
-    bytes: Annotated[int, Field(ge=1)] = 50_000_000
-    files: Annotated[int, Field(ge=1)] = 10_000
-    file_bytes: Annotated[int, Field(ge=1, le=64 * 2**20)] = 5_000_000
+    The maxima of `bytes` and `files` are asked by `check_change`, when a record is written: one that was
+    stored with more opens as it is.
+    """
+
+    bytes: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_BYTES_MAX})] = 50_000_000
+    files: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_FILES_MAX})] = 10_000
+    file_bytes: Annotated[int, Field(ge=1, le=QUOTA_FILE_BYTES_MAX)] = 5_000_000
+
+    def check_change(self, before: Quota | None) -> None:
+        """Raise Refused for a value past its maximum that is not what it was `before`."""
+        for name, value, known, maximum in (
+            ("bytes", self.bytes, before and before.bytes, QUOTA_BYTES_MAX),
+            ("files", self.files, before and before.files, QUOTA_FILES_MAX),
+        ):
+            if value > maximum and value != known:
+                rule = f"should be less than or equal to {maximum}"
+                raise Refused(f"config.quota.{name}", value, rule)
 
 
 class WorkspaceConfig(Shape):

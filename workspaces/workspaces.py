@@ -96,11 +96,11 @@ class Workspaces:
             partition,
             records,
             clock,
-            check=self._check_storage,
+            check=self._check_config,
             may_change=principal.may_configure,
         )
         self._private_catalog = Catalog(
-            WORKSPACES, partition, records, clock, check=self._check_storage
+            WORKSPACES, partition, records, clock, check=self._check_config
         )
         self._burial = Burial(
             principal.account_id,
@@ -425,9 +425,10 @@ class Workspaces:
         there = self._roster().read("workspace", workspace_id)
         return there is not None and isinstance(there.entry, Tombstone)
 
-    def _check_storage(self, record: WorkspaceRecord, before: WorkspaceRecord | None) -> None:
-        """Kept where it was asked to be kept, or refused: never silently somewhere else."""
-        del before
+    def _check_config(self, record: WorkspaceRecord, before: WorkspaceRecord | None) -> None:
+        """Refuse a quota past its maximum, and a place that is not to be had: files are never silently
+        kept somewhere else."""
+        record.config.quota.check_change(before.config.quota if before else None)
         provider = record.config.storage.provider
         if provider == "s3" and self._place is None:
             raise _no_place()

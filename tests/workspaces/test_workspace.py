@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.workspaces.conftest import AGENT, CALLER
+from workspaces.account import default_owner
+from workspaces.catalog import Catalog, partition_of
+from workspaces.clock import ManualClock
 from workspaces.errors import (
     AlreadyExists,
     Conflict,
@@ -20,8 +23,9 @@ from workspaces.errors import (
 from workspaces.expect import ABSENT
 from workspaces.home import Home
 from workspaces.ids import version_of
+from workspaces.stores.memory import MemoryRecords
 from workspaces.workspace import Workspace
-from workspaces.workspaces import Workspaces
+from workspaces.workspaces import WORKSPACES, Workspaces
 from workspaces.writer import WriterLock
 
 
@@ -249,3 +253,35 @@ def test_no_conditional_write_of_many_threads_is_lost(
     workspace = open_workspaces().get("shared")
     assert len(workspace.read("n.md").text.splitlines()) == 40
     assert len(workspace.log(limit=100)) == 41
+
+
+@pytest.mark.parametrize(("field", "maximum"), [("bytes", 2**40), ("files", 1_000_000)])
+def test_a_quota_past_its_maximum_is_refused(
+    open_workspaces: Callable[[], Workspaces], field: str, maximum: int
+) -> None:
+    workspaces = open_workspaces()
+    with pytest.raises(Refused) as refused:
+        workspaces.create("huge", config={"quota": {field: 10**300}})
+    assert refused.value.field == f"config.quota.{field}"
+    assert refused.value.value == 10**300
+    assert str(maximum) in refused.value.rule
+    record = workspaces.create("notes", config={"quota": {field: maximum}}).record
+    with pytest.raises(Refused):
+        workspaces.patch(record.id, {"config": {"quota": {field: maximum + 1}}})
+
+
+@pytest.mark.parametrize("field", ["bytes", "files"])
+def test_a_quota_that_was_stored_before_it_had_a_maximum_stays_as_it_is(
+    home: Home, clock: ManualClock, field: str
+) -> None:
+    records = MemoryRecords(clock)
+    owner = default_owner(records, clock)
+    workspaces = Workspaces(owner, home, records, clock, template=lambda _: {})
+    record = workspaces.create("notes").record
+    stored = Catalog(WORKSPACES, partition_of(owner.account_id), records, clock)
+    stored.patch(record.id, {"config": {"quota": {field: 10**300}}})
+    changed = workspaces.patch(record.id, {"description": "as it was"})
+    assert changed.as_json()["config"]["quota"] == {field: 10**300}
+    opened = workspaces.get(record.id)
+    opened.write("a.md", "x", by=CALLER)
+    assert opened.read("a.md").text == "x"
