@@ -7,7 +7,7 @@ with Harness.open("~/.harness") as harness:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
@@ -38,7 +38,7 @@ from harness.preview import preview
 from harness.progress import Emit, silent
 from harness.question import Question
 from harness.runner import Drained, Told, unheard
-from harness.sandboxes.port import Confinement, Sandbox
+from harness.sandboxes.port import Confinement, Order, Sandbox
 from harness.settings import Settings, read_settings
 from harness.tools.bash import order_for
 from harness.tools.custom import CustomTool, custom_tools
@@ -49,6 +49,7 @@ from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
 from workspaces.ids import new_id
 from workspaces.search.meaning import Embedder
+from workspaces.upkeep import Extent
 from workspaces.workspaces import Workspaces
 
 
@@ -247,11 +248,14 @@ class Harness:
         name, is_writable = mount_name(workspace.record.name), record.config.mode == "rw"
         mount = Mount(name, workspace, is_writable, sandbox=record)
         argv = tuple(command) or ("bash", "-i")
-        order = order_for(argv, [mount], name, record.config, seconds=None)
+
+        def order(taken: Mapping[str, Extent]) -> Order:
+            return order_for(argv, [mount], name, record.config, seconds=None, taken=taken)
+
         if not is_writable:
-            return await self.house.sandbox.attach(order)
-        async with entered(workspace.command(self.rooms.principal.author("api"))):
-            return await self.house.sandbox.attach(order)
+            return await self.house.sandbox.attach(order({}))
+        async with entered(workspace.command(self.rooms.principal.author("api"))) as own:
+            return await self.house.sandbox.attach(order({name: own.taken}))
 
     def usage(
         self,

@@ -31,6 +31,7 @@ from workspaces.errors import Refused
 from workspaces.history.objects import ObjectId
 from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
+from workspaces.upkeep import Extent
 
 Label = NewType("Label", str)
 Staged = NewType("Staged", str)
@@ -119,8 +120,8 @@ class LiveTree(BlobStore, Aside, Protocol):
         """What a scan finds below a directory ("" is the root) under names that match, in no order."""
         ...
 
-    def mend(self) -> None:
-        """Put right what a command may have left: modes, and as root owners."""
+    def mend(self) -> Extent:
+        """Put right what a command may have left: modes, and as root owners. Return what the tree takes."""
         ...
 
     def is_at(self, root: Path) -> bool:

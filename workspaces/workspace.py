@@ -51,6 +51,7 @@ from workspaces.search.recall import Recall
 from workspaces.settlement import Settlement
 from workspaces.swap import Swap, Swaps
 from workspaces.tree import Known, Told, Tree
+from workspaces.upkeep import Extent
 from workspaces.writer import WAIT_S, Held, WriterLock
 
 VERSIONS_SEARCHED_MAX = 200
@@ -79,6 +80,8 @@ class Command:
 
     revision: RevisionId | None = None
     """Of what it changed, once it has ended; None when it changed nothing."""
+    taken: Extent = field(default_factory=Extent)
+    """By the whole tree when it began, with what is not kept."""
     before: Tree = field(default_factory=Tree)
     after: Tree = field(default_factory=Tree)
 
@@ -263,10 +266,10 @@ class Workspace:
         is the person's, what is dirty after is `by`'s, however it ends. Everyone else waits, this
         process too: inside, nothing is written through a workspace."""
         with self._settlement.hold(by) as held:
-            self._blobs.mend()
+            taken = self._blobs.mend()
             self._settlement.record_whole()
             held.intend(by, None)
-            command = Command(before=self._settlement.found)
+            command = Command(taken=taken, before=self._settlement.found)
             try:
                 yield command
             finally:

@@ -233,13 +233,16 @@ def _binds(order: Order) -> list[str]:
 def _process_1(order: Order, begins: int) -> list[str]:
     """Limits that are lower already stay: the shell's complaint about that goes nowhere."""
     bounds = order.bounds
-    file_bytes = max((b.bytes_max for b in order.binds if b.is_writable), default=0)
+    writable = [bind for bind in order.binds if bind.is_writable]
+    file_bytes = max((TEMPORARY_BYTES_MAX, *(bind.bytes_max for bind in writable)))
+    if any(bind.is_full for bind in writable):  # no file grows: each command would add to it anew
+        file_bytes = 0
     limits = {
         "c": 0,
         "n": OPEN_FILES_MAX,
         "u": bounds.processes,
         "d": bounds.memory_bytes // 1024,
-        "f": max(file_bytes, TEMPORARY_BYTES_MAX) // 1024,
+        "f": file_bytes // 1024,
     }
     set_limits = "; ".join(f"ulimit -{letter} {value}" for letter, value in limits.items())
     script = (

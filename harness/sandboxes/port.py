@@ -10,11 +10,12 @@ says so in `check`, and refuses in `run`. The contract is executed by tests/sand
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from harness.sandboxes.capture import Captured
+from workspaces.upkeep import Extent
 
 Cause = Literal["exit", "time", "memory", "processes", "disk", "output"]
 """What ended a program: itself, or a bound."""
@@ -33,6 +34,23 @@ class Bind:
     bytes_max: int
     """What it may take of the disk before the program is ended."""
     entries_max: int
+    taken: Extent = field(default_factory=Extent)
+    """What it takes before the program begins."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes more than it may already. A program may then only remove."""
+        taken = self.taken
+        return taken.bytes > self.bytes_max or taken.entries > self.entries_max or taken.is_opaque
+
+    def is_passed_by(self, now: Extent) -> bool:
+        """Whether a program must be ended: more is taken than may be, and more than before it began."""
+        taken = self.taken
+        return (
+            now.bytes > max(self.bytes_max, taken.bytes)
+            or now.entries > max(self.entries_max, taken.entries)
+            or (now.is_opaque and not taken.is_opaque)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ before it begins until what it changed is a revision.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Annotated
 
@@ -20,9 +20,11 @@ from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, Bounds, Ended, Order,
 from harness.tools.desk import Desk
 from harness.tools.plain import plain
 from harness.tools.port import Tool
+from workspaces.configuration import QUOTA_BYTES_MAX
 from workspaces.errors import Refused
 from workspaces.parse import Shape
 from workspaces.revision import Author
+from workspaces.upkeep import Extent
 from workspaces.workspace import Command
 
 SECONDS = 30
@@ -30,7 +32,8 @@ COMMAND_BYTES_MAX = 100_000
 """Linux takes 128 KiB as one argument; what is longer is a file, and `write` makes those."""
 
 QUOTA_TIMES = 2
-"""A command may pass the quota for a while, say to sort a file; at this many times it is ended."""
+"""A command may pass the quota for a while, say to sort a file; at this many times it is ended. One that
+finds more there is ended only when it adds to it."""
 
 PROBLEMS_SHOWN_MAX = 20
 
@@ -47,13 +50,18 @@ async def _bash(given: BashInput, desk: Desk, call_id: str) -> str:
     _check_command(given.command)
     mounts = [other for other in desk.mounts if _record_id(other) == record.id]
     argv = ("bash", "-c", given.command)
-    order = order_for(argv, mounts, mount.name, record.config, seconds=given.timeout)
     writable = [other for other in mounts if other.is_writable]
     async with entered(_commanding(writable, desk.author(call_id))) as commands:
+        taken = {
+            other.name: command.taken for other, command in zip(writable, commands, strict=True)
+        }
+        order = order_for(
+            argv, mounts, mount.name, record.config, seconds=given.timeout, taken=taken
+        )
         ended = await sandbox.run(order)
     for other, command in zip(writable, commands, strict=True):
         desk.ran(other, command)
-    return await in_thread(_answer, ended, order.bounds, desk, call_id, writable, commands)
+    return await in_thread(_answer, ended, order, desk, call_id, writable, commands)
 
 
 def order_for(
@@ -63,12 +71,13 @@ def order_for(
     config: SandboxConfig,
     *,
     seconds: float | None,
+    taken: Mapping[str, Extent],
 ) -> Order:
-    """What a record of a sandbox says, for one command."""
+    """Return what a record of a sandbox says, for one command. `taken`: by each writable mount now."""
     limits = config.limits
     return Order(
         argv,
-        tuple(bind_of(mount) for mount in mounts),
+        tuple(_bind_of(mount, taken.get(mount.name, Extent())) for mount in mounts),
         directory,
         Bounds(
             None if seconds is None else min(seconds, limits.seconds),
@@ -80,14 +89,15 @@ def order_for(
     )
 
 
-def bind_of(mount: Mount) -> Bind:
+def _bind_of(mount: Mount, taken: Extent) -> Bind:
     quota = mount.workspace.record.config.quota
     return Bind(
         mount.name,
         mount.here.root,
         mount.is_writable,
-        QUOTA_TIMES * quota.bytes,
+        QUOTA_TIMES * min(quota.bytes, QUOTA_BYTES_MAX),  # it was stored before there was a maximum
         QUOTA_TIMES * quota.files,
+        taken,
     )
 
 
@@ -133,7 +143,7 @@ def _commanding(mounts: Sequence[Mount], author: Author) -> Generator[list[Comma
 
 def _answer(
     ended: Ended,
-    bounds: Bounds,
+    order: Order,
     desk: Desk,
     call_id: str,
     mounts: Sequence[Mount],
@@ -141,7 +151,8 @@ def _answer(
 ) -> str:
     shown = _shown(ended.output, desk, call_id)
     lines = [shown.rstrip("\n")] if shown.strip() else ["(no output)"]
-    lines += _how_it_ended(ended, bounds)
+    lines += _how_it_ended(ended, order.bounds)
+    lines += [_full(bind) for bind in order.binds if bind.is_full]
     for mount, command in zip(mounts, commands, strict=True):
         lines += _not_kept(mount, command, is_one_of_several=len(desk.mounts) > 1)
     return "\n".join(lines)
@@ -180,6 +191,13 @@ def _how_it_ended(ended: Ended, bounds: Bounds) -> list[str]:
         case "output":
             told = f"ended: it printed more than {OUTPUT_BYTES_MAX // 2**20} MiB. Write to a file instead"
     return [f"({told})"]
+
+
+def _full(bind: Bind) -> str:
+    return (
+        f"({bind.name} took more than {QUOTA_TIMES} times its quota before this command, or had nested "
+        "directories too deep. Until that is removed no file can grow, in /tmp neither: pipe instead)"
+    )
 
 
 def _not_kept(mount: Mount, command: Command, *, is_one_of_several: bool) -> list[str]:

@@ -164,6 +164,23 @@ def test_a_command_past_twice_the_quota_is_ended(harness: Harness, workspace: Wo
     assert "beyond the quota of 1,000,000 bytes" in told
 
 
+def test_a_tree_past_twice_its_quota_can_be_cleaned_up_and_does_not_grow(
+    harness: Harness, workspace: Workspace
+) -> None:
+    harness.workspaces.patch(workspace.record.id, {"config": {"quota": {"bytes": 1_000_000}}})
+    small = harness.workspaces.get(workspace.record.id)
+    for n in range(30):
+        (small.root / f"f{n}").write_bytes(b"x" * 100_000)
+    desk, loop = desk_of(harness, [mount(harness, "w", small)]), LoopThread()
+    grown = called(loop, desk, "bash", {"command": "head -c 100000 /dev/zero > more"}).text
+    assert "no file can grow" in grown
+    assert not (small.root / "more").stat().st_size
+    told = called(loop, desk, "bash", {"command": "rm more f1*; sleep 0.3; rm f*; echo ok"}).text
+    assert told.startswith("ok\n(w took more than 2 times its quota")
+    assert called(loop, desk, "bash", {"command": "echo y > b.md; cat b.md"}).text == "y"
+    loop.close()
+
+
 def test_what_a_person_changed_before_is_the_persons(call: Call, workspace: Workspace) -> None:
     (workspace.root / "by-hand.md").write_text("by hand\n")
     call("bash", command="echo by the agent > other.md; cat by-hand.md")

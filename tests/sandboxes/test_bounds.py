@@ -9,17 +9,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from harness.sandboxes import supervise
 from harness.sandboxes.bubblewrap import Bubblewrap
 from harness.sandboxes.capture import WHOLE_BYTES_MAX
-from harness.sandboxes.port import OUTPUT_BYTES_MAX, Ended
+from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, Ended, Order
 from tests.ordinary import ROOT
-from tests.sandboxes.world import BYTES_MAX, ROLES, Told, Try, World, order, world
+from tests.sandboxes.world import BOUNDS, BYTES_MAX, ROLES, Told, Try, World, order, world
 from workspaces.home import Home
-from workspaces.upkeep import measure, mend
+from workspaces.upkeep import Extent, measure, mend
 
 NAP = f"sleep 6543{os.getpid()}"
 """To be found by, and no other test process's."""
@@ -29,6 +31,9 @@ BEGIN_S = (1, 10, 100)
 
 LONG_S = 600.0
 """For what ends by another bound than time."""
+
+WRITTEN_BYTES_MAX = 64 * 2**20
+"""Past the bound, in each second."""
 
 ORPHANS_S_MAX = 300
 RUNS = 200
@@ -193,6 +198,67 @@ def test_a_file_too_large_ends_it(found: World, run: Callable[..., Told]) -> Non
 )
 def test_a_flood_of_files_ends_it(run: Callable[..., Told], script: str) -> None:
     assert run(script, seconds=LONG_S).cause == "disk"
+
+
+def test_six_writers_are_ended_when_the_disk_shows_it_and_not_when_the_next_look_is_due(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "WATCH_S", LONG_S)
+    write = "while :; do n=$((n + 1)); head -c 2000000 /dev/zero > f$1.$n; done"
+    script = f"for i in 1 2 3 4 5 6; do bash -c '{write}' writer $i & done; wait"
+    begun = time.monotonic()
+    ended, taken = in_tree(here, script, bytes_max=4_000_000, entries_max=10_000)
+    seconds = max(1, time.monotonic() - begun)
+    assert ended.cause == "disk"
+    assert taken.bytes <= 4_000_000 + seconds * WRITTEN_BYTES_MAX
+
+
+def test_what_was_past_the_bound_before_may_be_removed_at_leisure(here: World) -> None:
+    with flooded(here, 300):
+        script = "rm f1??; sleep 0.5; rm f*; echo done"
+        ended, taken = in_tree(here, script, bytes_max=100_000, entries_max=100)
+        assert (ended.cause, ended.output.whole) == ("exit", b"done\n")
+        assert taken.entries < 100
+
+
+@pytest.mark.parametrize("script", [": > new", "mkdir -p " + "d/" * 80])
+def test_whoever_adds_to_a_tree_that_is_past_its_bound_is_ended(here: World, script: str) -> None:
+    with flooded(here, 300):
+        ended, _ = in_tree(here, f"{script}; {NAP}", bytes_max=100_000, entries_max=100)
+        assert ended.cause == "disk"
+
+
+def test_no_file_grows_in_a_tree_that_is_past_its_bound(here: World) -> None:
+    with flooded(here, 300):
+        before = measure(here.own)
+        script = "for n in 1 2 3; do head -c 5000000 /dev/zero > f$n; done; echo x > /tmp/x"
+        ended, taken = in_tree(here, script, bytes_max=100_000, entries_max=100)
+        assert ended.code != 0
+        assert taken.bytes <= before.bytes
+
+
+@contextmanager
+def flooded(here: World, files: int) -> Iterator[None]:
+    for n in range(files):
+        file = here.own / f"f{n}"
+        file.write_bytes(b"x" * 1000)
+        os.chown(file, here.uid, here.uid)
+    try:
+        yield
+    finally:
+        for path in here.own.iterdir():
+            subprocess.run(["rm", "-rf", path], check=True)
+
+
+def in_tree(here: World, script: str, *, bytes_max: int, entries_max: int) -> tuple[Ended, Extent]:
+    """Run a script where the tree has so much room, and return what the tree takes then."""
+    bind = Bind("w", here.own, True, bytes_max, entries_max, mend(here.own))
+    order = Order(("bash", "-c", script), (bind,), "w", BOUNDS)
+    ended = asyncio.run(Bubblewrap(Home(here.home)).run(order))
+    taken = measure(here.own)
+    for path in here.own.glob("f*.*"):
+        path.unlink()
+    return ended, taken
 
 
 def test_files_without_a_name_in_its_own_memory_are_nobodys_disk(run: Callable[..., Told]) -> None:

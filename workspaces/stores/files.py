@@ -54,7 +54,7 @@ from workspaces.ids import version_of
 from workspaces.live import LABEL_PREFIX, Examine, Label, Staged, another
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.stores.staging import FLUSHED_AT_ONCE, STAGED_PREFIX, Staging, fresh
-from workspaces.upkeep import mend
+from workspaces.upkeep import Extent, mend
 
 REMOVED_DIRECTORY_TRIES_MAX = 100
 """An `rmdir` may fall between making a directory and using it; this many in a row are no accident."""
@@ -144,8 +144,8 @@ class FileBlobs:
             if name and name.startswith(prefix) and _is_storable(name, status):
                 yield Stat(name, status.st_size, None, status.st_mtime)
 
-    def mend(self) -> None:
-        mend(self._root)
+    def mend(self) -> Extent:
+        return mend(self._root)
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
         """Only names that match are looked at closer: of ten thousand a listing takes a sixth of a scan."""

@@ -21,6 +21,7 @@ from workspaces.expect import is_met
 from workspaces.ids import version_of
 from workspaces.live import Examine, Label, Staged
 from workspaces.paths import WorkspacePath
+from workspaces.upkeep import Extent
 
 
 @dataclass(slots=True)
@@ -94,8 +95,9 @@ class MemoryTree:
         inside = f"{directory}/" if directory else ""
         return (stat for stat in self.scan(inside) if matches(stat.name))
 
-    def mend(self) -> None:
-        """There is nothing to close or to own."""
+    def mend(self) -> Extent:
+        """Return what the files take; there is nothing to close or to own."""
+        return Extent(len(self.files), sum(len(one.data) for one in self.files.values()))
 
     def is_at(self, root: Path) -> bool:
         del root
