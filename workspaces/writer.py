@@ -10,7 +10,8 @@ there to it; an intent therefore stays in the file until it was dealt with, howe
 Whoever wants the lock first takes a second one, the queue, and lets go of it once it has the first:
 so one alone looks out for the lock, and a writer that comes again at once does not overtake those who
 wait. Without it, of sixteen busy writers some waited for longer than WAIT_S while nobody held the lock
-for longer than milliseconds.
+for longer than milliseconds. Of one process only one thread waits in the queue. The others wait for
+that thread: they look out for nothing, and have no file open.
 
 The lock is not reentrant; it is held for milliseconds, by a command for its duration.
 """
@@ -21,17 +22,20 @@ import fcntl
 import json
 import os
 import random
+import threading
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 from workspaces.beneath import as_failure
 from workspaces.errors import Refused, WorkspaceBusy
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
+from workspaces.waiting import waiting
 
 WAIT_S = 10.0
 """Longer than any API write by three orders of magnitude: what waits so long waits for a command."""
@@ -86,21 +90,52 @@ class WriterLock:
 
     @contextmanager
     def hold(self, who: str, *, wait_s: float = WAIT_S) -> Generator[Held]:
-        """Wait for the lock; WorkspaceBusy, naming the holder, after `wait_s`."""
-        with opened(self._file) as fd:
-            self._acquire(fd, time.monotonic() + wait_s)
+        """Wait for the lock. WorkspaceBusy, naming the holder, after `wait_s`, or when too many wait."""
+        with ExitStack() as held:
+            fd = self._acquire(held, time.monotonic() + wait_s)
             yield Held(fd, who)
             os.ftruncate(fd, 0)  # not when an exception leaves: its intent may be unfulfilled
 
-    def _acquire(self, fd: int, deadline: float) -> None:
-        with opened(self._queue) as queue:
-            is_ours = locked(queue, deadline, _QUEUE_PAUSE_S_MAX) and locked(
-                fd, deadline, _PAUSE_S_MAX
-            )
+    def _acquire(self, held: ExitStack, deadline: float) -> int:
+        """Return the lock file, locked. It is closed with `held`."""
+        with _first_here(self._file, deadline) as is_first:
+            fd = held.enter_context(opened(self._file))
+            with opened(self._queue) as queue:
+                is_ours = (
+                    is_first
+                    and locked(queue, deadline, _QUEUE_PAUSE_S_MAX)
+                    and locked(fd, deadline, _PAUSE_S_MAX)
+                )
         if not is_ours:
             note = _read(fd)
             who = note.get("who", "another process")
             raise WorkspaceBusy("the workspace", holder=who, process=note.get("pid"))
+        return fd
+
+
+_FIRST: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
+"""Of each lock file that threads of this process wait for. Two threads that come at the same instant may make
+two locks. Then both wait in the queue, which does no harm."""
+
+os.register_at_fork(after_in_child=_FIRST.clear)
+
+
+@contextmanager
+def _first_here(file: Path, deadline: float) -> Generator[bool]:
+    """Yield whether the caller became, in time, the one thread of this process that waits in the queue."""
+    first = _FIRST.get(file)
+    if first is None:
+        first = _FIRST[file] = threading.Lock()
+    is_first = first.acquire(blocking=False)
+    if not is_first:
+        with waiting() as may_wait:
+            wait_s = max(0.0, deadline - time.monotonic())
+            is_first = may_wait and first.acquire(timeout=wait_s)
+    try:
+        yield is_first
+    finally:
+        if is_first:
+            first.release()
 
 
 @contextmanager
@@ -118,17 +153,31 @@ def opened(file: Path) -> Generator[int]:
 
 def locked(fd: int, deadline: float, pause_s_max: float, how: int = fcntl.LOCK_EX) -> bool:
     """Whether it could be locked in time."""
-    pause = 0.0005
-    while True:
-        try:
-            fcntl.flock(fd, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the waiters
-            pause = min(pause * 2, pause_s_max)
-            continue
+    if _is_locked(fd, how):
         return True
+    if time.monotonic() >= deadline:
+        return False
+    with waiting() as may_wait:
+        return may_wait and _is_locked_by(deadline, fd, how, pause_s_max)
+
+
+def _is_locked_by(deadline: float, fd: int, how: int, pause_s_max: float) -> bool:
+    """Try again and again, at longer and longer intervals."""
+    pause = 0.0005
+    while not _is_locked(fd, how):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the waiters
+        pause = min(pause * 2, pause_s_max)
+    return True
+
+
+def _is_locked(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _read(fd: int) -> dict[str, Any]:
