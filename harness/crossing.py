@@ -1,9 +1,9 @@
 """The two bridges between the rooms: async code calling the synchronous one, and back.
 
-Stores, files and git are synchronous and may block; turns are async. `in_thread` is the one way down. A loop
-makes few such calls at once (four more than the machine has processors), so they must be over soon. What
-may wait for somebody else, a lock or a network, goes in a thread of its own: with six who wait for a lock in
-six threads, the one who holds it could not let go of it, and no lease could be renewed.
+Stores, files and git are synchronous and may block; turns are async. `in_thread` is the one way down. A
+loop makes few such calls at once for each account (`share`), so they must be over soon. A call that finds a
+lock taken gives its place back while it waits. What runs for long, or waits for a network, goes in a thread
+of its own (`in_thread_of_its_own`), which is counted nowhere.
 
 A thread that has something for the loop it works for hands it up (`handing_up`), and does not wait for it.
 
@@ -24,7 +24,9 @@ from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from harness.share import Place, current_share
 from workspaces.errors import Failure
+from workspaces.waiting import when_waiting
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -32,9 +34,6 @@ P = ParamSpec("P")
 Work = Callable[[], None]
 HandUp = Callable[[Work], None]
 ForGood = Callable[[], None]
-
-SOON_MAX = (os.cpu_count() or 1) + 4
-"""Of one loop at the same time, however many turns it runs."""
 
 IDLE_S_MAX = 5.0
 """For how long a thread waits for more to do."""
@@ -48,10 +47,15 @@ class GivenUp(Exception):
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """For what is over soon and waits for nobody. asyncio's own executor gives the work to whichever thread
-    has rested longest, which takes twice as long."""
-    async with _soon():
-        return await in_thread_of_its_own(call, *args, **kwargs)
+    """For what is over soon, or waits for locks alone: it takes a place of its account's share. asyncio's own
+    executor gives the work to whichever thread has rested longest, which takes twice as long."""
+    async with Place(current_share()) as place:
+
+        def work() -> T:
+            when_waiting(place.waiting)
+            return call(*args, **kwargs)
+
+        return await _begun(work)
 
 
 async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -138,19 +142,6 @@ class _Threads:
 
 
 _THREADS = _Threads()
-_SOON: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
-
-
-def _soon() -> asyncio.Semaphore:
-    """Of this loop. It may hold the loop, so that of one that is closed it must not be kept."""
-    loop = asyncio.get_running_loop()
-    found = _SOON.get(loop)
-    if found is None:
-        for other in list(_SOON):
-            if other.is_closed():
-                _SOON.pop(other, None)
-        found = _SOON[loop] = asyncio.Semaphore(SOON_MAX)
-    return found
 
 
 async def completed(work: Awaitable[T]) -> T:

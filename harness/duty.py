@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from harness.conversation import ERASE, Conversations
-from harness.crossing import in_thread, in_thread_of_its_own
+from harness.crossing import in_thread_of_its_own
 from harness.inbox import TURN
 from harness.ingress import Ingress
 from harness.job import Job, Jobs
 from harness.runner import OutOfReach, Run
+from harness.share import take_share_of
 from workspaces.account import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, Unavailable
@@ -51,16 +52,19 @@ RoomsFor = Callable[[Job], RoomsOfOne]
 
 def duties(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
     async def turn(job: Job) -> datetime | None:
+        take_share_of(job.payload["accountId"])
         await rooms_for(job).ingress.look_after(job.payload["conversationId"])
 
     async def erase(job: Job) -> datetime | None:
         conversation_id = ConversationId(job.payload["conversationId"])
         with _patiently():
-            await in_thread(rooms_for(job).conversations.erase, conversation_id)
+            await in_thread_of_its_own(rooms_for(job).conversations.erase, conversation_id)
 
     async def tidy(job: Job) -> datetime | None:
         with suppress(NotFound):  # it was deleted
-            await in_thread(rooms_for(job).workspaces.tidy, WorkspaceId(job.payload["workspaceId"]))
+            await in_thread_of_its_own(
+                rooms_for(job).workspaces.tidy, WorkspaceId(job.payload["workspaceId"])
+            )
 
     async def flush(job: Job) -> datetime | None:
         workspace_id = WorkspaceId(job.payload["workspaceId"])

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from harness.copies import Copies
-from harness.crossing import in_thread
+from harness.crossing import in_thread_of_its_own
 from workspaces.errors import Failure
 from workspaces.ids import WorkspaceId
 from workspaces.paths import WorkspacePath
@@ -59,7 +59,7 @@ class Syncing:
         self._loop = asyncio.get_running_loop()
         try:
             while True:
-                await in_thread(self._sync_all)
+                await in_thread_of_its_own(self._sync_all)
                 end = self._loop.time() + self._every_s
                 while (left := end - self._loop.time()) > 0:
                     await self._push_what_is_marked(left)
@@ -75,7 +75,7 @@ class Syncing:
         self._woken.clear()
         dirty, self._dirty = self._dirty, {}
         for workspace_id, paths in dirty.items():
-            await in_thread(self._push, workspace_id, paths)
+            await in_thread_of_its_own(self._push, workspace_id, paths)
 
     def _note(self, workspace_id: WorkspaceId, path: WorkspacePath) -> None:
         self._dirty.setdefault(workspace_id, set()).add(path)

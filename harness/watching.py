@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import assert_never
 
 from harness.copies import Copies
-from harness.crossing import in_thread
+from harness.crossing import in_thread_of_its_own
 from harness.log import event
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
@@ -32,7 +32,7 @@ class Watching:
 
     async def run(self) -> None:
         """Until it is cancelled; a revision that is being made is finished first."""
-        watching = asyncio.ensure_future(in_thread(self._watch.run))
+        watching = asyncio.ensure_future(in_thread_of_its_own(self._watch.run))
         try:
             await asyncio.shield(watching)
         except asyncio.CancelledError:

@@ -20,11 +20,13 @@ from harness.web.describe import (
 )
 from harness.web.record import new_schema
 from harness.web.refusal import Json
+from harness.web.route import Route
 from harness.wiring import House
 from workspaces.account import AccountRecord
 from workspaces.errors import Unauthorized
 
 router = APIRouter(
+    route_class=Route,
     prefix="/accounts",
     tags=["accounts"],
     dependencies=[documented_bearer],

@@ -14,6 +14,7 @@ from fastapi.security import HTTPBearer
 
 from harness.access import Access
 from harness.crossing import in_thread
+from harness.share import take_share_of
 from harness.web.refusal import Malformed, WrongOrigin
 from harness.wiring import House, Rooms
 from workspaces.account import Principal
@@ -82,6 +83,7 @@ async def rooms_of(request: Request) -> Rooms:
     if principal is None:
         raise Unauthorized
     request.state.principal = principal
+    take_share_of(principal.account_id)
     return house_of(request).rooms(principal)
 
 
@@ -101,8 +103,8 @@ def access_of(request: Request) -> Access:
 Caller = Annotated[Rooms, Depends(rooms_of)]
 
 
-def _workspace(caller: Caller, workspace_id: Annotated[str, Path(alias="id")]) -> Workspace:
-    return caller.workspaces.reach(workspace_id)
+async def _workspace(caller: Caller, workspace_id: Annotated[str, Path(alias="id")]) -> Workspace:
+    return await in_thread(caller.workspaces.reach, workspace_id)
 
 
 Place = Annotated[Workspace, Depends(_workspace)]

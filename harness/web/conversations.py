@@ -44,12 +44,14 @@ from harness.web.describe import (
 )
 from harness.web.listing import Page, page_of, page_schema
 from harness.web.refusal import Json
+from harness.web.route import Route
 from harness.web.turns import STATUS, STREAM, After, AgentPath, taken
 from workspaces.errors import Forbidden, Refused
 from workspaces.ids import new_id
 from workspaces.parse import Shape, parse
 
 router = APIRouter(
+    route_class=Route,
     prefix="/v1",
     tags=["conversations"],
     dependencies=[documented_bearer],
@@ -120,10 +122,10 @@ class Deciding(Shape):
     stream: bool = False
 
 
-def _conversation(
+async def _conversation(
     caller: Caller, conversation_id: Annotated[str, Path(alias="id")]
 ) -> Conversation:
-    return caller.conversations.get(conversation_id)
+    return await in_thread(caller.conversations.get, conversation_id)
 
 
 Found = Annotated[Conversation, Depends(_conversation)]

@@ -28,6 +28,7 @@ from harness.web.describe import (
 )
 from harness.web.precondition import Expectation, Precondition, etag
 from harness.web.refusal import Json
+from harness.web.route import Route
 from workspaces.errors import NotFound
 from workspaces.file import File
 from workspaces.history.history import HEAD
@@ -37,6 +38,7 @@ from workspaces.revision import Author
 from workspaces.workspace import Workspace, Written
 
 router = APIRouter(
+    route_class=Route,
     prefix="/v1/workspaces/{id}/files",
     tags=["files"],
     dependencies=[documented_bearer],

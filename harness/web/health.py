@@ -9,10 +9,11 @@ from harness.resident import Residents
 from harness.web.caller import house_of
 from harness.web.describe import NUMBER, TEXT, TEXT_OR_NULL, answers, object_of
 from harness.web.refusal import Json
+from harness.web.route import Route
 from workspaces.account import DEFAULT_ACCOUNT
 from workspaces.errors import Failure
 
-router = APIRouter(tags=["health"])
+router = APIRouter(route_class=Route, tags=["health"])
 
 RESIDENT = object_of(
     {"state": {"enum": ["running", "restarting"]}, "crashes": NUMBER, "error": TEXT_OR_NULL}

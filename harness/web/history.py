@@ -42,6 +42,7 @@ from harness.web.describe import (
 )
 from harness.web.files import DURABLE, WRITTEN, WRITTEN_EXAMPLE
 from harness.web.refusal import Json
+from harness.web.route import Route
 from workspaces.errors import WorkspaceBusy
 from workspaces.history.history import HEAD
 from workspaces.parse import Shape, parse
@@ -49,6 +50,7 @@ from workspaces.paths import WorkspacePath
 from workspaces.workspace import Workspace
 
 router = APIRouter(
+    route_class=Route,
     prefix="/v1/workspaces/{id}",
     tags=["history"],
     dependencies=[documented_bearer],

@@ -24,12 +24,14 @@ from harness.web.describe import (
     takes,
 )
 from harness.web.refusal import Json
+from harness.web.route import Route
 from workspaces.errors import Refused
 from workspaces.ids import UserId
 from workspaces.key import LABEL_CHARACTERS_MAX, KeyRecord
 from workspaces.parse import Shape, parse
 
 router = APIRouter(
+    route_class=Route,
     prefix="/accounts/me",
     tags=["keys"],
     dependencies=[documented_bearer],

@@ -13,9 +13,10 @@ from harness.crossing import in_thread
 from harness.template import page, page_file
 from harness.web.caller import access_of, address_of, cookie_name, house_of, rooms_of
 from harness.web.refusal import NotHere
+from harness.web.route import Route
 from workspaces.errors import Failure, Unauthorized
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=Route, include_in_schema=False)
 
 HEADERS = {
     "Content-Security-Policy": (

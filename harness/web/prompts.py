@@ -25,10 +25,12 @@ from harness.web.describe import (
     takes,
 )
 from harness.web.refusal import Json
+from harness.web.route import Route
 from workspaces.errors import Forbidden
 from workspaces.parse import Shape, parse
 
 router = APIRouter(
+    route_class=Route,
     prefix="/v1/agents/{id}",
     tags=["turns"],
     dependencies=[documented_bearer],

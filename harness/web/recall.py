@@ -23,11 +23,13 @@ from harness.web.describe import (
     refusals,
 )
 from harness.web.refusal import Json
+from harness.web.route import Route
 from workspaces.history.history import HEAD
 from workspaces.search.kind import Kind
 from workspaces.search.recall import Scope
 
 router = APIRouter(
+    route_class=Route,
     prefix="/v1/workspaces/{id}",
     tags=["recall"],
     dependencies=[documented_bearer],

@@ -32,6 +32,7 @@ from harness.web.describe import (
     takes,
 )
 from harness.web.refusal import Json
+from harness.web.route import Route
 from harness.wiring import Rooms
 from workspaces.catalog import GIVEN
 from workspaces.parse import Shape
@@ -74,6 +75,7 @@ def new_schema(shape: type[Shape], *also: str) -> Schema:
 
 def record_router(family: Family[R]) -> APIRouter:
     router = APIRouter(
+        route_class=Route,
         prefix=f"/accounts/me/{family.plural}",
         tags=[family.plural],
         dependencies=[documented_bearer],

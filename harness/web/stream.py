@@ -65,7 +65,7 @@ _HEADERS = {"X-Accel-Buffering": "no"}
 """So that no proxy saves it up."""
 
 
-def resumed_from(
+async def resumed_from(
     stated: Annotated[
         str | None,
         Header(alias="Last-Event-ID", description="The number of the newest entry that was read."),

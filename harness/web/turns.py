@@ -48,6 +48,7 @@ from harness.web.describe import (
     takes,
 )
 from harness.web.refusal import Json
+from harness.web.route import Route
 from harness.web.stream import EVENT, EVENT_STREAM, resumed_from, streamed
 from harness.wiring import House, Rooms
 from workspaces.parse import Shape, parse
@@ -56,6 +57,7 @@ WAIT_S_MAX = 60.0
 """For an answer to be waited for in one request; many proxies give up soon after."""
 
 router = APIRouter(
+    route_class=Route,
     prefix="/v1/agents/{id}",
     tags=["turns"],
     dependencies=[documented_bearer],

@@ -11,8 +11,10 @@ from harness.usage import Dimension, day_of
 from harness.web.caller import Caller, documented_bearer
 from harness.web.describe import EVERYWHERE, TEXT, Query, answers, list_of, object_of, refusals
 from harness.web.refusal import Json
+from harness.web.route import Route
 
 router = APIRouter(
+    route_class=Route,
     prefix="/v1",
     tags=["usage"],
     dependencies=[documented_bearer],

@@ -13,9 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from harness.crossing import (
-    _SOON,
     _THREADS,
-    SOON_MAX,
     ForGood,
     GivenUp,
     _Threads,
@@ -26,6 +24,7 @@ from harness.crossing import (
     or_given_up,
 )
 from harness.pulse import kept_alive
+from harness.share import _SHARES, SOON_MAX
 from workspaces.lease import Terms
 
 WAIT_S = 30.0
@@ -352,7 +351,7 @@ def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_for
 
     for _ in range(3):
         asyncio.run(go())
-        assert sum(loop.is_closed() for loop in _SOON) == 1
+        assert sum(loop.is_closed() for loop in _SHARES) == 1
     assert 1 < max(most) <= SOON_MAX
 
 
