@@ -59,27 +59,6 @@ async def of(account_id: str, call: Callable[[], None]) -> None:
     await within_time(call)
 
 
-async def most_at_once() -> int:
-    """Return how many of many calls ran at the same time."""
-    guard = threading.Lock()
-    running: list[int] = []
-    most: list[int] = []
-    full = threading.Event()
-
-    def run() -> None:
-        with guard:
-            running.append(1)
-            most.append(len(running))
-            if len(running) >= SOON_MAX:
-                full.set()
-        assert full.wait(WAIT_S)
-        with guard:
-            running.pop()
-
-    await asyncio.gather(*(in_thread(run) for _ in range(4 * SOON_MAX)))
-    return max(most)
-
-
 def test_calls_of_one_account_take_no_place_of_another() -> None:
     release = threading.Event()
 
@@ -156,8 +135,10 @@ def test_whoever_is_cancelled_while_it_waits_gives_its_place_back_once_and_keeps
     writers: Writers,
 ) -> None:
     count = 4 * SOON_MAX
+    release = threading.Event()
 
-    async def go() -> int:
+    async def go() -> None:
+        share = current_share()
         with writers.kept_out():
             waiting = writers.start(count)
             await writers.have_begun(count)
@@ -167,6 +148,12 @@ def test_whoever_is_cancelled_while_it_waits_gives_its_place_back_once_and_keeps
             assert all(isinstance(one, asyncio.CancelledError) for one in ended)
         with WriterLock(writers.file).hold("the test", wait_s=WAIT_S):
             pass
-        return await most_at_once()
+        full = [asyncio.create_task(in_thread(assert_set, release)) for _ in range(SOON_MAX)]
+        await asyncio.sleep(0)
+        try:
+            assert share.places.locked(), "there are more places than before"
+        finally:
+            release.set()
+        await asyncio.gather(*full)
 
-    assert asyncio.run(go()) == SOON_MAX
+    asyncio.run(go())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import socket
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -15,10 +16,10 @@ from statistics import median, quantiles
 import pytest
 
 from harness.access import admin_key
-from harness.share import _SHARES
+from harness.share import _SHARES, SOON_MAX
 from harness.web.app import routes
 from tests.web.wire import Running, answer, is_closed, running, send, until
-from workspaces.ids import AccountId, WorkspaceId, namespace
+from workspaces.ids import AccountId, Namespace, WorkspaceId, namespace
 from workspaces.writer import WriterLock
 
 ROUNDS = 25
@@ -42,23 +43,27 @@ class Tenant:
     server: Running
     key: str
     workspace_id: str
-    lock: WriterLock
+    namespace: Namespace
 
     @classmethod
     def new(cls, server: Running, name: str) -> Tenant:
         home = server.harness.settings.home
         made = post(server, admin_key(home), "/accounts", {"name": name})
         workspace = post(server, made["key"], "/accounts/me/workspaces", {"name": "w"})
-        directory = namespace(AccountId(made["id"]), WorkspaceId(workspace["id"]))
-        return cls(server, made["key"], workspace["id"], WriterLock(home.lock(directory)))
+        name = namespace(AccountId(made["id"]), WorkspaceId(workspace["id"]))
+        return cls(server, made["key"], workspace["id"], name)
 
-    def request(self, method: str, file: str, data: bytes = b"") -> bytes:
-        path = f"/v1/workspaces/{self.workspace_id}/files/{file}"
+    @property
+    def lock(self) -> WriterLock:
+        return WriterLock(self.server.harness.settings.home.lock(self.namespace))
+
+    def request(self, method: str, what: str, data: bytes = b"") -> bytes:
+        path = f"/v1/workspaces/{self.workspace_id}/{what}"
         own = {"Authorization": f"Bearer {self.key}", "Content_Length": str(len(data))}
         return self.server.head(method, path, **own) + data
 
-    def ask(self, wire: socket.socket, method: str, file: str, data: bytes = b"") -> int:
-        assert send(wire, self.request(method, file, data))
+    def ask(self, wire: socket.socket, method: str, what: str, data: bytes = b"") -> int:
+        assert send(wire, self.request(method, what, data))
         return answer(wire).status
 
     def times(self) -> list[float]:
@@ -72,9 +77,28 @@ class Tenant:
                 data = f"{number} {time.monotonic()}".encode()
                 for method, sent in (("PUT", data), ("GET", b"")):
                     begun = time.perf_counter()
-                    assert self.ask(wire, method, "mine.md", sent) in {200, 201}
+                    assert self.ask(wire, method, "files/mine.md", sent) in {200, 201}
                     took.append(time.perf_counter() - begun)
         return took
+
+    @contextmanager
+    def searches_waiting(self, count: int) -> Iterator[None]:
+        """Send requests that wait for the index, which is not a wait for a lock file."""
+        tasks = self.server.server.server_state.tasks
+        index = self.server.harness.settings.home.search(self.namespace)
+        with ExitStack() as stack:
+            wires = [stack.enter_context(self.server.connected()) for _ in range(count)]
+            assert self.ask(wires[0], "GET", "recall?query=tea") == 200
+            assert self.ask(wires[0], "PUT", "files/tea.md", b"- tea\n") == 201
+            until(lambda: not tasks)
+            with closing(sqlite3.connect(index, isolation_level=None)) as database:
+                database.execute("BEGIN IMMEDIATE")
+                for wire in wires:
+                    send(wire, self.request("GET", "recall?query=tea"))
+                until(lambda: len(tasks) == count)
+                yield
+                assert len(tasks) >= count, "they did not wait"
+            assert [answer(wire).status for wire in wires] == [200] * count
 
     @contextmanager
     def writers_waiting(self, count: int, method: str = "PUT") -> Iterator[list[socket.socket]]:
@@ -83,7 +107,7 @@ class Tenant:
             wires = [stack.enter_context(self.server.connected()) for _ in range(count)]
             with self.lock.hold("the test"):
                 for wire in wires:
-                    send(wire, self.request(method, "theirs.md"))
+                    send(wire, self.request(method, "files/theirs.md"))
                 until(lambda: calls_waiting() == count)
                 yield wires
                 assert calls_waiting() == count
@@ -135,6 +159,16 @@ def test_eighty_waiting_writers_of_one_account_do_not_slow_another_account(
     pytest.fail("; ".join(seen))
 
 
+def test_calls_that_wait_for_something_else_take_places_of_their_own_account_alone(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path / "home") as server:
+        busy, other = Tenant.new(server, "busy"), Tenant.new(server, "other")
+        with busy.searches_waiting(2 * SOON_MAX), server.connected() as wire:
+            assert other.ask(wire, "PUT", "files/mine.md", b"x") == 201
+            assert other.ask(wire, "GET", "files/mine.md") == 200
+
+
 def test_all_waiting_writers_are_answered_by_a_server_that_is_asked_to_end(tmp_path: Path) -> None:
     with running(tmp_path / "home") as server:
         busy = Tenant.new(server, "busy")
@@ -152,7 +186,7 @@ def test_writers_that_hang_up_while_they_wait_leave_the_lock_free(tmp_path: Path
         until(lambda: not server.server.server_state.tasks)
         assert calls_waiting() == 0
         with busy.lock.hold("the test", wait_s=0), server.connected() as wire:
-            assert busy.ask(wire, "GET", "theirs.md") == 200
+            assert busy.ask(wire, "GET", "files/theirs.md") == 200
 
 
 def test_no_route_runs_in_the_threads_that_the_framework_shares_among_all() -> None:
