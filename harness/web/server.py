@@ -25,6 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from harness.sequel import Curfew
 from harness.web.app import Patience
 from harness.web.body import BYTES_PER_S_MIN
+from harness.web.loop_watchdog import watched
 from harness.web.refusal import Crowded, HttpFailure, Malformed, TooSlow, refused
 from workspaces.errors import Unavailable
 
@@ -97,6 +98,10 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        with watched(asyncio.get_running_loop()):
+            await super().serve(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Streams end by themselves: whoever reads them takes them up again elsewhere."""
