@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from harness.client_tool import ClientTool, check_names
+from harness.client_tool import CLIENT_TOOLS_MAX, ClientTool, check_names
 from harness.context.budget import CONTEXT_CHARACTERS_MAX, MEMORY_CHARACTERS_MAX, budget
 from harness.context.prune import TURNS, Pruning
 from harness.event import OnBusy
@@ -117,7 +117,7 @@ class AgentConfig(Shape):
     """How the private workspaces of the agent and of the user it talks to are mounted."""
     on_busy: OnBusy = "queue"
     """What becomes of an event while the conversation is in use, unless the event says so itself."""
-    tools: list[ClientTool] = Field(default=[])
+    tools: list[ClientTool] = Field(default=[], max_length=CLIENT_TOOLS_MAX)
     """Those that the client runs: a turn waits for what comes of them."""
     session: SessionConfig = SessionConfig()
     limits: Limits = Limits()

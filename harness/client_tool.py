@@ -41,6 +41,7 @@ class ClientTool(Shape):
 
 def client_tools_of(data: Sequence[object], *, within: str = "tools") -> tuple[ClientTool, ...]:
     """As a program states them. Refused."""
+    _check_number(len(data), within)
     stated = enumerate(data)
     return tuple(parse(ClientTool, one, within=f"{within}.{at}") for at, one in stated)
 
@@ -49,10 +50,14 @@ def check_names(
     tools: Sequence[ClientTool], taken: Iterable[str], *, within: str = "tools"
 ) -> None:
     """Refused when there are too many, two of one name, or one of a name that is `taken`."""
-    if len(tools) > CLIENT_TOOLS_MAX:
-        raise Refused(within, len(tools), f"are more than {CLIENT_TOOLS_MAX} tools")
+    _check_number(len(tools), within)
     before = set(taken)
     for at, tool in enumerate(tools):
         if tool.name in before:
             raise Refused(f"{within}.{at}.name", tool.name, "is the name of another tool")
         before.add(tool.name)
+
+
+def _check_number(tools: int, within: str) -> None:
+    if tools > CLIENT_TOOLS_MAX:
+        raise Refused(within, tools, f"are more than {CLIENT_TOOLS_MAX} tools")

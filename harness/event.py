@@ -208,8 +208,7 @@ class Event:
         yield from (json.dumps(tool.as_json(), ensure_ascii=False) for tool in self.tools)
 
     def _check_items(self) -> None:
-        if not 1 <= len(self.items) <= ITEMS_MAX:
-            raise Refused("events", len(self.items), f"must be 1 to {ITEMS_MAX} events")
+        _check_number(len(self.items), "events")
         if not self.answers:
             if not any(isinstance(one, UserSaid) for one in self.items):
                 raise Refused("events", "system", "say nothing: a user must say something, too")
@@ -256,6 +255,7 @@ def items_of(data: object, *, within: str = "events") -> tuple[Item, ...]:
     if not isinstance(data, list):
         raise Refused(within, data, "must be a list of events")
     stated = cast("Sequence[object]", data)
+    _check_number(len(stated), within)
     return tuple(_item_of(one, f"{within}.{at}") for at, one in enumerate(stated))
 
 
@@ -277,7 +277,8 @@ def _item_of(data: object, within: str) -> Item:
     parts = stated.get("content")
     if not isinstance(parts, list):
         raise Refused(f"{within}.content", parts, "must be a text or a list of parts")
-    for at, part in enumerate(cast("Sequence[object]", parts)):
+    # what is beyond the limit is refused by the shape, whatever it is
+    for at, part in enumerate(cast("Sequence[object]", parts)[:PARTS_MAX]):
         _check_part(part, f"{within}.content.{at}")
     return parse(UserSaid, stated, within=within)
 
@@ -290,6 +291,11 @@ def _check_part(part: object, within: str) -> None:
         remedy = "put a file into a workspace and name it in the text"
         raise Refused(f"{within}.type", kind, rule, remedy=remedy)
     parse(TextPart, cast(object, part), within=within)
+
+
+def _check_number(items: int, within: str) -> None:
+    if not 1 <= items <= ITEMS_MAX:
+        raise Refused(within, items, f"must be 1 to {ITEMS_MAX} events")
 
 
 def _check_name(field: str, value: object) -> None:

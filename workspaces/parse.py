@@ -18,6 +18,9 @@ from pydantic_core import ErrorDetails
 
 from workspaces.errors import Refused
 
+NAME_CHARACTERS_MAX = 200
+"""Of a name that is compared with valid ones; every valid one is far shorter."""
+
 
 class Shape(BaseModel):
     """Strict: `"true"` is no boolean and `1.5` no integer."""
@@ -50,6 +53,9 @@ def parse(shape: type[S], data: object, *, within: str = "") -> S:
 
 
 def nearest(name: str, valid: list[str]) -> str | None:
+    """Return the valid name that `name` may be a slip of, if there is one."""
+    if len(name) > NAME_CHARACTERS_MAX:
+        return None  # comparing takes time that grows with its length, and it is no slip
     found = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
     return found[0] if found else None
 

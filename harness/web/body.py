@@ -8,20 +8,22 @@ callers send all before they read. A body that comes too slowly is given up.
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Annotated, Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request
 
-from harness.web.refusal import Malformed, NotJson, TooSlow
+from harness.crossing import in_thread
+from harness.strict_json import parse_json
+from harness.web.refusal import NotJson, TooSlow
 from workspaces.errors import OverLimit, Refused
 
 JSON_BYTES_MAX = 10 * 2**20
 """A message to an agent may hold ten million characters; records are far smaller and have their own
 limits."""
 
-JSON_DEPTH_MAX = 64
-"""Far deeper than anything that is configured, far from what recursion can take."""
+LARGE_BYTES = 256 * 1024
+"""A body beyond it is parsed and validated in a thread; for a smaller one that is no gain."""
 
 DISCARDED_BYTES_MAX = 16 * 2**20
 """How much of a body is read beyond its limit, so that its sender hears the refusal."""
@@ -30,6 +32,8 @@ BYTES_PER_S_MIN = 16 * 1024
 """Slower than any line that people use, and fast enough to end what only wants to stay."""
 
 JsonObject = dict[str, Any]
+
+T = TypeVar("T")
 
 _JSON_TYPES = ("", "application/json", "application/merge-patch+json")
 
@@ -59,64 +63,39 @@ async def read_body(request: Request, *, bytes_max: int, what: str) -> bytes:
     return bytes(body)
 
 
-async def read_json(request: Request) -> JsonObject:
-    """A body that is one JSON object."""
+def read_as(make: Callable[[JsonObject], T]) -> Callable[[Request], Awaitable[T]]:
+    """Return a dependency that reads a JSON object and gives what `make` makes of it.
+
+    `make` runs where the body is parsed: for a large one in a thread, so that the loop goes on meanwhile.
+    """
+
+    async def read(request: Request) -> T:
+        _check_type(request)
+        body = await read_body(request, bytes_max=JSON_BYTES_MAX, what="the body")
+        if len(body) > LARGE_BYTES:
+            return await in_thread(_made, body, make)
+        return _made(body, make)
+
+    return read
+
+
+read_json = read_as(lambda fields: fields)
+
+Fields = Annotated[JsonObject, Depends(read_json)]
+"""Parsed and nothing more: what may stand in it, the record's shape says. For routes that run in threads."""
+
+
+def _check_type(request: Request) -> None:
     stated = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if stated not in _JSON_TYPES:
         raise NotJson("send JSON, with Content-Type: application/json", field="Content-Type")
-    body = await read_body(request, bytes_max=JSON_BYTES_MAX, what="the body")
-    parsed = parse_json(body)
+
+
+def _made(body: bytes, make: Callable[[JsonObject], T]) -> T:
+    parsed = parse_json(body, within="body")
     if not isinstance(parsed, dict):
         raise Refused("body", body[:40], "must be a JSON object")
-    return cast(JsonObject, parsed)
-
-
-Fields = Annotated[JsonObject, Depends(read_json)]
-"""Parsed and nothing more: what may stand in it, the record's shape says."""
-
-
-def parse_json(body: bytes) -> Any:
-    """Refused for what is no JSON, is too deep, or says one thing twice."""
-    try:
-        parsed = json.loads(body, object_pairs_hook=_object, parse_constant=_no_constant)
-    except RecursionError as error:
-        raise _too_deep() from error
-    except ValueError as error:  # also bytes that are no UTF-8, and numbers of thousands of digits
-        raise Malformed(f"the body is no JSON: {error}", field="body") from error
-    _check_depth(parsed)
-    return parsed
-
-
-def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Refused(twice, None, "is stated twice")
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
-
-
-def _check_depth(parsed: Any) -> None:
-    level = [parsed]
-    for _ in range(JSON_DEPTH_MAX):
-        level = [inner for outer in level for inner in _inner(outer)]
-        if not level:
-            return
-    raise _too_deep()
-
-
-def _inner(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(cast(JsonObject, value).values())
-    return cast(list[Any], value) if isinstance(value, list) else []
-
-
-def _too_deep() -> Malformed:
-    return Malformed(f"the body is nested deeper than {JSON_DEPTH_MAX} levels", field="body")
+    return make(cast(JsonObject, parsed))
 
 
 def _declared_length(request: Request) -> int:

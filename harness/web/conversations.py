@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -23,7 +24,7 @@ from harness.event import (
 from harness.explanation import explained
 from harness.export import entry_line
 from harness.transcript import NUMBER_DIGITS
-from harness.web.body import Fields
+from harness.web.body import Fields, read_as
 from harness.web.caller import Caller, address_of, documented_bearer
 from harness.web.describe import (
     DELETED,
@@ -120,6 +121,9 @@ class Deciding(Shape):
     event_id: Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)] | None = None
     approvals: Annotated[list[Decision], Field(min_length=1, max_length=ITEMS_MAX)]
     stream: bool = False
+
+
+Decisions = Annotated[Deciding, Depends(read_as(partial(parse, Deciding)))]
 
 
 async def _conversation(
@@ -229,11 +233,10 @@ def list_approvals(caller: Caller, found: Found) -> Json:
     ),
 )
 async def decide(
-    request: Request, caller: Caller, found: Found, fields: Fields, after: After
+    request: Request, caller: Caller, found: Found, stated: Decisions, after: After
 ) -> Response:
     """An event that answers, as at `turns`: with an `eventId` it can be sent again. What its turn comes
     to is its outcome."""
-    stated = parse(Deciding, fields)
     agent = await in_thread(caller.agents.get, found.agent_id)
     event_id = new_id("evt") if stated.event_id is None else stated.event_id
     event = Event(event_id, found.key, tuple(one.as_item() for one in stated.approvals))

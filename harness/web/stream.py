@@ -139,7 +139,7 @@ def _told(progress: Progress) -> bytes:
             assert_never(progress)
 
 
-_LINE_ENDS = str.maketrans({end: f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"})
+_LINE_ENDS = {end: f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """That JSON leaves as they are. To this protocol they are none, but to many that read lines."""
 
 
@@ -147,6 +147,7 @@ def _event(name: str, data: Any, number: int | None = None) -> bytes:
     """The data is always one line, whatever its reader takes for the end of one."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if not text.isascii():
-        text = text.translate(_LINE_ENDS)
+        for end, escaped in _LINE_ENDS.items():  # `translate` would look at each character
+            text = text.replace(end, escaped)
     place = "" if number is None else f"id: {number}\n"
     return f"event: {name}\n{place}data: {text}\n\n".encode(errors="backslashreplace")

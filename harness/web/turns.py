@@ -30,7 +30,7 @@ from harness.event_status import EventStatus
 from harness.inbox import Accepted
 from harness.memory.policy import MemoryPolicy
 from harness.sequel import settled
-from harness.web.body import Fields, JsonObject
+from harness.web.body import JsonObject, read_as
 from harness.web.caller import Caller, address_of, documented_bearer, house_of
 from harness.web.describe import (
     EVERYWHERE,
@@ -87,6 +87,15 @@ class Turning(Shape):
             client_tools_of(self.tools),
             self.on_busy,
         )
+
+
+def _stated(fields: JsonObject) -> tuple[Event, bool]:
+    """Return the event that a body states, and whether it is to be followed."""
+    stated = parse(Turning, fields)
+    return stated.as_event(), stated.stream
+
+
+Stated = Annotated[tuple[Event, bool], Depends(read_as(_stated))]
 
 
 def _turning() -> Schema:
@@ -187,15 +196,14 @@ class Patient(Query):
     openapi_extra=takes(_turning(), EXAMPLE),
 )
 async def take_turn(
-    request: Request, caller: Caller, reference: AgentPath, fields: Fields, after: After
+    request: Request, caller: Caller, reference: AgentPath, stated: Stated, after: After
 ) -> Response:
     """Accepted is: kept durably, to be answered once. The same `eventId` with the same body leads to the
     same answer, as often as it is sent; with another body it is refused. `stream` follows it in
     server-sent events; take them up again with `Last-Event-ID`."""
-    stated = parse(Turning, fields)
-    event = stated.as_event()
+    event, is_followed = stated
     agent = await in_thread(caller.agents.get, reference)
-    return await taken(request, caller, agent, event, after if stated.stream else None)
+    return await taken(request, caller, agent, event, after if is_followed else None)
 
 
 async def taken(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.client_tool import CLIENT_TOOLS_MAX, ClientTool
+from harness.client_tool import CLIENT_TOOLS_MAX, ClientTool, client_tools_of
 from harness.event import (
     CONTENT_CHARACTERS_MAX,
     ITEMS_MAX,
@@ -181,3 +182,20 @@ def test_a_tool_of_the_client_has_a_name_of_its_own_and_the_schema_of_an_object(
         )
     with pytest.raises(ValueError, match="JSON Schema of an object"):
         ClientTool(name="weather", description="x", input_schema={"type": "string"})
+
+
+def test_of_too_many_items_none_is_looked_at() -> None:
+    with pytest.raises(Refused) as caught:
+        items_of([{}] * (ITEMS_MAX + 1))
+    assert caught.value.field == "events"
+    with pytest.raises(Refused) as caught:
+        client_tools_of([{}] * (CLIENT_TOOLS_MAX + 1))
+    assert caught.value.field == "tools"
+
+
+def test_a_type_of_ten_megabytes_is_compared_with_no_valid_one() -> None:
+    kind = "".join(map(chr, range(97, 123))) * 400_000
+    begun = time.thread_time()
+    with pytest.raises(Refused, match=r"events\.0\.type: .* is unknown"):
+        items_of([{"type": kind, "content": "hi"}])
+    assert time.thread_time() - begun < 0.5

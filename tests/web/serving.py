@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -51,15 +52,16 @@ class Home:
     key: str
 
     @contextmanager
-    def served(self, port: int = 0) -> Iterator[Server]:
-        process = subprocess.Popen(
-            [*COMMAND, "up", "--port", str(port)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=self.terminal.environment(),
-            text=True,
-        )
+    def served(self, port: int = 0, *, log: Path = Path(os.devnull)) -> Iterator[Server]:
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                [*COMMAND, "up", "--port", str(port)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=self.terminal.environment(),
+                text=True,
+            )
         try:
             assert process.stdout is not None
             yield Server(process, process.stdout.readline().partition("/?")[0], self.key)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from fastapi import FastAPI
 
 from harness.web import loop_watchdog
+from harness.web.body import LARGE_BYTES
 from harness.web.loop_watchdog import LOOK_EVERY_S, STALL_S, STALLED, Reading, Wait, watched
-from tests.web.serving import WAIT_S
+from tests.web.serving import TURNS, WAIT_S, Server, home_at
 from tests.web.site import captured_log
+from tests.web.turning import said
 from tests.web.wire import Running, running
 
 MB = 2**20
@@ -123,5 +132,94 @@ def test_a_stall_that_does_not_end_is_told_while_it_lasts(monkeypatch: pytest.Mo
     assert any(frame.endswith(" stand_still") for frame in told["where"])
 
 
+def keys(number: int, value: str = "0") -> str:
+    return ",".join(f'"key{one}":{value}' for one in range(number))
+
+
+def hostile() -> Iterator[bytes]:
+    """Bodies that cost whoever reads them without care, below the limit of a large body and beyond it."""
+    turn = '"eventId":"e","conversationKey":"c"'
+    tool = '{"name":"%d","description":"d","inputSchema":{"type":"object"}}'
+    for size in (LARGE_BYTES - 1024, 2 * MB):
+        yield f'{{{keys(size // 12)},"a":1,"a":2}}'.encode()
+        yield f"{{{keys(size // 12)}}}".encode()
+        objects = ",".join(f'"o{one}":{{{keys(990)}}}' for one in range(size // 11_000))
+        yield f"{{{objects}}}".encode()
+        yield b'{"events":[' + b"1," * (size // 2) + b"1]}"
+        yield b'{"events":[' + b"[]," * (size // 3) + b"1]}"
+        yield b'{"events":[' + b"{}," * (size // 3) + b"1]}"
+        yield b'{"events":[' + b'"",' * (size // 3) + b"1]}"
+        yield b'{"events":[' + (b"9" * 4300 + b",") * (size // 4301) + b"1]}"
+        yield b'{"events":' + b"[" * size
+        yield b'"' * size
+        yield b'{"' + b"k" * size + b'":1}'
+        yield b'{"name":1e999,"config":"' + b'\\"' * (size // 2) + b'"}'
+        yield b'{"name":"' + b"\\ud800" * (size // 6) + b'"}'
+        yield f'{{{turn},"events":[{{"type":"{"abcdefghij" * (size // 10)}"}}]}}'.encode()
+        yield f'{{{turn},"events":[{{"type":"user","content":[{"{}," * (size // 100)}1]}}]}}'.encode()
+        yield f'{{{turn},"events":[],"tools":[{"{}," * (size // 100)}1]}}'.encode()
+        tools = ",".join(tool % number for number in range(size // 100))
+        yield f'{{"name":"x","config":{{"tools":[{tools}]}}}}'.encode()
+        mount = f"{{{keys(900)}}}"
+        mounts = ",".join([mount] * (size // len(mount)))
+        yield f'{{"name":"x","config":{{"workspaces":[{mounts}]}}}}'.encode()
+
+
+def asked(server: Server, method: str, path: str, body: bytes | None = None) -> int:
+    stated = {"Authorization": f"Bearer {server.key}", "Content-Type": "application/json"}
+    try:
+        with urlopen(
+            Request(server.url + path, body, stated, method=method), timeout=WAIT_S
+        ) as answer:
+            answer.read()
+            return answer.status
+    except HTTPError as refused:
+        with refused:
+            refused.read()
+            return refused.status or 0
+
+
 def assert_never_stood_still(log: str) -> None:
     assert stalls(log) == []
+
+
+def test_under_hostile_bodies_and_ordinary_traffic_the_loop_never_stands_still(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    ends = threading.Event()
+
+    def ordinary(server: Server, name: str) -> int:
+        """One user's: it says something, long or short, looks at things, keeps a file."""
+        workspace = server.ask("GET", "/accounts/me/workspaces")["workspaces"][0]["id"]
+        for number in count():
+            event_id = f"{name}-{number}"
+            text = "é, " * (MB if number % 5 == 0 else 10)
+            body = json.dumps(said(event_id, text, name), ensure_ascii=False).encode()
+            assert asked(server, "POST", TURNS, body) == 202
+            assert asked(server, "GET", f"{EVENTS}/{event_id}?wait=60") == 200
+            assert asked(server, "GET", AGENTS) == 200
+            path = f"/v1/workspaces/{workspace}/files/{name}.md"
+            assert asked(server, "PUT", path, b"text\n" * number) in {200, 201}
+            if ends.is_set():
+                return number + 1
+        raise AssertionError
+
+    with home_at(tmp_path / "home").served(log=log) as server, ThreadPoolExecutor(4) as pool:
+        users = [pool.submit(ordinary, server, name) for name in ("ada", "ben")]
+        try:
+            paths = (TURNS, AGENTS)
+            bodies = [(path, body) for body in hostile() for path in paths]
+            for status in pool.map(lambda one: asked(server, "POST", *one), bodies):
+                assert status == 400
+            server.process.send_signal(signal.SIGSTOP)  # as a machine that has no time for it
+            time.sleep(3 * STALL_S)
+            server.process.send_signal(signal.SIGCONT)
+        finally:
+            ends.set()
+        assert min(user.result(WAIT_S) for user in users) > 0
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(WAIT_S)
+    lines = log.read_text()
+    assert lines.count('"event": "request"') > len(bodies), "it is the log of this server"
+    assert_never_stood_still(lines)

@@ -202,6 +202,19 @@ def test_no_body_is_more_than_a_refusal(site: Site, body: bytes, status: int) ->
     assert len(error["message"]) < 500
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e999"])
+def test_a_number_that_is_not_finite_is_refused_where_anything_may_stand(
+    site: Site, number: str
+) -> None:
+    schema = f'{{"type": "object", "maximum": {number}}}'
+    tool = f'{{"name": "t", "description": "d", "inputSchema": {schema}}}'
+    body = f'{{"name": "a", "config": {{"tools": [{tool}]}}}}'
+    acme = site.account("acme")
+    headers = {"Content-Type": "application/json"}
+    error = acme.refused(400, "POST", "/accounts/me/agents", content=body, headers=headers)
+    assert error["message"] == f"body: holds {number}, which is not a finite number"
+
+
 def test_a_body_that_does_not_say_it_is_json_is_415(site: Site) -> None:
     acme = site.account("acme")
     for kind in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -27,6 +28,7 @@ from harness.request import Usage
 from harness.sequel import Dismissed, Silence, Step
 from harness.transcript import Entry
 from harness.web.app import Patience
+from harness.web.loop_watchdog import STALL_S
 from harness.web.stream import NAMES, written
 from tests.web.site import Caller, Site
 from tests.web.turning import Puppet, Told, followed, said, settled, told
@@ -287,3 +289,10 @@ def test_a_stage_is_kept_no_longer_than_it_is_used() -> None:
         return audience
 
     assert not run(used())._stages
+
+
+def test_ten_megabytes_are_written_for_a_stream_without_a_look_at_each_character() -> None:
+    begun = time.thread_time()
+    written_ = written(TextArrived("é\x85\u2028" + "ü" * 10_000_000))
+    assert time.thread_time() - begun < STALL_S
+    assert written_.startswith('event: text\ndata: {"text":"é\\u0085\\u2028ü'.encode())
