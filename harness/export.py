@@ -13,7 +13,6 @@ ids, belongs to whoever brings it, and knows no file: what was read elsewhere wa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -25,6 +24,7 @@ from harness.context.repair import sound_json
 from harness.conversation import Conversation
 from harness.message import check_part
 from harness.session import Session, new_session
+from harness.strict_json import parse_json
 from harness.transcript import Carried, Entry, Transcript, entry_of
 from workspaces.errors import Refused
 from workspaces.parse import Shape, parse
@@ -162,10 +162,7 @@ def _objects(lines: Iterable[str]) -> Iterator[tuple[int, object]]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise Refused(f"line {number}", line, f"is not JSON: {error}") from error
+        data = parse_json(line, within=f"line {number}")
         if sound_json(data) != data:
             raise Refused(f"line {number}", line, "holds half of a surrogate pair")
         yield number, data

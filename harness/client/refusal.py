@@ -109,5 +109,5 @@ def _error(body: bytes) -> dict[str, Any] | None:
     try:
         error = json.loads(body)["error"]
         return error if error["code"] and error["message"] else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None

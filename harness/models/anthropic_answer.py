@@ -9,11 +9,12 @@ what was used up is known here at every moment, also when the answer is cancelle
 
 from __future__ import annotations
 
-import json
-from typing import Any, cast
+from typing import cast
 
 from harness.message import INVALID_JSON, Part, Text, Thinking, ToolCall
 from harness.request import NO_USAGE, Usage
+from harness.strict_json import parse_json
+from workspaces.errors import Refused
 from workspaces.records import JsonObject
 
 _TEXT_OF_DELTA = {
@@ -108,8 +109,8 @@ def _newest(counted: int | None, before: int) -> int:
 
 def _input(text: str) -> JsonObject:
     try:
-        stated: Any = json.loads(text)
-    except ValueError:
+        stated = parse_json(text, within="input")
+    except Refused:
         return {INVALID_JSON: text}
     return cast(JsonObject, stated) if isinstance(stated, dict) else {INVALID_JSON: text}
 

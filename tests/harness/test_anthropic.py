@@ -414,7 +414,17 @@ def test_a_key_is_never_shown(ask: Ask) -> None:
     assert "sk-secret" not in repr(told.failure)
 
 
-@pytest.mark.parametrize("stated", ['{"path": oops', "[1, 2]", "null", '{"path": "MEM'])
+NO_OBJECTS = [
+    '{"path": oops',
+    "[1, 2]",
+    "null",
+    '{"path": "MEM',
+    '{"line": 1e999}',
+    '{"a":' * 5_000,
+]
+
+
+@pytest.mark.parametrize("stated", NO_OBJECTS, ids=range(len(NO_OBJECTS)))
 def test_input_that_is_no_object_is_kept_as_it_came_for_the_tool_to_refuse(
     ask: Ask, server: MessagesServer, stated: str
 ) -> None:

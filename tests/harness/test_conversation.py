@@ -345,6 +345,7 @@ DAMAGE: list[tuple[str, Damage]] = [
     ("line 3.message.parts.0.text", lambda lines: parted(lines, {"type": "text", "text": 1})),
     ("line 3.message.parts.0.type", lambda lines: parted(lines, {"type": "", "text": "x"})),
     ("line 3", lambda lines: parted(lines, {"type": "text", "text": "\ud83d"})),
+    ("line 3", lambda lines: entered(lines, 2, at=float("inf"))),
     ("line 3.more", lambda lines: entered(lines, 2, more=1)),
     ("line 4", lambda lines: [*lines[:3], "{", *lines[4:]]),
     ("line 4.usage.input", lambda lines: broken(lines, 3, lambda d: d["usage"].update(input=-1))),
