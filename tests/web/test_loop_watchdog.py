@@ -194,7 +194,7 @@ def test_under_hostile_bodies_and_ordinary_traffic_the_loop_never_stands_still(
         workspace = server.ask("GET", "/accounts/me/workspaces")["workspaces"][0]["id"]
         for number in count():
             event_id = f"{name}-{number}"
-            text = "é, " * (MB if number % 5 == 0 else 10)
+            text = "é, " * (100_000 if number % 5 == 0 else 10)
             body = json.dumps(said(event_id, text, name), ensure_ascii=False).encode()
             assert asked(server, "POST", TURNS, body) == 202
             assert asked(server, "GET", f"{EVENTS}/{event_id}?wait=60") == 200
