@@ -42,6 +42,7 @@ from workspaces.history.objects import (
     ObjectId,
     Objects,
     sync,
+    sync_below,
     unwritable,
 )
 from workspaces.history.pack import needs_packing, pack
@@ -105,7 +106,9 @@ class History:
             "init", "--quiet", "--bare", "--template=", "--initial-branch=main", str(unfinished)
         )
         try:
+            sync_below(unfinished)  # which `git init` leaves to others
             unfinished.rename(directory)
+            sync(directory.parent)
         except OSError as error:
             raise unwritable(error) from error
         return cls(directory, clock)

@@ -240,17 +240,28 @@ def sync(path: Path | str) -> None:
         os.close(fd)
 
 
+def sync_below(directory: Path) -> None:
+    """Make a directory with all that lies in it survive a power cut."""
+    if not _flush_file_system(directory):
+        for path in (*directory.rglob("*"), directory):
+            sync(path)
+
+
 def _sync_all(paths: Collection[str], within: str) -> None:
     """Many of them in one step, where the system can."""
-    if len(paths) >= SYNCED_AT_ONCE:
-        fd = os.open(within, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if flush_all(fd):
-                return
-        finally:
-            os.close(fd)
+    if len(paths) >= SYNCED_AT_ONCE and _flush_file_system(within):
+        return
     for path in paths:
         sync(path)
+
+
+def _flush_file_system(within: Path | str) -> bool:
+    """Return False where the system cannot."""
+    fd = os.open(within, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return flush_all(fd)
+    finally:
+        os.close(fd)
 
 
 def unwritable(error: OSError) -> Failure:

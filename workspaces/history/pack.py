@@ -45,11 +45,10 @@ def pack(git_directory: Path) -> None:
     try:
         packs.mkdir(exist_ok=True)
         before = _names(packs)
-        run_git(git, "repack", "-a", "-q", "-n")  # without -d: whatever was there stays for now
-        added = [packs / name for name in _names(packs) - before]
-        for path in [*added, packs]:
-            sync(path)
-        if added:
+        # Git flushes each file before it gets its name. Without -d whatever was there stays for now.
+        run_git(git, "-c", "core.fsync=committed", "repack", "-a", "-q", "-n")
+        sync(packs)
+        if _names(packs) - before:
             _remove_all(packs, before)
         run_git(git, "prune-packed", "--quiet")
         run_git(git, "prune", f"--expire={UNREACHABLE_KEPT}")
