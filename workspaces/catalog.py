@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from pydantic.alias_generators import to_camel
 
+from workspaces import unseen
 from workspaces.clock import Clock
 from workspaces.errors import AlreadyExists, Conflict, Forbidden, NotFound, Refused
 from workspaces.expect import ABSENT
@@ -232,7 +233,17 @@ class Catalog(Generic[R]):
         if looks_like_id(handle.value) and handle.value != _id(record):
             rule = "looks like an id: a record is found by either, so they must differ"
             raise Refused(to_camel(handle.field), handle.value, rule)
+        self._check_names(record, before)
         self._check(record, before)
+
+    def _check_names(self, record: R, before: R | None) -> None:
+        """One that it has already stays: it is shown with what is not seen spelled out."""
+        for field in {"name", *self._family.handles}:
+            name = getattr(record, field, None)
+            if isinstance(name, str) and name != getattr(before, field, None):
+                rule = unseen.broken_rule(name)
+                if rule is not None:
+                    raise Refused(to_camel(field), name, rule)
 
     def _shaped(self, item: Item) -> R:
         return parse(self._family.shape, item.value, within=str(item.key))

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
+from workspaces import unseen
 from workspaces.catalog import partition_of
 from workspaces.clock import Clock
 from workspaces.errors import Conflict, Forbidden, NotFound, Refused
@@ -78,6 +79,9 @@ class Keys:
         if expires_at is not None:
             fields["expiresAt"] = self._in_the_future(expires_at)
         record, secret, changes = self._made(fields)
+        rule = unseen.broken_rule(record.label)
+        if rule is not None:
+            raise Refused("label", label, rule)
         self._records.write(*changes)
         return record, secret
 

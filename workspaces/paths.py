@@ -18,6 +18,7 @@ import unicodedata
 from functools import lru_cache
 
 from workspaces.errors import Refused
+from workspaces.unseen import JOINERS, unseen
 
 PATH_BYTES_MAX = 1024
 """S3 keys hold 1 024 bytes; the prefix and namespace in front of a path are kept short for it."""
@@ -28,17 +29,6 @@ PART_BYTES_MAX = 200
 PARTS_MAX = 20
 
 _FORBIDDEN = frozenset('\\:*?"<>|%')
-_FORBIDDEN_CATEGORIES = {
-    "Cc": "a control character",
-    "Cf": "an invisible format character",
-    "Cs": "a surrogate",
-    "Co": "a private-use character",
-    "Zl": "a line separator",
-    "Zp": "a paragraph separator",
-}
-_JOINERS = "\u200c\u200d"
-"""ZWNJ and ZWJ, which Persian, Hindi and emoji are written with: allowed, but invisible to `.git`."""
-
 _DEVICE = re.compile(r"(con|prn|aux|nul|clock\$|conin\$|conout\$|(com|lpt)[0-9¹²³])", re.IGNORECASE)
 _RESERVED = re.compile(r"(\.git.*|git~[0-9]+|\.harness.*)", re.IGNORECASE)
 
@@ -88,9 +78,9 @@ def _broken_by_characters(text: str) -> str | None:
     for character in text:
         if character in _FORBIDDEN:
             return f"contains {character!r}, which some systems cannot keep in a name"
-        category = unicodedata.category(character)
-        if category in _FORBIDDEN_CATEGORIES and character not in _JOINERS:
-            return f"contains {_FORBIDDEN_CATEGORIES[category]} (U+{ord(character):04X})"
+        kind = unseen(character)
+        if kind is not None:
+            return f"contains {kind} (U+{ord(character):04X})"
     if not unicodedata.is_normalized("NFC", text):
         return "is not in Unicode normal form C"
     return None
@@ -126,6 +116,6 @@ def _broken_part(part: str) -> str | None:
         return "has a part that ends with a dot or a space"
     if _DEVICE.fullmatch(part.partition(".")[0].rstrip(" ")):
         return "has a part that is a device name on Windows"
-    if _RESERVED.fullmatch(re.sub(f"[{_JOINERS}]", "", part)):
+    if _RESERVED.fullmatch(re.sub(f"[{JOINERS}]", "", part)):
         return "has a part whose name is reserved for the system"
     return None

@@ -17,6 +17,7 @@ from harness.cli.face import (
     print_json,
     print_record,
     print_table,
+    say,
 )
 
 account_app = typer.Typer(
@@ -227,7 +228,7 @@ def revoke_key(
     if as_json:
         print_json({"deleted": True, "id": record.id})
     else:
-        typer.echo(f"revoked: {record.id} {record.label}".rstrip())
+        say(f"revoked: {record.id} {record.label}".rstrip())
 
 
 def _print_with_key(record: dict[str, Any], secret: str, *, as_json: bool) -> None:

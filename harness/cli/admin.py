@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.face import say
+
 app = typer.Typer(help="Set up what an installation needs.", no_args_is_help=True)
 
 
@@ -22,4 +24,4 @@ def init_dynamodb(
     from workspaces.locations import make_record_table
 
     make_record_table(table)
-    typer.echo(f"ready: HARNESS_RECORDS=dynamodb:{table}")
+    say(f"ready: HARNESS_RECORDS=dynamodb:{table}")

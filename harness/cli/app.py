@@ -43,7 +43,7 @@ from harness.cli import (
     watching,
     workspaces,
 )
-from harness.cli.face import Shown, path, print_json, show_failure
+from harness.cli.face import Shown, complain, path, print_json, say, show_failure
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
 
@@ -95,7 +95,7 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        typer.echo(f"harness {version('workspace-harness')}")
+        say(f"harness {version('workspace-harness')}")
         raise typer.Exit
 
 
@@ -178,7 +178,7 @@ def _misused(error: typer.TyperException) -> int:
     if callable(show):
         show()
     else:
-        sys.stderr.write(f"error: {error}\n")
+        complain(f"error: {error}\n")
     return 2
 
 
@@ -191,13 +191,13 @@ def _failed(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in _STORAGE_FAILS:
         _discard_output()
         reason = error.strerror or str(error)
-        sys.stderr.write(f"error (unavailable): cannot write: {reason}\n  → free some space\n")
+        complain(f"error (unavailable): cannot write: {reason}\n  → free some space\n")
         return 1
     if os.environ.get("HARNESS_TRACEBACK"):
         raise error
     if Shown.as_json:
         print_json({"error": {"code": "bug", "message": str(error), "remedy": None}})
-    sys.stderr.write(
+    complain(
         f"error (bug): {type(error).__name__}: {error}\n"
         "  → this should not happen; HARNESS_TRACEBACK=1 shows where it did\n"
     )

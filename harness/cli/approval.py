@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.conversation import AgentOption, Reference
-from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json, visible
+from harness.cli.face import (
+    HomeOption,
+    JsonOption,
+    escaped,
+    notes,
+    opened,
+    print_json,
+    put,
+    visible,
+)
 from harness.cli.telling import Telling, say_what_went_wrong
 
 if TYPE_CHECKING:
@@ -80,7 +89,7 @@ def tell(outcome: Outcome, telling: Telling | None, *, as_json: bool) -> int:
     elif telling:
         telling.close(outcome)
     else:
-        sys.stdout.write(f"{outcome.reply}\n" if outcome.reply else "")
+        put(f"{outcome.reply}\n" if outcome.reply else "")
         say_what_went_wrong(outcome)
     return 0 if outcome.status == "done" else 1
 
@@ -88,7 +97,7 @@ def tell(outcome: Outcome, telling: Telling | None, *, as_json: bool) -> int:
 def _ask(call: PendingCall) -> bool | None:
     """None when the person goes away."""
     where = f" in {call.asked.workspace}" if call.asked.workspace else ""
-    notes().print(f"\n[yellow]May it run[/] [bold]{call.call.name}[/]{where}?")
+    notes().print(f"\n[yellow]May it run[/] [bold]{escaped(call.call.name)}[/]{escaped(where)}?")
     for name, value in call.call.input.items():
         notes().print(f"  {visible(name)}: {_shown(str(value))}", markup=False)
     while True:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.face import JsonOption, Shown, notes, path, print_json, print_table
+from harness.cli.face import JsonOption, Shown, complain, notes, path, print_json, print_table
 
 app = typer.Typer(help="Measure, with data of your own.", no_args_is_help=True)
 
@@ -56,7 +56,7 @@ def recall(
     rows = [("all", document), *document["by_category"].items()]
     shown = ((name, *(str(figures[column]) for column in _COLUMNS)) for name, figures in rows)
     print_table(("", *_COLUMNS), shown)
-    sys.stderr.write(
+    complain(
         f"{document['lines']:,} lines indexed in {document['build_s']:.2f} s;"
         f" a question took {document['p50_ms']:.2f} ms, p95 {document['p95_ms']:.2f} ms\n"
     )

@@ -20,6 +20,7 @@ from harness.cli.face import (
     INPUT_BYTES_MAX,
     HomeOption,
     as_text,
+    escaped,
     has_colours,
     notes,
     opened,
@@ -87,7 +88,7 @@ class _Chat:
         console = notes()
         names = ", ".join(workspace.record.name for workspace in self._mounted().values())
         told = f"workspaces: {names or 'none'} · conversation {self.key}"
-        console.print(f"[bold]{self.agent.name}[/] · {told}")
+        console.print(f"[bold]{escaped(self.agent.name)}[/] · {escaped(told)}")
         if self.harness.settings.anthropic_api_key is None:
             console.print(
                 f"[yellow]No ANTHROPIC_API_KEY: the offline {NAME} model answers.[/] "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.conversation import AgentOption, Reference
-from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json
+from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json, say
 from harness.cli.telling import Telling
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _foretell(key: str, question: Question, *, as_json: bool) -> None:
     elif isinstance(covered, Cover):
         left = question.characters_after(covered.until)
         size = f"{question.length.characters:,} characters would become {left:,} and those of the summary"
-        typer.echo(f"would be compacted: {key}: entries up to {covered.until}; {size}")
+        say(f"would be compacted: {key}: entries up to {covered.until}; {size}")
     else:
         notes().print("there is nothing before the newest turn that could be summarised")
 
@@ -70,7 +70,7 @@ def tell(key: str, done: Compacted) -> None:
     summary = done.window.summary
     if done.is_done and summary is not None:
         size = f"{len(summary.message.text):,} characters"
-        typer.echo(f"compacted: {key}: entries up to {summary.covers} are a summary of {size}")
+        say(f"compacted: {key}: entries up to {summary.covers} are a summary of {size}")
 
 
 def as_told(done: Compacted) -> dict[str, object]:

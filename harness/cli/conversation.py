@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,11 +12,14 @@ import typer
 from harness.cli.face import (
     HomeOption,
     JsonOption,
+    escaped,
     input_lines,
     opened,
     out,
     print_json,
     print_table,
+    put,
+    say,
     visible,
 )
 
@@ -115,7 +117,7 @@ def export(
     with opened(home) as harness:
         found = harness.conversation(conversation, agent=agent)
         for line in harness.export_conversation(found):
-            sys.stdout.write(line)
+            put(line)
 
 
 @app.command("import")
@@ -165,7 +167,7 @@ def cancel(
         print_json({"cancelled": is_cancelled})
     else:
         what = "its turn ends" if is_cancelled else "no turn runs or waits"
-        typer.echo(f"{found.key}: {what}")
+        say(f"{found.key}: {what}")
 
 
 @app.command()
@@ -184,7 +186,7 @@ def reset(
     if as_json:
         print_json(session_document(session))
     else:
-        typer.echo(f"reset: {found.key} goes on with entry {session.first} in a new session")
+        say(f"reset: {found.key} goes on with entry {session.first} in a new session")
 
 
 @app.command()
@@ -203,7 +205,7 @@ def rm(
         print_json({"deleted": True, "id": found.id, **counts})
     else:
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
-        typer.echo(f"deleted: {found.key} ({found.id}): {told}")
+        say(f"deleted: {found.key} ({found.id}): {told}")
 
 
 def _summary(harness: Harness, conversation: Conversation) -> dict[str, Any]:
@@ -217,7 +219,7 @@ def _tell_new(harness: Harness, made: Conversation, verb: str, *, as_json: bool)
     if as_json:
         print_json(summary)
     else:
-        typer.echo(f"{verb}: {made.key} ({made.id}), {summary['entries']} entries")
+        say(f"{verb}: {made.key} ({made.id}), {summary['entries']} entries")
 
 
 def _print_entry(entry: Entry) -> None:
@@ -242,7 +244,7 @@ def _print_entry(entry: Entry) -> None:
                 console.print(f"{head}[bold]{who}[/]  ", end="")
                 console.print(visible(text), markup=False)
             case ToolCall(_, name, arguments):
-                console.print(f"{head}[cyan]{name}[/]  ", end="")
+                console.print(f"{head}[cyan]{escaped(name)}[/]  ", end="")
                 console.print(_short(json.dumps(arguments, ensure_ascii=False)), markup=False)
             case ToolResult(_, text, is_error):
                 console.print(f"{head}[{'red' if is_error else 'dim'}]result[/]  ", end="")

@@ -12,6 +12,7 @@ from harness.cli.conversation import AgentOption, Reference
 from harness.cli.face import (
     HomeOption,
     JsonOption,
+    escaped,
     notes,
     opened,
     out,
@@ -86,7 +87,9 @@ def _print_sightings(told: Explanation, words: str, *, as_json: bool) -> None:
 
 def _print_turn(told: Explanation, turn: ExplainedTurn, *, with_text: bool) -> None:
     console = out()
-    console.print(f"[bold]{turn.id}[/] · {turn.receipts[0].at[:19]} · {turn.receipts[0].model}")
+    console.print(
+        f"[bold]{turn.id}[/] · {turn.receipts[0].at[:19]} · {escaped(turn.receipts[0].model)}"
+    )
     before: tuple[ShownPart, ...] = ()
     steps = count(1)
     for receipt in turn.receipts:
@@ -103,7 +106,7 @@ def _print_turn(told: Explanation, turn: ExplainedTurn, *, with_text: bool) -> N
         before = receipt.parts
     for entrance in turn.entered:
         name = f"{entrance.source} {entrance.revision[:REVISION_DIGITS]}"
-        console.print(f"  [green]came in[/] {name}")
+        console.print(f"  [green]came in[/] {escaped(name)}")
         for revision in told.revisions(entrance):
             told_by = f"{revision.at[:19]} {revision.author}: {revision.subject}"
             console.print(f"    {revision.id[:REVISION_DIGITS]} {visible(told_by)}", markup=False)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
-import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
+
+from workspaces.unseen import STEERING, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,16 +75,54 @@ def opened(home: Path | None, *, as_json: bool = False) -> Generator[Harness]:
 
 def out() -> Console:
     """Results, for people. Programs ask for `--json`."""
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=True)
+    return _console()
 
 
 def notes() -> Console:
     """Messages and progress: standard error, so that results can be piped."""
-    from rich.console import Console
+    return _console(stderr=True)
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+def put(text: str) -> None:
+    """Print to standard output: to a terminal what is visible, into a pipe the text unchanged."""
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+
+
+def say(line: str) -> None:
+    put(f"{line}\n")
+
+
+def complain(text: str) -> None:
+    """Print to standard error, as `put` does."""
+    sys.stderr.write(visible(text) if sys.stderr.isatty() else text)
+
+
+def wipe_line() -> None:
+    """Take the last line of a terminal back."""
+    sys.stderr.write("\r\x1b[K")
+    sys.stderr.flush()
+
+
+def escaped(text: str) -> str:
+    """Return what somebody else wrote so that it can stand between styles in square brackets."""
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _console(**options: Any) -> Console:
+    """A console whose own styles steer the terminal, and nothing in the text that it is given."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Plain(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
+            for one in super().render(renderable, options):
+                yield one if one.control else Segment(visible(one.text), one.style)
+
+    return Plain(highlight=False, soft_wrap=True, emoji=False, **options)
 
 
 def read_input() -> bytes:
@@ -130,6 +170,7 @@ def as_config(stated: str | None, **options: object) -> dict[str, Any]:
 def print_json(document: object) -> None:
     """One document. What is no text in it, as a file name can be, is escaped."""
     text = json.dumps(document, ensure_ascii=not _takes_unicode(), indent=2)
+    text = STEERING.sub(_in_json, text)
     sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")
 
 
@@ -142,7 +183,7 @@ def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
     console = out()
     for name, value in record.items():
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        console.print(f"[bold]{name:<{width}}[/]  ", end="")
+        console.print(f"{name:<{width}}", markup=False, style="bold", end="  ")
         console.print(shown, markup=False)
 
 
@@ -151,21 +192,13 @@ def print_gone(gone: Gone, *, as_json: bool) -> None:
     if as_json:
         print_json(gone.as_json())
         return
-    sys.stdout.write(f"deleted: {gone.name} ({gone.id})\n")
+    put(f"deleted: {gone.name} ({gone.id})\n")
     for place in gone.trash:
-        sys.stdout.write(f"  files and history lie in {place}\n")
+        put(f"  files and history lie in {place}\n")
     if gone.conversations:
-        sys.stdout.write(f"  with {gone.conversations} conversations\n")
+        put(f"  with {gone.conversations} conversations\n")
     for key_id in gone.keys:
-        sys.stdout.write(f"  revoked: {key_id}\n")
-
-
-def visible(text: str) -> str:
-    """With control characters spelled out: what someone wrote into a file steers no terminal."""
-    return "".join(
-        f"\\x{ord(c):02x}" if unicodedata.category(c) == "Cc" and c not in "\n\t" else c
-        for c in text
-    )
+        put(f"  revoked: {key_id}\n")
 
 
 def print_styled(parts: Iterable[tuple[str, str]]) -> None:
@@ -173,7 +206,7 @@ def print_styled(parts: Iterable[tuple[str, str]]) -> None:
     program that PAGER names, if it names one."""
     console = out()
     if not console.is_terminal:
-        sys.stdout.write("".join(text for text, _ in parts))
+        put("".join(text for text, _ in parts))
         return
     from rich.text import Text
 
@@ -188,12 +221,10 @@ def _paged(console: Console) -> Generator[Console]:
     if not (command and shutil.which(command[0])):
         yield console
         return
-    from rich.console import Console
-
     environment = {"LESS": "FRX", **os.environ}  # colours; what fits on the screen needs no key
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment) as pager:
         try:
-            yield Console(file=pager.stdin, force_terminal=True, highlight=False, soft_wrap=True)
+            yield _console(file=pager.stdin, force_terminal=True)
             pager.communicate()
         except BrokenPipeError:  # the reader has seen enough
             pager.communicate()
@@ -209,7 +240,7 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     """Columns as wide as their widest cell, never folded: what is printed can be cut and piped."""
     from rich.cells import cell_len
 
-    lines = [tuple(headings), *(tuple(row) for row in rows)]
+    lines = [tuple(map(visible, row)) for row in (headings, *rows)]
     widths = [max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)]
     console = out()
     for number, line in enumerate(lines):
@@ -228,9 +259,9 @@ def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
         error = {"code": failure.code, "message": str(failure), "remedy": remedy}
         field = getattr(failure, "field", None)
         print_json({"error": {**error, **({"field": field} if field else {})}})
-    sys.stderr.write(f"error ({failure.code}): {failure}\n")
+    complain(f"error ({failure.code}): {failure}\n")
     if remedy:
-        sys.stderr.write(f"  → {remedy}\n")
+        complain(f"  → {remedy}\n")
 
 
 _LISTED = {"account", "agent", "conversation", "key", "sandbox", "user", "workspace"}
@@ -243,6 +274,14 @@ def _where_listed(failure: Failure) -> str | None:
     if not isinstance(failure, NotFound) or failure.what not in _LISTED:
         return None
     return f"`harness {failure.what} list` lists them"
+
+
+def _in_json(found: re.Match[str]) -> str:
+    """Return the character as JSON may spell it: the document is the same."""
+    units = found[0].encode("utf-16-be")
+    return "".join(
+        f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)
+    )
 
 
 def _takes_unicode() -> bool:

@@ -10,10 +10,13 @@ import typer
 from harness.cli.face import (
     HomeOption,
     JsonOption,
+    complain,
     opened,
     print_json,
     print_table,
+    put,
     read_input,
+    say,
 )
 
 Reference = Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")]
@@ -50,7 +53,7 @@ def path(
     if as_json:
         print_json({"path": str(place)})
     else:
-        typer.echo(str(place))
+        say(str(place))
 
 
 def ls(
@@ -70,7 +73,7 @@ def ls(
             if as_json:
                 print_json([{"path": name} for name in names])
             else:
-                typer.echo("\n".join(names))
+                say("\n".join(names))
             return
         tree = place.scan()
     files = [(name, state) for name, state in tree.files.items() if not is_conflict(name)]
@@ -79,9 +82,9 @@ def ls(
         return
     print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in files))
     for problem in tree.problems:
-        sys.stderr.write(f"problem: {problem.path!r} {problem.detail}\n")
+        complain(f"problem: {problem.path!r} {problem.detail}\n")
     for name in tree.scratch:
-        sys.stderr.write(f"not kept: {name!r} is an editor's own\n")
+        complain(f"not kept: {name!r} is an editor's own\n")
 
 
 def cat(
@@ -91,13 +94,16 @@ def cat(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a file of a workspace, to the byte."""
+    """Print a file of a workspace. Into a pipe to the byte, at a terminal without what steers it."""
     from harness.document import file_document
 
     with opened(home, as_json=as_json) as harness:
         found = harness.workspaces.get(workspace).read(file, view=revision or "head")
     if as_json:
         print_json(file_document(found))
+        return
+    if sys.stdout.isatty():
+        put(found.data.decode(errors="replace"))
         return
     sys.stdout.buffer.write(found.data)
     sys.stdout.buffer.flush()
@@ -129,4 +135,4 @@ def write(
         print_json(written_document(written))
     else:
         told = written.revision[:12] if written.revision else "unchanged"
-        sys.stderr.write(f"{written.path}: {told}\n")
+        complain(f"{written.path}: {told}\n")

@@ -17,6 +17,7 @@ import typer
 from harness.cli.face import (
     HomeOption,
     JsonOption,
+    complain,
     has_colours,
     notes,
     opened,
@@ -205,7 +206,7 @@ def restore(
         print_json(written_document(written))
     else:
         told = written.revision[:10] if written.revision else "is like that already"
-        sys.stderr.write(f"{written.path}: {told}\n")
+        complain(f"{written.path}: {told}\n")
 
 
 def revert(
@@ -226,7 +227,7 @@ def revert(
     if as_json:
         print_json(reverted_document(revision, made))
     else:
-        sys.stderr.write(f"{revision}: {f'undone by {made[:10]}' if made else 'undone already'}\n")
+        complain(f"{revision}: {f'undone by {made[:10]}' if made else 'undone already'}\n")
 
 
 def git(

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, Shown, notes, opened, print_json, print_table
+from harness.cli.face import (
+    HomeOption,
+    JsonOption,
+    Shown,
+    notes,
+    opened,
+    print_json,
+    print_table,
+    say,
+)
 
 if TYPE_CHECKING:
     from harness.job import Job
@@ -78,7 +87,7 @@ def retry(job: JobId, home: HomeOption = None, as_json: JsonOption = False) -> N
     if as_json:
         print_json({"id": job, "due": True})
     else:
-        typer.echo(f"due now: {job}; `harness jobs run` runs it")
+        say(f"due now: {job}; `harness jobs run` runs it")
 
 
 @app.command()
@@ -89,4 +98,4 @@ def rm(job: JobId, home: HomeOption = None, as_json: JsonOption = False) -> None
     if as_json:
         print_json({"deleted": True, "id": job})
     else:
-        typer.echo(f"deleted: {job}")
+        say(f"deleted: {job}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, Shown, notes, print_json, visible
+from harness.cli.face import HomeOption, JsonOption, Shown, notes, print_json, say, visible
 
 if TYPE_CHECKING:
     from harness.joining import Joined
@@ -52,13 +52,13 @@ def _document(joined: Joined) -> dict[str, object]:
 def _print(joined: Joined) -> None:
     name = visible(joined.account.name)
     if joined.secret is None:
-        typer.echo(f"this home is one of the account {name} ({joined.account.id}) already")
+        say(f"this home is one of the account {name} ({joined.account.id}) already")
         for other in joined.others:
-            typer.echo(f"  {joined.location} also has the account {visible(other)}: --account")
+            say(f"  {joined.location} also has the account {visible(other)}: --account")
         return
-    typer.echo(f"joined: {name} ({joined.account.id}) at {joined.location}")
-    typer.echo(f"  key: {joined.secret}")
+    say(f"joined: {name} ({joined.account.id}) at {joined.location}")
+    say(f"  key: {joined.secret}")
     notes().print("[yellow]Keep the key now: it cannot be shown again.[/]")
     for trouble in joined.followed.troubles:
         notes().print(visible(f"left alone: {trouble.name} {trouble.reason}"), markup=False)
-    typer.echo("  `harness workspace attach` lists its workspaces, and brings one by its name")
+    say("  `harness workspace attach` lists its workspaces, and brings one by its name")

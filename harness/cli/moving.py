@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, notes, opened, out, path, print_json
+from harness.cli.face import HomeOption, JsonOption, notes, opened, out, path, print_json, say
 
 if TYPE_CHECKING:
     from harness.importer import ImportPlan
@@ -112,12 +112,17 @@ def _show(plan: ImportPlan, workspace: str, revisions: list[RevisionId], *, dry_
     counted = Counter(item.fate for item in plan.items)
     told = [f"{count:,} {fate}" for fate, count in counted.items()]
     told += [f"{len(plan.left):,} left"] if plan.left else []
-    console.print(f"{plan.name} ({plan.kind}) → {workspace}: {', '.join(told) or 'nothing there'}")
+    console.print(
+        f"{plan.name} ({plan.kind}) → {workspace}: {', '.join(told) or 'nothing there'}",
+        markup=False,
+    )
     if dry_run:
         console.print("nothing was changed (--dry-run)", markup=False)
     elif revisions:
         made = ", ".join(revision[:10] for revision in revisions)
-        console.print(f"revision {made}; `harness revert {workspace} REVISION` undoes it")
+        console.print(
+            f"revision {made}; `harness revert {workspace} REVISION` undoes it", markup=False
+        )
 
 
 def export(
@@ -154,7 +159,7 @@ def export(
     if as_json:
         print_json({"path": str(target.absolute()), "files": count, "revision": shown})
     else:
-        typer.echo(f"{target}: {count} files as of {(shown or 'the beginning')[:10]}")
+        say(f"{target}: {count} files as of {(shown or 'the beginning')[:10]}")
 
 
 def _exported(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
-from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json
+from harness.cli.face import HomeOption, JsonOption, notes, opened, print_json, say
 
 if TYPE_CHECKING:
     from harness import Harness
@@ -59,7 +59,7 @@ def prompt(
     if as_json:
         print_json(parts)
         return
-    typer.echo("\n\n".join(_told(part) for part in parts))
+    say("\n\n".join(_told(part) for part in parts))
     if told:
         notes().print(told, markup=False, style="dim")
 

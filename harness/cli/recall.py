@@ -10,6 +10,7 @@ import typer
 from harness.cli.face import (
     HomeOption,
     JsonOption,
+    complain,
     notes,
     opened,
     print_json,
@@ -85,7 +86,7 @@ def recall(
     elif hits:
         print_styled(_styled(hits, query, with_names=len(places) > 1, with_why=why))
     else:
-        sys.stderr.write("nothing was found\n")
+        complain("nothing was found\n")
 
 
 def _scope(paths: list[str], kinds: list[str], since: str | None, by: str | None) -> Scope:

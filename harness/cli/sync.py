@@ -12,6 +12,7 @@ import typer
 from harness.cli.face import (
     HomeOption,
     JsonOption,
+    escaped,
     notes,
     opened,
     out,
@@ -219,7 +220,7 @@ def _print_report(console: Console, name: str, report: Report, refused: Sequence
         "merged": len(_each_once(report.merged)),
     }
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    console.print(f"[bold]{visible(name)}[/]  {told or 'nothing to do'}")
+    console.print(f"[bold]{escaped(name)}[/]  {told or 'nothing to do'}")
     for path in _each_once(report.merged):
         console.print(f"  merged: {visible(path)}", markup=False)
     for path in _each_once(report.conflicts):
@@ -243,7 +244,7 @@ def _planned(name: str, workspaces: Workspaces, *, as_json: bool) -> dict[str, A
     alarm = plan.alarm.reason if plan.alarm else None
     if not as_json:
         console = out()
-        console.print(f"[bold]{visible(name)}[/]  {len(rows) or 'nothing'} to do")
+        console.print(f"[bold]{escaped(name)}[/]  {len(rows) or 'nothing'} to do")
         for what, path in rows:
             console.print(f"  {what:<14} {visible(path)}", markup=False)
         for problem in refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from harness.cli.face import notes, visible
+from harness.cli.face import escaped, notes, put, visible, wipe_line
 
 if TYPE_CHECKING:
     from harness.message import ToolCall
@@ -52,7 +52,7 @@ class Telling:
             case Withdrawn():
                 self._say("[yellow](the answer broke off; it begins anew)[/]")
             case Waiting(reason, seconds):
-                self._say(f"[yellow]{reason}: waiting {seconds:.0f} s[/]")
+                self._say(f"[yellow]{escaped(reason)}: waiting {seconds:.0f} s[/]")
             case Compacting(characters):
                 self._say(f"[dim](summarising: the context has {characters:,} characters)[/]")
             case Queued(ahead):
@@ -76,13 +76,12 @@ class Telling:
 
     def _wipe(self) -> None:
         if self._is_passing:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            wipe_line()
             self._is_passing = False
 
     def _write(self, text: str) -> None:
         self._wipe()
-        sys.stdout.write(text)
+        put(text)
         sys.stdout.flush()
         self._is_within_line = not text.endswith("\n") if text else self._is_within_line
 

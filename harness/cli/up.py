@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.face import HomeOption, notes, opened
+from harness.cli.face import HomeOption, notes, opened, put
 
 HOST = "127.0.0.1"
 PORT = 8642
@@ -45,7 +45,7 @@ def up(
             admin_key(harness.settings.home)  # it is made by now, for whoever looks for it
         with start_token(harness.settings.home) as token, server.capture_signals():
             place = _address(host, listening.getsockname()[1])
-            sys.stdout.write(f"{place}/?token={token}\n")
+            put(f"{place}/?token={token}\n")
             sys.stdout.flush()
             if sys.stderr.isatty():
                 notes().print("[dim]Ctrl-C ends it.[/]")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.face import HomeOption, notes, opened
+from harness.cli.face import HomeOption, notes, opened, put
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +36,7 @@ def watch(
         if isinstance(news, Settled):
             told = news.revision
             line = f"{told.at[11:19]}  {news.workspace.record.name}  {told.id[:10]}  {told.subject}"
-            sys.stdout.write(f"{line}\n")
+            put(f"{line}\n")
             sys.stdout.flush()
             return
         about = f"{news.workspace.record.name}: " if news.workspace else ""

@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from workspaces.unseen import SHAPELESS
+
 TAGS = (
     "memory",
     "notes",
@@ -43,12 +45,6 @@ _TAG = re.compile(
 )
 _KEPT_CONTROLS = "\t\n"
 _LINE_ENDS = "\u2028\u2029"
-_IGNORABLE = frozenset(
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
-    + "".join(map(chr, range(0xFE00, 0xFE0F)))
-    + "".join(map(chr, range(0xE0100, 0xE01F0)))
-)
-"""Letters and marks without a shape. U+FE0F, which makes a sign an emoji, is left."""
 
 
 def fenced(text: str) -> str:
@@ -80,7 +76,7 @@ def _seen(character: str) -> str:
     """A space for an odd line end, nothing for what has no shape."""
     if character in _LINE_ENDS:
         return " "
-    if character in _IGNORABLE:
+    if character in SHAPELESS:
         return ""
     if character not in _KEPT_CONTROLS and unicodedata.category(character)[0] == "C":
         return ""

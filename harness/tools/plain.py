@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from workspaces.unseen import STEERING
+
 _ESCAPES = re.compile(
     r"""
     \x1b\[ [0-?]* [ -/]* [@-~]                      # colours, cursor: ESC [ … letter
@@ -14,12 +16,8 @@ _ESCAPES = re.compile(
     re.VERBOSE,
 )
 _LINE_ENDS = re.compile(r"\r\n?")
-_CONTROLS = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
-)
-"""But tab and newline; and the invisible characters that turn text around or carry a second text."""
 
 
 def plain(data: bytes) -> str:
     text = _ESCAPES.sub("", data.decode(errors="replace"))
-    return _CONTROLS.sub("", _LINE_ENDS.sub("\n", text))
+    return STEERING.sub("", _LINE_ENDS.sub("\n", text))

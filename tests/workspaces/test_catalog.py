@@ -132,6 +132,21 @@ def stated(name: str, at: str = NOW, **more: object) -> dict[str, object]:
     return {"id": "usr_" + 24 * "a", "name": name, "createdAt": NOW, "updatedAt": at, **more}
 
 
+def test_a_name_with_what_is_not_seen_that_is_here_already_stays_and_no_other_becomes_one(
+    users: Catalog[UserRecord],
+) -> None:
+    """As older versions gave them, and as another machine still has one."""
+    old = "A\u202enn"
+    users.adopt(stated(old), instead_of=None)
+    assert [one.name for one in users.list()] == [old]
+    assert users.patch(old, {"externalId": "x-1"}).name == old
+    for name in ("A\u2066nn", "A\x9bnn", "A\u200bnn", "A\ufe01nn"):
+        with pytest.raises(Refused, match=f"U\\+{ord(name[1]):04X}"):
+            users.patch(stated(old)["id"], {"name": name})
+        with pytest.raises(Refused, match=f"U\\+{ord(name[1]):04X}"):
+            users.create({"name": name})
+
+
 def test_another_machines_record_is_adopted_whole_and_found_by_its_new_name(
     clock: ManualClock,
 ) -> None:
