@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +67,61 @@ def test_one_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unavailable, match="git cat-file"), talking_git("cat-file") as talk:
         assert talk.out.read() == b""
     assert time.monotonic() - begun < 30
+
+
+def test_one_that_hangs_is_ended_with_what_it_has_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(git, "GIT_SECONDS_MAX", 0.5)
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    a_program(monkeypatch, f"sleep 60 >{started} & wait")
+    held = os.open(started, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(Unavailable, match="git cat-file: took longer"):
+            run_git("cat-file")
+        os.set_blocking(held, True)
+        begun = time.monotonic()
+        assert os.read(held, 1) == b"", "nobody writes any more"
+        assert time.monotonic() - begun < 30
+    finally:
+        os.close(held)
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_git_gets_nothing_of_this_process_but_where_programs_are(
+    monkeypatch: pytest.MonkeyPatch, is_limited: bool
+) -> None:
+    monkeypatch.setenv("GIT_DIR", "/elsewhere")
+    monkeypatch.setenv("SECRET", "s3cr3t")
+    asked = ("-c", "alias.said=!env", "said")
+    names = {
+        line.partition(b"=")[0] for line in run_git(*asked, is_limited=is_limited).split(b"\n")
+    }
+    assert {b"PATH", b"GIT_CONFIG_NOSYSTEM", b"HOME", b"TZ"} <= names
+    assert not names & {b"GIT_DIR", b"SECRET", b"PYTHONUNBUFFERED"}
+
+
+def test_what_is_too_long_for_the_system_is_not_a_missing_git() -> None:
+    with pytest.raises(Unavailable, match="too long"):
+        run_git("cat-file", "x" * 4_000_000)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "import workspaces.history.history as h; print(h.run_git('--version').decode())",
+        "from harness.cli.app import main; main()",
+    ],
+)
+def test_nothing_of_gitpython_is_loaded_before_a_pack_is_read(run: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-c", run, "--help"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout
+    loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    assert "typing" in loaded
+    assert not {name for name in loaded if name.partition(".")[0] in {"git", "gitdb"}}
 
 
 def test_a_machine_without_git_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

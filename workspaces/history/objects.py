@@ -25,11 +25,6 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any, NamedTuple, NewType
 
-from gitdb.db.pack import PackedDB  # pyright: ignore[reportMissingTypeStubs]
-from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
-from gitdb.fun import OFS_DELTA, delta_types  # pyright: ignore[reportMissingTypeStubs]
-from gitdb.stream import DeltaApplyReader  # pyright: ignore[reportMissingTypeStubs]
-
 from workspaces.beneath import flush_all
 from workspaces.errors import Failure, Unavailable
 from workspaces.history.packfile import Packed, fits, write_pack
@@ -198,6 +193,10 @@ class _Packs:
         self._database: Any = None
 
     def read(self, object_id: str, *, again: bool) -> bytes | None:
+        # imported here: most histories have no pack, and most commands read none
+        from gitdb.db.pack import PackedDB  # pyright: ignore[reportMissingTypeStubs]
+        from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
+
         with self._lock:
             if self._database is None or again:
                 self._database = PackedDB(str(self._directory))
@@ -211,6 +210,10 @@ def _unpacked(database: Any, name: bytes) -> bytes | None:
     """What a delta builds on lies some bytes before it, or has a name of its own, whichever the one before
     it did: gitdb follows all of the first kind and then all of the second, and packs that were joined
     (`packfile`) have both in turn."""
+    from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
+    from gitdb.fun import OFS_DELTA, delta_types  # pyright: ignore[reportMissingTypeStubs]
+    from gitdb.stream import DeltaApplyReader  # pyright: ignore[reportMissingTypeStubs]
+
     for entity in database.entities():
         pack, index = entity.pack(), entity.index()
         number = index.sha_to_index(name)
