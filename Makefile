@@ -4,8 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 HARNESS_HOME ?= ./.harness
 SOURCES := workspaces harness tests benchmarks
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+UV_VERSION := 0.13.8
 
-.PHONY: run test check format format-check lint types imports http-table bench soak constraints clean
+.PHONY: run test check format format-check lint types imports http-table bench soak lock clean
 
 run: .venv/.installed
 	@echo 'To chat, in another terminal:  HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness chat'
@@ -41,13 +43,21 @@ bench: .venv/.installed-dev
 soak: .venv/.installed-dev
 	SOAK=1 $(BIN)/pytest -n auto
 
-# The newest versions of everything, written down: run it, then the checks, then commit the file.
-constraints:
-	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/python -m pip install --quiet --upgrade '.[dev]'
-	build/constraints/bin/python -m pip freeze --exclude workspace-harness \
-		| grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' > constraints.txt
-	rm -rf build/constraints
+# Write down what is installed, every file by its hash, for each system and Python. The versions that are
+# written down already stay: `make lock NEWER=--upgrade` takes the newest of everything, and
+# `make lock NEWER='--upgrade-package rich'` of one. Run the checks, then commit both files.
+lock:
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(RESOLVE) --output-file requirements.lock
+	$(RESOLVE) --extra dev --constraints requirements.lock --output-file requirements-dev.lock
+	rm -rf build/lock
+
+# uv reads no configuration of pip: it is told pip's index, where there is one
+RESOLVE = UV_DEFAULT_INDEX="$$(printenv PIP_INDEX_URL \
+		|| build/lock/bin/python -m pip config get global.index-url 2>/dev/null)" \
+	build/lock/bin/uv pip compile pyproject.toml --group build --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet $(NEWER)
 
 clean:
 	rm -rf .venv build dist .ruff_cache .hypothesis
@@ -58,10 +68,12 @@ clean:
 	@command -v git >/dev/null || { echo "git is needed: install it and run this again"; exit 1; }
 	$(PYTHON) -m venv .venv
 
-.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+.venv/.installed: pyproject.toml requirements.lock | .venv/bin/python
+	$(INSTALL) --require-hashes -r requirements.lock
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+.venv/.installed-dev: pyproject.toml requirements-dev.lock | .venv/bin/python
+	$(INSTALL) --require-hashes -r requirements-dev.lock
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@ .venv/.installed

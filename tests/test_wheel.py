@@ -23,7 +23,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree.mkdir()
     for name in ("workspaces", "harness", "templates"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree / name)
     place = tmp_path_factory.mktemp("wheel")
     built = _run(sys.executable, "-c", BUILD, str(place), cwd=tree)
@@ -88,6 +88,14 @@ def test_the_wheel_holds_the_packages_and_their_templates_and_nothing_else(wheel
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"harness", "workspaces"}
     assert not [name for name in names if "__pycache__" in name or "tests" in name]
+
+
+def test_the_wheel_says_under_which_license_it_is(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (place,) = [name for name in archive.namelist() if name.endswith("/licenses/LICENSE")]
+        metadata = archive.read(place.replace("licenses/LICENSE", "METADATA")).decode()
+        assert archive.read(place) == (ROOT / "LICENSE").read_bytes()
+    assert "\nLicense-Expression: MIT\n" in metadata
 
 
 def test_the_wheel_is_what_runs(harness: Path, tmp_path: Path) -> None:
