@@ -261,8 +261,10 @@ class Conversations:
         gone = self._gone(conversation)
         with self._alone(conversation) as lease:
             self._remove(conversation, lease)
-        self.erase(conversation.id)
-        self._records.write(*self._jobs.unwanted(_erasure(conversation.id)))
+        # where its job runs at this moment, whoever runs it brings it to its end
+        with suppress(Conflict):
+            self.erase(conversation.id)
+            self._records.write(*self._jobs.unwanted(_erasure(conversation.id)))
         return gone
 
     def delete_with(self, agent_id: AgentId) -> int:

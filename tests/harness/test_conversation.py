@@ -463,6 +463,30 @@ def test_a_deletion_that_was_interrupted_anywhere_is_ended_by_its_job(scripted: 
     assert interrupted >= 10
 
 
+def test_a_deletion_whose_job_is_run_at_any_moment_is_a_deletion(scripted: Scripted) -> None:
+    harness, _ = scripted(*["answer"] * 100)
+    ran = 0
+    for calls in range(40):
+        key = f"c{calls}"
+        harness.run("first", conversation=key)
+        found = harness.conversation(key)
+        before = ran
+
+        def meanwhile(calls: int = calls) -> Iterator[Fault]:
+            nonlocal ran
+            yield from [Fault.NONE] * calls
+            ran += 1
+            harness.run_jobs()
+            yield from [Fault.NONE] * 1000
+
+        assert on_a_wire(harness, meanwhile()).delete(found).entries == 2
+        assert left_of(harness, found.id) == []
+        assert harness.jobs.list() == []
+        if ran == before:
+            break
+    assert 10 <= ran < 40
+
+
 def test_an_erasure_waits_for_as_long_as_what_lies_aside_is_away(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,8 +519,11 @@ def test_an_erasure_waits_for_as_long_as_what_lies_aside_is_away(
 
 def cut_off(harness: Harness, calls: int) -> Conversations:
     """On a wire that breaks after so many messages, for good."""
+    return on_a_wire(harness, iter([*[Fault.NONE] * calls, *[Fault.BEFORE] * 1000]))
+
+
+def on_a_wire(harness: Harness, plan: Iterator[Fault]) -> Conversations:
     rooms = harness.rooms
-    plan: Iterator[Fault] = iter([*[Fault.NONE] * calls, *[Fault.BEFORE] * 1000])
     return Conversations(
         rooms.principal,
         FaultyRecords(rooms.records, plan),
