@@ -29,6 +29,7 @@ import stat
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from weakref import finalize
 
 from workspaces.errors import Failure, NotFound, OverLimit, Refused, Unavailable
 
@@ -55,14 +56,19 @@ class _OpenHow(ctypes.Structure):
 
 
 class Beneath:
-    """A directory handle, and opens that stay beneath it. Threads may share it."""
+    """A directory handle, and opens that stay beneath it. Threads may share it.
+
+    It is closed by `close`, or when nobody has it any more: when a workspace is deleted, other threads may
+    still read it, and none of them knows to be the last.
+    """
 
     def __init__(self, root: Path, *, openat2: bool | None = None) -> None:
         self._fd = os.open(root, _DIRECTORY | os.O_CLOEXEC)
+        self._closing = finalize(self, os.close, self._fd)
         self._openat2 = _kernel_has_openat2(self._fd) if openat2 is None else openat2
 
     def close(self) -> None:
-        os.close(self._fd)
+        self._closing()
 
     def is_at(self, path: Path) -> bool:
         """Whether `path` still names this directory: it may have been moved away, or replaced."""

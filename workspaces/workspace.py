@@ -17,6 +17,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from workspaces.arrival import Arrival, Arrivals, Brought, Theirs
@@ -122,7 +123,7 @@ class Workspace:
         self._blobs = blobs
         self._history = history
         self._person = person
-        self._settlement = Settlement(
+        settlement = self._settlement = Settlement(
             record,
             namespace,
             root=root,
@@ -133,14 +134,15 @@ class Workspace:
             clock=clock,
         )
         self._room = self._settlement.room
+        # none of these refers to this object: so its descriptors are closed as soon as nobody has it any more
         self._swaps = Swaps(
             blobs,
             history.read,
             history.keep,
             nonce,
-            self._path_of,
-            lambda path: self._settlement.judged(path, ANY),
-            self._tell,
+            partial(_path_of, history),
+            lambda path: settlement.judged(path, ANY),
+            partial(_tell, settlement, history, person),
         )
         self._arrivals = Arrivals(self._settlement, history, self._swaps)
 
@@ -468,25 +470,6 @@ class Workspace:
         self._settlement.record((path,))
         return revision, path in swapped.done
 
-    def _tell(self, path: WorkspacePath, merged: Merged, out: bytes) -> None:
-        """What somebody wrote to what a swap displaced stands in the file again."""
-        if merged.is_clean:
-            self._settlement.record([path])
-            return
-        seam = trailer_of({path: told_of(merged.overlaps, merged.clashes)})
-        by = self._person.saying(SEAMS, seam)
-        self._history.record({path: merged.data}, by, beside={path: out})
-
-    def _path_of(self, told: Displaced) -> WorkspacePath | None:
-        """Of what is there, or has lately been."""
-        here = self._history.tree(self._history.tip())
-        found = next((path for path in here if told.is_of(path)), None)
-        if found is not None:
-            return found
-        lately = self._history.log(limit=VERSIONS_SEARCHED_MAX)
-        known = (WorkspacePath(path) for one in lately for path in one.paths)
-        return next((path for path in known if told.is_of(path)), None)
-
     @contextmanager
     def _changing(
         self, held: Held, by: Author, path: WorkspacePath, after: bytes | None
@@ -543,3 +526,30 @@ class Workspace:
             for name in self._history.named_alike(tip, directory, part):
                 if name != part:
                     raise AlreadyExists("file", f"{directory}/{name}" if directory else name)
+
+
+def _tell(
+    settlement: Settlement,
+    history: History,
+    person: Author,
+    path: WorkspacePath,
+    merged: Merged,
+    out: bytes,
+) -> None:
+    """Put what somebody wrote to what a swap displaced into the file again."""
+    if merged.is_clean:
+        settlement.record([path])
+        return
+    seam = trailer_of({path: told_of(merged.overlaps, merged.clashes)})
+    history.record({path: merged.data}, person.saying(SEAMS, seam), beside={path: out})
+
+
+def _path_of(history: History, told: Displaced) -> WorkspacePath | None:
+    """Return the path of what is there, or has lately been."""
+    here = history.tree(history.tip())
+    found = next((path for path in here if told.is_of(path)), None)
+    if found is not None:
+        return found
+    lately = history.log(limit=VERSIONS_SEARCHED_MAX)
+    known = (WorkspacePath(path) for one in lately for path in one.paths)
+    return next((path for path in known if told.is_of(path)), None)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +107,28 @@ def test_no_name_can_pass_for_an_id(open_workspaces: Opened, name: str) -> None:
     workspaces.create("notes")
     with pytest.raises(Refused):
         workspaces.patch("notes", {"name": name})
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+def test_a_deleted_workspace_keeps_no_descriptor(open_workspaces: Opened) -> None:
+    workspaces = open_workspaces()
+
+    def live_and_die(name: str) -> None:
+        workspace = workspaces.create(name)
+        workspace.write("MEMORY.md", "kept", by=CALLER)
+        assert "kept" in workspace.read("MEMORY.md").text
+        workspaces.delete(name)
+
+    live_and_die("first")
+    gc.collect()
+    before = descriptors()
+    gc.disable()  # nothing waits for a collection, which may be far away
+    try:
+        for number in range(5):
+            live_and_die(f"w{number}")
+        assert descriptors() == before
+    finally:
+        gc.enable()

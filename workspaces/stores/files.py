@@ -86,8 +86,8 @@ class FileBlobs:
         self._made_in: set[str] = set()
         """Directories in which `enter` has made others that are not durable yet."""
         try:
-            self._tree = open_tree(root)
-            self._aside = Staging(staging, owner=lambda: self._tree.owner, bytes_max=bytes_max)
+            tree = self._tree = open_tree(root)
+            self._aside = Staging(staging, owner=lambda: tree.owner, bytes_max=bytes_max)
         except OSError as error:
             raise as_failure(error, str(root)) from error
 

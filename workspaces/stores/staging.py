@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import finalize
 
 from workspaces.beneath import exchange, flush_all, read_all, rename_new
 from workspaces.errors import OverLimit, Unavailable
@@ -43,12 +44,13 @@ class Staging:
     ) -> None:
         """`owner`: whom root gives what it makes here."""
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._closing = finalize(self, os.close, self._fd)  # by `close`, or as that of `Beneath`
         self._owner = owner
         self._bytes_max = bytes_max
         self._sweep()
 
     def close(self) -> None:
-        os.close(self._fd)
+        self._closing()
 
     def put(self, data: bytes, prefix: str = TEMPORARY_PREFIX, *, flush: bool = True) -> str:
         """Under a new name, which is returned."""
