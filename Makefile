@@ -41,7 +41,7 @@ bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks
 
 soak: .venv/.installed-dev
-	SOAK=1 $(BIN)/pytest -n auto
+	$(BIN)/python -m tests.soak
 
 # Write down what is installed, every file by its hash, for each system and Python. The versions that are
 # written down already stay: `make lock NEWER=--upgrade` takes the newest of everything, and
