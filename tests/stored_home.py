@@ -1,0 +1,185 @@
+"""The stored home: a home and the objects of its bucket as an archive, and what the faces answered of it.
+
+`tests/fixtures/make_stored_home.py` makes both files with one version; `tests/test_stored_home.py` opens them
+with this one. The questions lie beside their answers: commands, and requests to a server of the home.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tests.cli.terminal import Terminal
+from tests.servers import BUCKET, S3Server
+from tests.web.serving import Server
+
+FIXTURES = Path(__file__).parent / "fixtures"
+ARCHIVE = FIXTURES / "stored_home.tar.xz"
+ANSWERS = FIXTURES / "stored_home.json"
+
+PREFIX = "stored/"
+"""In the bucket. The home's records name it, so no other will do."""
+
+AT_ONCE = 8
+
+TEXT_CHARACTERS_MAX = 1_000
+"""Of a text that is compared as it is; of longer ones a digest is."""
+
+_TODAY = re.compile(r"Today is \w+, \d{4}-\d\d-\d\d \(UTC\)\.")
+
+_DROPPED = {"lastUsedAt", "prices"}
+"""Fields that say when they were asked, or of what this version brings along."""
+
+_LOOKED_AT = {"home", "records", "workspaces", "machines"}
+"""The checks of `harness doctor` that look at the home; the others look at the machine."""
+
+Question = Mapping[str, Any]
+"""{command: […], json?: false} or {method, path, body?, account?}, and the `answer`."""
+
+
+def unpack(directory: Path, s3: S3Server, archive: Path = ARCHIVE) -> Terminal:
+    """Return the stored home in `directory`, with its bucket on this server."""
+    with tarfile.open(archive) as stored:
+        stored.extractall(directory, filter=_as_stored)
+    _fill_bucket(directory, s3)
+    home = directory / "home"
+    _rename_server(home, s3)
+    return Terminal(home, s3.environment())
+
+
+def ask_command(terminal: Terminal, question: Question) -> Any:
+    """Run the command and return what it printed, normalised."""
+    ended = terminal(*question["command"])
+    printed = ended.json if question.get("json", True) else ended.out
+    answer = {"code": ended.code, "out": printed}
+    return normalised(answer, terminal.home, question["command"])
+
+
+def ask_commands(terminal: Terminal, questions: Sequence[Question]) -> list[Any]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda question: ask_command(terminal, question), questions))
+
+
+def ask_server(server: Server, home: Path, questions: Sequence[Question]) -> list[Any]:
+    def ask(question: Question) -> Any:
+        keyed = Server(server.process, server.url, question["key"])
+        with keyed.opened(question["method"], question["path"], question.get("body")) as answer:
+            data = answer.read()
+            kind = answer.headers["Content-Type"]
+            told = (
+                json.loads(data)
+                if kind == "application/json"
+                else data.decode(errors="backslashreplace")
+            )
+            seen = {"status": answer.status, "etag": answer.headers["ETag"], "body": told}
+        return normalised(seen, home, [])
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(ask, questions))
+
+
+def normalised(answer: Any, home: Path, command: Sequence[str]) -> Any:
+    """Return the answer without what depends on the machine or on the moment of asking."""
+    match answer:
+        case {"out": list() as findings} if "doctor" in command:
+            kept = [one for one in findings if one["check"] in _LOOKED_AT]
+            return normalised({"out": kept}, home, [])
+        case {"out": dict() as sections} if "status" in command:
+            # A job is shown once it is due, which is later than the making; `jobs` has them all.
+            return normalised({"out": {**sections, "jobs": []}}, home, [])
+        case {"snapshot": _, "isNew": _, "parts": parts}:  # the rest is of this machine's tools
+            return normalised({"parts": parts}, home, [])
+        case {"source": "date"}:  # weekdays differ in length
+            return {"source": "date"}
+        case dict():
+            return {
+                name: normalised(value, home, [])
+                for name, value in answer.items()
+                if name not in _DROPPED
+            }
+        case list():
+            return [normalised(one, home, []) for one in answer]
+        case str():
+            text = _TODAY.sub("Today is <day>.", answer).replace(str(home), "<home>")
+            return text if len(text) <= TEXT_CHARACTERS_MAX else _digest(text)
+        case _:
+            return answer
+
+
+def differences(expected: Any, answer: Any, where: str = "") -> Iterator[str]:
+    """Yield where the answer says something else. An object may have gained fields."""
+    match expected, answer:
+        case dict(), dict():
+            for name, value in expected.items():
+                if name not in answer:
+                    yield f"{where}.{name} is missing"
+                else:
+                    yield from differences(value, answer[name], f"{where}.{name}")
+        case list(), list() if len(expected) == len(answer):
+            for number, (one, other) in enumerate(zip(expected, answer, strict=True)):
+                yield from differences(one, other, f"{where}[{number}]")
+        case _ if expected != answer:
+            yield f"{where}: {expected!r} became {answer!r}"
+        case _:
+            pass
+
+
+def objects_of(directory: Path) -> list[dict[str, Any]]:
+    """Return key, metadata and file of each object of the bucket."""
+    return json.loads((directory / "bucket.json").read_text())
+
+
+def keys_in(client: Any) -> list[str]:
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=PREFIX)
+    return [one["Key"] for page in pages for one in page.get("Contents", ())]
+
+
+def _digest(text: str) -> str:
+    return f"{len(text)} characters, SHA-256 {sha256(text.encode()).hexdigest()}"
+
+
+def _as_stored(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
+    """Keep the modes, which the `data` filter would widen; owners are whoever unpacks."""
+    member = tarfile.tar_filter(member, path)
+    return member.replace(uid=None, gid=None, uname=None, gname=None, deep=False)  # type: ignore[arg-type]
+
+
+def _fill_bucket(directory: Path, s3: S3Server) -> None:
+    """Put the objects there, and nothing else below the prefix."""
+    client = s3.client()
+    with closing(client), ThreadPoolExecutor(AT_ONCE) as pool:
+
+        def remove(key: str) -> None:
+            client.delete_object(Bucket=BUCKET, Key=key)
+
+        def put(one: dict[str, Any]) -> None:
+            body = (directory / one["file"]).read_bytes()
+            client.put_object(
+                Bucket=BUCKET,
+                Key=one["key"],
+                Body=body,
+                Metadata=one["metadata"],
+                ContentType=one["contentType"],
+            )
+
+        list(pool.map(remove, keys_in(client)))
+        list(pool.map(put, objects_of(directory)))
+
+
+def _rename_server(home: Path, s3: S3Server) -> None:
+    """Let the baselines name this server: another port would be another place, compared anew."""
+    host = s3.url.removeprefix("http://")
+    for file in (home / "sync").glob("*.db"):
+        with closing(sqlite3.connect(file)) as baseline, baseline:
+            rows = baseline.execute("select name, value from fact").fetchall()
+            for name, value in rows:
+                renamed = re.sub(r"^127\.0\.0\.1:\d+(?=/)", host, str(value))
+                baseline.execute("update fact set value = ? where name = ?", (renamed, name))

@@ -1,0 +1,143 @@
+"""A home that an earlier version made is opened by this one, and everything goes on.
+
+What it was asked then lies beside it, with the answers. `tests/fixtures/make_stored_home.py` made both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests import stored_home
+from tests.cli.terminal import Terminal
+from tests.servers import BUCKET, S3Server
+from tests.web.serving import Home, Server
+
+SHARED = "team"
+"""The workspace that two machines had; the home holds a write that S3 has not got."""
+
+UNSENT = "offline.md"
+
+
+@pytest.fixture(scope="module")
+def stored() -> Any:
+    return json.loads(stored_home.ANSWERS.read_text())
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, seaweedfs: S3Server) -> Terminal:
+    return stored_home.unpack(tmp_path / "stored", seaweedfs)
+
+
+@contextmanager
+def served(terminal: Terminal, key: str) -> Generator[Server]:
+    with Home(terminal, key).served() as server:
+        yield server
+
+
+def changed(questions: list[Any], answers: list[Any], name: Callable[[Any], str]) -> list[str]:
+    return [
+        f"{name(question)} {difference}"
+        for question, answer in zip(questions, answers, strict=True)
+        for difference in stored_home.differences(question["answer"], answer)
+    ]
+
+
+def test_commands_answer_of_a_stored_home_what_they_did(terminal: Terminal, stored: Any) -> None:
+    questions = stored["commands"]
+    answers = stored_home.ask_commands(terminal, questions)
+    assert changed(questions, answers, lambda one: " ".join(one["command"])) == []
+
+
+def test_a_server_answers_of_a_stored_home_what_it_did(terminal: Terminal, stored: Any) -> None:
+    questions = stored["requests"]
+    with served(terminal, stored["key"]) as server:
+        answers = stored_home.ask_server(server, terminal.home, questions)
+    assert changed(questions, answers, lambda one: one["path"]) == []
+
+
+def test_what_waits_in_a_stored_home_goes_on(terminal: Terminal, stored: Any) -> None:
+    waiting = stored["waiting"]
+    with served(terminal, stored["key"]) as server:
+        approval = {"callId": waiting["call"], "allowed": True}
+        path = f"/v1/conversations/{waiting['conversation']}/approvals"
+        server.ask("POST", path, {"eventId": "allowed", "approvals": [approval]})
+        for agent, event in ((waiting["agent"], "allowed"), waiting["behind"].values()):
+            ended = server.ask("GET", f"/v1/agents/{agent}/events/{event}?wait=60")
+            assert (ended["status"], ended["outcome"]) == ("done", "done")
+    workspace, file, text = waiting["file"]
+    assert terminal("cat", workspace, file).done().out == text
+
+
+def test_a_stored_conversation_goes_on_and_a_stored_version_is_a_condition(
+    terminal: Terminal, stored: Any
+) -> None:
+    with served(terminal, stored["key"]) as server:
+        body = {
+            "eventId": "later",
+            "conversationKey": "planning",
+            "events": [{"type": "user", "content": "When is the deploy day?"}],
+        }
+        server.ask("POST", "/v1/agents/helper/turns", body)
+        later = server.ask("GET", "/v1/agents/helper/events/later?wait=60")
+        assert (later["status"], "Friday" in later["reply"]) == ("done", True)
+        file = "/v1/workspaces/diary/files/plan.md"
+        with server.opened("GET", file) as answer:
+            version = answer.headers["ETag"]
+        for condition, status in ((version, 200), (version, 412)):
+            assert put(server, file, condition) == status
+
+
+def test_an_edit_by_hand_that_a_stored_home_has_not_seen_becomes_one_revision(
+    terminal: Terminal,
+) -> None:
+    newest, *older = terminal("log", "desk", "--json").done().json
+    assert (newest["source"], newest["subject"]) == ("edit", "by-hand.md: +1 −0")
+    assert [one["source"] for one in older] == ["api"]
+
+
+def test_a_stored_home_sends_what_s3_has_not_got_and_fetches_nothing(terminal: Terminal) -> None:
+    planned = terminal("sync", "--dry-run", "--json").done().json
+    assert planned[SHARED]["plan"] == [{"action": "push", "path": UNSENT}]
+    synced = terminal("sync", "--json").done().json
+    assert synced[SHARED]["pushed"] == [UNSENT]
+    for report in synced.values():
+        assert report["pulled"] == report["refused"] == []
+        assert report["durable"] == {"local": True, "files": True, "history": True}
+    again = terminal("sync", "--check", "--json").done().json
+    assert all(one["pushed"] == one["pulled"] == one["refused"] == [] for one in again.values())
+
+
+def test_another_machine_joins_what_a_stored_bucket_holds(
+    tmp_path: Path, terminal: Terminal
+) -> None:
+    location = f"s3://{BUCKET}/{stored_home.PREFIX.rstrip('/')}"
+    second = Terminal(tmp_path / "second", terminal.variables)
+    second("--account", "default", "join", location).done()
+    second("workspace", "attach", SHARED).done()
+    listed = {one["path"] for one in terminal("ls", SHARED, "--json").done().json}
+    there = {one["path"] for one in second("ls", SHARED, "--json").done().json}
+    assert listed - there == {UNSENT}
+    assert there < listed
+    terminal("sync", SHARED).done()
+    second("sync", SHARED).done()
+    logs = [one("log", SHARED, "--json").done().json for one in (terminal, second)]
+    assert logs[0] == logs[1]
+
+
+def put(server: Server, path: str, version: str) -> int:
+    stated = {"Authorization": f"Bearer {server.key}", "If-Match": version}
+    request = Request(server.url + path, b"# Plan\n\n- later\n", stated, method="PUT")
+    try:
+        with urlopen(request, timeout=60) as answer:
+            return answer.status
+    except HTTPError as error:
+        with error:
+            return error.code
