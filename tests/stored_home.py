@@ -41,6 +41,8 @@ _DROPPED = {"lastUsedAt", "prices"}
 _LOOKED_AT = {"home", "records", "workspaces", "machines"}
 """The checks of `harness doctor` that look at the home; the others look at the machine."""
 
+_OF_JOBS = ("id", "kind", "due", "payload")
+
 Question = Mapping[str, Any]
 """{command: […], json?: false} or {method, path, body?, account?}, and the `answer`."""
 
@@ -51,7 +53,7 @@ def unpack(directory: Path, s3: S3Server, archive: Path = ARCHIVE) -> Terminal:
         stored.extractall(directory, filter=_as_stored)
     _fill_bucket(directory, s3)
     home = directory / "home"
-    _rename_server(home, s3)
+    _adopt(home, s3)
     return Terminal(home, s3.environment())
 
 
@@ -95,6 +97,10 @@ def normalised(answer: Any, home: Path, command: Sequence[str]) -> Any:
         case {"out": dict() as sections} if "status" in command:
             # A job is shown once it is due, which is later than the making; `jobs` has them all.
             return normalised({"out": {**sections, "jobs": []}}, home, [])
+        case {"out": {"jobs": list() as jobs}} if "jobs" in command:
+            # What became of the tries of a job is kept for a day.
+            kept = [{name: job[name] for name in _OF_JOBS} for job in jobs]
+            return normalised({"out": kept}, home, [])
         case {"snapshot": _, "isNew": _, "parts": parts}:  # the rest is of this machine's tools
             return normalised({"parts": parts}, home, [])
         case {"source": "date"}:  # weekdays differ in length
@@ -174,12 +180,17 @@ def _fill_bucket(directory: Path, s3: S3Server) -> None:
         list(pool.map(put, objects_of(directory)))
 
 
-def _rename_server(home: Path, s3: S3Server) -> None:
-    """Let the baselines name this server: another port would be another place, compared anew."""
+def _adopt(home: Path, s3: S3Server) -> None:
+    """Let the baselines name this server and these directories.
+
+    With another port or inode it would be another server or a restored disk, and compared anew.
+    """
     host = s3.url.removeprefix("http://")
     for file in (home / "sync").glob("*.db"):
+        root = (home / "workspaces" / file.stem).stat()
+        identity = f"{root.st_dev}:{root.st_ino}"
         with closing(sqlite3.connect(file)) as baseline, baseline:
-            rows = baseline.execute("select name, value from fact").fetchall()
-            for name, value in rows:
-                renamed = re.sub(r"^127\.0\.0\.1:\d+(?=/)", host, str(value))
-                baseline.execute("update fact set value = ? where name = ?", (renamed, name))
+            (place,) = baseline.execute("select value from fact where name = 'place'").fetchone()
+            renamed = re.sub(r"^127\.0\.0\.1:\d+(?=/)", host, place)
+            for name, value in (("place", renamed), ("root", identity)):
+                baseline.execute("update fact set value = ? where name = ?", (value, name))
