@@ -69,11 +69,11 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.installed: pyproject.toml requirements.lock | .venv/bin/python
-	$(INSTALL) --require-hashes -r requirements.lock
+	$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/.installed-dev: pyproject.toml requirements-dev.lock | .venv/bin/python
-	$(INSTALL) --require-hashes -r requirements-dev.lock
+	$(INSTALL) --no-deps --require-hashes -r requirements-dev.lock
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@ .venv/.installed
