@@ -2,7 +2,10 @@
 
 uvicorn waits for ever for the head of a request, for the rest of a body nobody reads, and for a caller
 who reads nothing. Its protocol is therefore given an end to its patience; bodies that are read have
-theirs in `body`. Asked to end (SIGTERM, or Ctrl-C), the server takes nothing new, finishes what runs
+theirs in `body`. h11 limits a head only while it is incomplete, and reads a body whose length is stated
+twice: its connection is therefore replaced by a stricter one.
+
+Asked to end (SIGTERM, or Ctrl-C), the server takes nothing new, finishes what runs
 within a bound, and returns: it is not the signal that ends the process.
 """
 
@@ -15,6 +18,7 @@ import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any, cast
 
 import h11
@@ -26,7 +30,14 @@ from harness.sequel import Curfew
 from harness.web.app import Patience
 from harness.web.body import BYTES_PER_S_MIN
 from harness.web.loop_watchdog import watched
-from harness.web.refusal import Crowded, HttpFailure, Malformed, TooSlow, refused
+from harness.web.refusal import (
+    Crowded,
+    HttpFailure,
+    Malformed,
+    TooManyHeaders,
+    TooSlow,
+    refused,
+)
 from workspaces.errors import Unavailable
 
 HEAD_BYTES_MAX = 32 * 1024
@@ -75,7 +86,6 @@ class Server(uvicorn.Server):
             proxy_headers=False,
             server_header=False,
             backlog=BACKLOG,
-            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )
         config.timeout_keep_alive = cast(int, patience.idle_s)
         config.timeout_graceful_shutdown = cast(int, patience.drain_s)  # any number will do
@@ -113,11 +123,57 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+class StrictConnection(h11.Connection):
+    """A connection that takes no head over the limit, and no body whose end two readers could see in two
+    places."""
+
+    failure: HttpFailure = Malformed("this is no HTTP request that can be read")
+    """What the caller is answered once `next_event` has raised."""
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, HEAD_BYTES_MAX)
+
+    def next_event(self) -> Any:
+        """Return what h11 has read.
+
+        Raises:
+            RemoteProtocolError: nothing more is to be read here; `failure` says why.
+        """
+        buffered = self._buffered_bytes if self.their_state is h11.IDLE else 0
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                self.failure = _too_large()
+            raise
+        if isinstance(event, h11.Request):
+            # also of a head that came in one piece, which h11 takes at any size
+            if buffered - self._buffered_bytes > HEAD_BYTES_MAX:
+                self.failure = _too_large()
+                raise h11.RemoteProtocolError("head over the limit")
+            if _is_framed_ambiguously(event):
+                self.failure = Malformed(
+                    "Transfer-Encoding stands beside Content-Length, or in HTTP/1.0: "
+                    "state the length of the body in one way",
+                    field="Transfer-Encoding",
+                )
+                raise h11.RemoteProtocolError("ambiguous framing")
+        return event
+
+    @property
+    def _buffered_bytes(self) -> int:
+        return len(self.trailing_data[0])
+
+
 class PatientProtocol(H11Protocol):
     patience_of_server = Patience()
 
     _head_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.conn: StrictConnection = StrictConnection()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -148,7 +204,7 @@ class PatientProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         del msg  # the same for everything
-        self._refuse(Malformed("this is no HTTP request that can be read"))
+        self._refuse(self.conn.failure)
 
     @property
     def _is_in_request(self) -> bool:
@@ -188,6 +244,18 @@ class PatientProtocol(H11Protocol):
             for told in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(told) or b"")
         self.transport.close()
+
+
+def _too_large() -> TooManyHeaders:
+    return TooManyHeaders(f"a request line and headers of more than {HEAD_BYTES_MAX:,} bytes")
+
+
+def _is_framed_ambiguously(request: h11.Request) -> bool:
+    """Whether another reader, a proxy say, could take the end of the body for another one (RFC 9112, 6.1)."""
+    names = {name for name, _ in request.headers}
+    if b"transfer-encoding" not in names:
+        return False
+    return b"content-length" in names or request.http_version < b"1.1"
 
 
 def _stopped(timer: asyncio.TimerHandle | None) -> None:

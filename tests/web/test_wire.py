@@ -186,7 +186,56 @@ def test_headers_without_end_are_refused(server: Running) -> None:
     with server.connected() as wire:
         send(wire, b"GET /healthz HTTP/1.1\r\nx: " + b"x" * (2 * HEAD_BYTES_MAX))
         got = answer(wire)
-        assert (got.status, got.error["code"]) == (400, "invalid")
+        assert (got.status, got.error["code"]) == (431, "too_many_headers")
+    assert server.is_well
+
+
+@pytest.mark.parametrize("padding", [b"x", b" "])
+def test_a_head_is_counted_to_the_byte_also_when_it_comes_whole(
+    server: Running, padding: bytes
+) -> None:
+    head = server.head("GET", "/healthz").removesuffix(b"\r\n")
+    room = HEAD_BYTES_MAX - len(head + b"x: \r\n\r\n")
+    for over, status in ((0, 200), (1, 431), (8 * 1024, 431)):
+        with server.connected() as wire:
+            send(wire, head + b"x: " + padding * (room + over) + b"\r\n\r\n")
+            assert answer(wire).status == status
+            assert status == 200 or is_closed(wire)
+    assert server.is_well
+
+
+def test_a_large_body_that_comes_with_its_head_is_not_counted_as_head(server: Running) -> None:
+    size = 2 * HEAD_BYTES_MAX
+    put = server.head("PUT", f"{server.files}/body.md", Content_Length=str(size)) + b"x" * size
+    with server.connected() as wire:
+        for status in (201, 200):
+            send(wire, put)
+            assert answer(wire).status == status
+
+
+@pytest.mark.parametrize(
+    ("version", "headers"),
+    [
+        (b"1.1", b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
+        (b"1.1", b"Content-Length: 41\r\nTRANSFER-ENCODING: chunked\r\n"),
+        (b"1.0", b"Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n"),
+    ],
+)
+def test_a_request_whose_body_could_end_in_two_places_is_the_last_of_its_connection(
+    server: Running, version: bytes, headers: bytes
+) -> None:
+    smuggled = server.head("GET", "/healthz")
+    host = f"Host: 127.0.0.1:{server.port}\r\n".encode()
+    with server.connected() as wire:
+        line = b"POST /healthz HTTP/" + version + b"\r\n"
+        send(wire, line + host + headers + b"\r\n0\r\n\r\n" + smuggled)
+        got = answer(wire)
+        assert (got.status, got.error["code"], got.headers["connection"]) == (
+            400,
+            "invalid",
+            "close",
+        )
+        assert wire.recv(1) == b""
     assert server.is_well
 
 
