@@ -46,7 +46,7 @@ LISTED_AT_ONCE = 100
 LET_GO_LOOKS_MAX, LET_GO_LOOK_S = 200, 0.005
 """Between the end of a turn and that of its lease lies one write; a second is long for it."""
 
-SAY_FOR_GOOD = "say something to an agent for good, as the platform"
+INSTRUCT = "give an agent instructions (`system`)"
 """ … is not for a user's key."""
 
 _CONVERSATION_ID = re.compile(r"[a-z0-9_]{1,64}")
@@ -253,7 +253,7 @@ class Conversations:
         """What a platform says to its models is not for its users to bring along. Forbidden."""
         for carried in entries:
             if carried.entry.system and not self._principal.may_configure:
-                raise Forbidden(SAY_FOR_GOOD)
+                raise Forbidden(INSTRUCT)
             yield carried
 
     def delete(self, conversation: Conversation) -> Gone:

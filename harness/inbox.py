@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from harness.conversation import (
-    SAY_FOR_GOOD,
+    INSTRUCT,
     Conversation,
     Conversations,
     New,
@@ -438,8 +438,9 @@ class Inbox:
         return True
 
     def _check_may_say(self, event: Event) -> None:
-        if event.system_kept and not self._principal.may_configure:
-            raise Forbidden(SAY_FOR_GOOD)
+        is_instructed = event.system_kept or event.system_once is not None
+        if is_instructed and not self._principal.may_configure:
+            raise Forbidden(INSTRUCT)
 
     def _conversation(self, agent_id: AgentId, event: Event) -> Conversation:
         """An answer begins no conversation. NotFound."""

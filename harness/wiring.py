@@ -195,7 +195,8 @@ class House:
     def _furnish(self, principal: Principal) -> Rooms:
         settings, clock, records = self.settings, self.clock, self.records
         account_id, may_change = principal.account_id, principal.may_configure
-        users = Users(account_id, records, clock, may_change=may_change)
+        only = None if may_change else principal.user_id
+        users = Users(account_id, records, clock, may_change=may_change, only=only)
         keys = Keys(account_id, records, clock, may_change=may_change)
         templates = partial(workspace_files, own=settings.home.templates)
         workspaces = Workspaces(

@@ -48,7 +48,10 @@ class Users:
         clock: Clock,
         *,
         may_change: bool = True,
+        only: UserId | None = None,
     ) -> None:
+        """`only`: the one user there is for the caller; every other one is not found."""
+        self._only = only
         self._catalog = Catalog(
             USERS, partition_of(account_id), records, clock, may_change=may_change
         )
@@ -60,11 +63,14 @@ class Users:
         return self._catalog.create({**named, **fields}, record_id=record_id)
 
     def get(self, reference: str) -> UserRecord:
-        """By id, by external id, or by the name of a user that has none."""
-        return self._catalog.get(reference)
+        """By id, by external id, or by the name of a user that has none. NotFound."""
+        found = self._catalog.get(reference)
+        if self._only not in (None, found.id):
+            raise NotFound(USERS.name, reference)
+        return found
 
     def list(self) -> list[UserRecord]:
-        return self._catalog.list()
+        return self._catalog.list() if self._only is None else [self._catalog.get(self._only)]
 
     def patch(self, reference: str, patch: Mapping[str, Any]) -> UserRecord:
         return self._catalog.patch(reference, patch)

@@ -92,6 +92,20 @@ def test_a_start_token_is_no_key_to_be_replaced(site: Site) -> None:
     owner.refused(401, "GET", "/accounts/me")
 
 
+def test_to_a_user_key_there_is_no_user_but_its_own(site: Site) -> None:
+    acme = site.account("acme")
+    bob = acme.post("/accounts/me/users", {"name": "Bob", "externalId": "bob@example.com"})
+    ada = acme.user_key("ada")
+    (own,) = ada.get("/accounts/me/users")["users"]
+    assert own["name"] == "ada"
+    assert ada.get(f"/accounts/me/users/{own['id']}") == ada.get("/accounts/me/users/ada") == own
+    nobody = ada.refused(404, "GET", "/accounts/me/users/usr_000000000000000000000000")
+    for other in (bob["id"], "bob@example.com", "owner"):
+        assert ada.refused(404, "GET", f"/accounts/me/users/{other}") == nobody
+        assert ada.refused(404, "POST", f"/accounts/me/users/{other}/keys", json={}) == nobody
+    assert len(acme.as_user("bob@example.com").get("/accounts/me/users")["users"]) == 3
+
+
 def test_a_user_key_changes_no_record(site: Site) -> None:
     acme = site.account("acme")
     ada = acme.user_key("ada")
