@@ -4,10 +4,11 @@ from collections.abc import Generator
 
 import pytest
 
+from tests.disk import tiny_disk
 from tests.harness.messages_server import MessagesServer, serving
 from tests.servers import moto_s3, rclone_s3, seaweedfs
 
-__all__ = ["moto_s3", "rclone_s3", "running_server", "seaweedfs", "server"]
+__all__ = ["moto_s3", "rclone_s3", "running_server", "seaweedfs", "server", "tiny_disk"]
 
 
 @pytest.fixture(scope="session")

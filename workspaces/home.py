@@ -19,6 +19,7 @@ from workspaces.stamp import Stamp
 _CLOSED = 0o700
 _PRIVATE = 0o600
 _PASSABLE_AS_ROOT = 0o711
+_WRITE_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 COMMAND_UID = 61_001
 """Whoever runs commands in a home of root's: a number above those that distributions give to people
@@ -178,6 +179,20 @@ class Home:
                 error.strerror or str(error),
                 remedy="name a directory that you can write with --home or HARNESS_HOME",
             ) from error
+
+    def check_writable(self) -> None:
+        """Raise Unavailable unless the disk keeps what is written into the home."""
+        file = self.root / "staging" / "ready"
+        try:
+            descriptor = os.open(file, _WRITE_ANEW, _PRIVATE)
+            try:
+                os.write(descriptor, b"ready\n")
+                os.fsync(descriptor)  # a full disk may say so no earlier
+            finally:
+                os.close(descriptor)
+                file.unlink(missing_ok=True)  # another process may look at the same time
+        except OSError as error:
+            raise Unavailable(f"home {self.root}", error.strerror or str(error)) from error
 
     def prepare_namespace(self, namespace: Namespace) -> None:
         try:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 from workspaces.blobs import BlobStore, Stat
 from workspaces.deletion import LeasedDeletion
 from workspaces.distant import Shelf
-from workspaces.errors import Refused
+from workspaces.errors import NotFound, Refused
 from workspaces.expect import ANY
 from workspaces.honesty import Honesty, probe
 from workspaces.ids import AccountId, Namespace
@@ -22,6 +23,7 @@ from workspaces.stores.retrying import Retries, RetryingBlobs
 LEASE_PREFIX = ".lease/"
 ENTRIES = ".entries"
 HISTORY = ".history"
+NOBODYS = ".ready"
 
 SWEEP_THREADS = 32
 """As many as a sync has: ten thousand files at 50 ms each take 16 s."""
@@ -112,6 +114,11 @@ class Place:
 
     def address(self) -> str:
         return self._store.address()
+
+    def ask(self) -> None:
+        """Raise Unavailable unless the store answers a read. It is asked for what nobody writes."""
+        with suppress(NotFound):
+            self._store.read(NOBODYS)
 
     def check(self) -> None:
         """Refused where two machines would overwrite each other."""

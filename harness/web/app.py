@@ -22,6 +22,7 @@ from harness.access import Access
 from harness.crew import Crew
 from harness.harness import Harness
 from harness.log import event
+from harness.readiness import readiness_of
 from harness.resident import Resident, Residents
 from harness.sequel import SIGN_S, Curfew
 from harness.web import (
@@ -123,6 +124,7 @@ def create_app(
     app.state.patience = patience or Patience()
     app.state.crew = Crew(drain_s=app.state.patience.turns_s)
     app.state.curfew = Curfew()
+    app.state.readiness = readiness_of(house)
     app.state.residents = Residents(residents or {}, house.clock)
     for router in ROUTERS:
         app.include_router(router)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from harness.crossing import in_thread
+from harness.readiness import Readiness
 from harness.resident import Residents
-from harness.web.caller import house_of
-from harness.web.describe import NUMBER, TEXT, TEXT_OR_NULL, answers, object_of
+from harness.web.body import JsonObject
+from harness.web.describe import NUMBER, TEXT, TEXT_OR_NULL, answers, list_of, object_of
 from harness.web.refusal import Json
 from harness.web.route import Route
-from workspaces.account import DEFAULT_ACCOUNT
-from workspaces.errors import Failure
 
 router = APIRouter(route_class=Route, tags=["health"])
 
@@ -21,10 +19,22 @@ RESIDENT = object_of(
 READY = object_of(
     {
         "status": {"enum": ["ready", "unready"]},
+        "home": TEXT,
         "records": TEXT,
+        "s3": TEXT_OR_NULL,
+        "problems": list_of(object_of({"part": TEXT, "message": TEXT, "remedy": TEXT})),
         "residents": {"type": "object", "additionalProperties": RESIDENT},
     }
 )
+
+EXAMPLE: JsonObject = {
+    "status": "ready",
+    "home": "ok",
+    "records": "ok",
+    "s3": None,
+    "problems": [],
+    "residents": {},
+}
 
 
 @router.get(
@@ -42,23 +52,30 @@ async def healthz() -> Json:
     summary="Able to work?",
     response_model=None,
     responses={
-        **answers(READY, {"status": "ready", "records": "ok", "residents": {}}),
-        **answers(READY, status=503, description="The record store does not answer."),
+        **answers(READY, EXAMPLE),
+        **answers(READY, status=503, description="A part does not answer: `problems` says which."),
     },
 )
 async def readyz(request: Request) -> Json:
-    """Asks the record store. A resident that has crashed is shown and makes nobody unready: it is
-    started again."""
-    try:
-        await in_thread(house_of(request).records.get, DEFAULT_ACCOUNT)
-        records = "ok"
-    except Failure as failure:
-        records = failure.code
+    """Writes into the home, and asks the record store and S3, where the home uses it (else `s3` is null).
+    Each has two seconds; what was found counts for two. A resident that has crashed is shown and makes
+    nobody unready: it is started again."""
+    readiness: Readiness = request.app.state.readiness
+    lacks = await readiness.lacks()
+    parts = {**dict.fromkeys(readiness.parts, "ok"), **{lack.part: lack.code for lack in lacks}}
+    problems = [
+        {"part": lack.part, "message": lack.message, "remedy": lack.remedy} for lack in lacks
+    ]
     residents: Residents = request.app.state.residents
     conditions = {
         name: {"state": one.state, "crashes": one.crashes, "error": one.error}
         for name, one in residents.conditions.items()
     }
-    ready = records == "ok"
-    told = {"status": "ready" if ready else "unready", "records": records, "residents": conditions}
-    return Json(told, 200 if ready else 503)
+    told = {
+        "status": "unready" if lacks else "ready",
+        "s3": None,
+        **parts,
+        "problems": problems,
+        "residents": conditions,
+    }
+    return Json(told, 503 if lacks else 200)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
 from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import COMMAND_S_MAX, Ended, Terminal
+from tests.disk import fill
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,34 +79,11 @@ def test_a_home_that_cannot_be_written_can_still_be_read(born: Terminal) -> None
         born.home.chmod(0o700)
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Generator[Path]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = (
-        os.geteuid() == 0
-        and not subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)],
-            capture_output=True,
-            check=False,
-        ).returncode
-    )
-    if not mounted:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
 def test_on_a_full_disk_what_was_written_stays_readable(tiny_disk: Path) -> None:
     harness = Terminal(tiny_disk / "home", {})
     harness("write", "notes", "a.md", stdin=b"before").done()
     file = Path(harness("path", "notes", "a.md").out.strip())
-    with (tiny_disk / "filler").open("wb", buffering=0) as filler:
-        try:
-            while filler.write(b"x" * 4096):
-                pass
-        except OSError:
-            pass
+    fill(tiny_disk / "filler")
     writing, said, made = (
         harness("write", "notes", "a.md", "--json", stdin=b"after" * 5000),
         harness("run", "remember that tea is green"),

@@ -19,6 +19,7 @@ from harness.access import admin_key
 from harness.log import JsonLines
 from harness.models.port import Model
 from harness.web.app import create_app
+from workspaces.clock import Clock
 
 BASE = "http://testserver"
 
@@ -88,8 +89,10 @@ class Site:
 
     @classmethod
     @contextmanager
-    def open(cls, home: Path, *, model: Model | None = None, **options: Any) -> Iterator[Site]:
-        with Harness.open(home, model=model) as harness, captured_log() as lines:
+    def open(
+        cls, home: Path, *, model: Model | None = None, clock: Clock | None = None, **options: Any
+    ) -> Iterator[Site]:
+        with Harness.open(home, model=model, clock=clock) as harness, captured_log() as lines:
             app = create_app(harness, **options)
             with TestClient(app, BASE, raise_server_exceptions=False) as client:
                 yield cls(harness, app, client, lines)
