@@ -128,14 +128,13 @@ class Explanation:
         if workspace is None:
             return []
         try:
-            new = workspace.history.commit(entrance.revision).at
-            before = entrance.before
-            old = workspace.history.commit(before).at if before else None
-            log = workspace.log(limit=LOG_MAX)
+            log = workspace.history.log(
+                start=entrance.revision, since=entrance.before, limit=LOG_MAX
+            )
         except Failure:
             return []
-        found = [one for one in log if one.at <= new and any(map(_is_memory, one.paths))]
-        return found[:1] if old is None else [one for one in found if one.at > old]
+        found = [one for one in log if any(map(_is_memory, one.paths))]
+        return found if entrance.before else found[:1]
 
     def as_json(self, turn: str | None = None, *, with_text: bool = False) -> JsonObject:
         return {"turns": [self._turn_json(one, with_text) for one in self.turns(turn)]}

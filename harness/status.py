@@ -123,6 +123,7 @@ _REMEDIES = {
     "not_a_file": "put a plain file in its place, or remove it",
     "over_quota": "make room, or `harness workspace set` a larger quota",
     "conflict": "bring the two files together and remove this one",
+    "clock": "set the one that is wrong, or have it set by NTP; nothing is lost",
     "history": "`harness sync --check` says more; files go on being synced",
 }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["bad_name", "not_a_file", "over_quota", "twin", "conflict", "unreadable", "history"]
+Kind = Literal[
+    "bad_name", "not_a_file", "over_quota", "twin", "conflict", "unreadable", "history", "clock"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,18 +78,15 @@ def trailer_of(merged: Mapping[WorkspacePath, str]) -> str:
 
 def seams_since(history: History, newest: RevisionId, known: RevisionId | None) -> list[Seam]:
     """Those of the revisions that `newest` has grown from since `known`, newest first."""
-    oldest = history.commit(known).at if known else ""
-    found: list[Seam] = []
-    waiting, met = [newest], {newest}
-    while waiting and len(met) <= REVISIONS_MAX:
-        commit = history.commit(waiting.pop(0))
-        if commit.id == known or commit.at <= oldest:
-            continue
-        found += seams_of(history, commit.id, commit.trailers)
-        fresh = [parent for parent in commit.parents if parent not in met]
-        met.update(fresh)
-        waiting += fresh
-    return found
+    line = history.commit(newest)
+    for _ in range(REVISIONS_MAX):
+        if line.id == known:
+            return []
+        if len(line.parents) != 1:  # another line comes in here
+            break
+        line = history.commit(line.parents[0])
+    grown = history.log(start=newest, since=known, limit=REVISIONS_MAX)
+    return [seam for one in grown for seam in seams_of(history, one.id, one.trailers)]
 
 
 def open_seams(

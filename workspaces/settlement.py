@@ -11,9 +11,10 @@ look at each file, and no lock is taken.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from workspaces.blobs import Blob
@@ -21,6 +22,7 @@ from workspaces.clock import Clock
 from workspaces.configuration import WorkspaceRecord
 from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Refused, Unavailable
 from workspaces.expect import ABSENT, Wildcard, is_met
+from workspaces.history.commit import Commit
 from workspaces.history.history import PUT_BACK, History
 from workspaces.history.objects import ObjectId, blob_id
 from workspaces.ids import Namespace, Version
@@ -179,6 +181,7 @@ class Settlement:
         here = (tree or self.scan()).problems
         if not self._history.is_there:
             here = (*here, Problem(".history", "history", "its directory is missing"))
+        here = (*here, *_ahead(self._history.ahead()))
         return [*here, *(self.remote.problems() if self.remote is not None else ())]
 
     def scan(self, told: Told = lambda _name, _data: None) -> Tree:
@@ -297,3 +300,15 @@ class Settlement:
 
     def _is_here(self) -> bool:
         return self._blobs.is_at(self._root) and self._history.is_there
+
+
+def _ahead(revisions: Sequence[Commit]) -> Iterator[Problem]:
+    """One problem: whoever sets the clock is done with all of them."""
+    if revisions:
+        last = max(revisions, key=attrgetter("at"))
+        more = f" (and {len(revisions) - 1} more)" if len(revisions) > 1 else ""
+        told = (
+            f"revision {last.id[:10]} of {last.author}{more} says it was made at {last.at[:16]}, more than a "
+            "day ahead of this machine's clock: one of the two clocks is wrong"
+        )
+        yield Problem(".history", "clock", told)

@@ -1,7 +1,11 @@
-"""Stamps: when a revision was made, in UTC to the microsecond, always later than its parents'.
+"""Stamps: when a revision was made, in UTC to the microsecond.
 
-A clock may stand still or go back; a stamp does not. Two stamps of one line of history therefore
-sort as the revisions do, as times and as strings alike.
+A clock may stand still or go back a little; a stamp does not, and is later than its parents'. But a parent
+may be stamped further ahead of this clock than clocks differ (`AHEAD_MAX`). Then one of two clocks is
+wrong, nobody can say which, and the stamp is this clock's: a wrong clock spoils its own revisions alone.
+What came before what is therefore a matter of ancestry (`Commit.place`), never of stamps alone.
+
+Whoever counts time from a stamp takes it for no later than a day after it was met here (`at_most`).
 """
 
 from __future__ import annotations
@@ -14,6 +18,9 @@ Stamp = NewType("Stamp", str)
 
 YEAR_MAX = 8999
 """So that there is always a later one."""
+
+AHEAD_MAX = timedelta(hours=24)
+"""Clocks that somebody looks after differ by seconds; a wrong time zone is half a day."""
 
 _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 _SHAPE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
@@ -38,5 +45,12 @@ def is_stamp(text: str) -> bool:
 
 
 def next_stamp(now: datetime, *parents: Stamp) -> Stamp:
-    earliest = [moment_of(parent) + timedelta(microseconds=1) for parent in parents]
-    return stamp_of(max([now, *earliest]))
+    """Return this clock's stamp, or the first one after the parents' that this clock can believe."""
+    latest = now + AHEAD_MAX
+    before = [moment for parent in parents if (moment := moment_of(parent)) <= latest]
+    return stamp_of(max([now, *(moment + timedelta(microseconds=1) for moment in before)]))
+
+
+def at_most(stamp: Stamp, met: datetime) -> Stamp:
+    """Return the smaller of a stamp and the latest that was believable when its revision was met."""
+    return min(stamp, stamp_of(met + AHEAD_MAX))

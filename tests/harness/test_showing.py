@@ -349,3 +349,16 @@ def test_an_explanation_says_which_revision_came_in_with_which_turn(talk: Talk) 
     assert (came.receipt, came.is_shown) == (second.receipts[0], True)
     assert (went.receipt, went.is_shown) == (third.receipts[0], False)
     assert "+ - and tea" in explained.text(second.receipts[0])
+
+
+def test_an_explanation_goes_by_ancestry_where_a_clock_was_set_back(talk: Talk) -> None:
+    talk.clock.jump(400 * 86_400)
+    talk.remember(LONG + "- from afar\n")
+    talk.say()
+    talk.clock.jump(-400 * 86_400)
+    talk.remember(LONG + "- of today\n")
+    talk.say()
+    explained = talk.harness.explain(talk.conversation)
+    (entrance,) = explained.turns()[1].entered
+    (revision,) = explained.revisions(entrance)
+    assert revision.id == talk.notes.tip()

@@ -91,6 +91,10 @@ class MemoryHistory:
             return self._moved(self._made(differing, (onto,)) if differing or beside else onto)
         return self._moved(self._merged(differing, self._tip, onto))
 
+    def ahead(self) -> list[Commit]:
+        """None: it has no date of git's to look by."""
+        return []
+
     def next_stamp(self) -> Stamp:
         parents = (self.commits[self._tip].at,) if self._tip else ()
         return next_stamp(self._clock.now(), *parents)

@@ -100,7 +100,7 @@ class World:
         self.has_twins = self.randomly.random() < 0.25
         self.packs_max = self.randomly.choice((3, PACKS_MAX))
         self.names = (*NAMES, *TWINS) if self.has_twins else NAMES
-        self.skew_s = self.randomly.choice((0.0, 3.0, 2 * DAY_S))
+        self.skew_s = self.randomly.choice((0.0, 3.0, 2 * DAY_S, 400 * DAY_S))
         self.machines = [Machine(self, n) for n in range(self.randomly.choice((2, 2, 2, 3, 4)))]
 
     # The random part.
@@ -470,7 +470,7 @@ class FrontWorld(World):
         self.crashes, self.may_come_back = 0.0, False
         self.switches = self.randomly.choice((0.1, 0.3, 0.5))
         self.has_front, self.has_twins, self.names = True, False, NAMES
-        self.skew_s = 2 * DAY_S
+        self.skew_s = self.randomly.choice((2 * DAY_S, 400 * DAY_S))
         for machine in self.machines:
             machine.clock.jump(self.random() * self.skew_s)
 

@@ -7,6 +7,7 @@ import pytest
 from workspaces.catalog import Catalog, merge_patch
 from workspaces.clock import ManualClock
 from workspaces.errors import AlreadyExists, Conflict, NotFound, Refused
+from workspaces.stamp import stamp_of
 from workspaces.stores.memory import MemoryRecords
 from workspaces.user import USERS, UserRecord
 from workspaces.workspaces import Workspaces
@@ -77,6 +78,15 @@ def test_a_patch_merges_objects_and_null_clears(workspaces: Workspaces, clock: M
     assert patched.config.storage.provider == "local"
     assert patched.updated_at > record.updated_at
     assert patched.created_at == record.created_at
+
+
+def test_a_clock_that_was_far_ahead_dates_no_later_change(
+    workspaces: Workspaces, clock: ManualClock
+) -> None:
+    clock.jump(400 * 86_400)
+    workspaces.create("notes")
+    clock.jump(-400 * 86_400)
+    assert workspaces.patch("notes", {"description": "x"}).updated_at == stamp_of(clock.now())
 
 
 def test_a_renamed_record_is_found_by_its_new_name_alone(workspaces: Workspaces) -> None:

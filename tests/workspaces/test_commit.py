@@ -37,5 +37,6 @@ def test_whatever_it_says(lines: list[str], end: str, more: str) -> None:
 @given(st.text(max_size=30), st.text(max_size=30), st.lists(st.just(REVISION), max_size=3))
 def test_of_revisions_that_are_made_here(name: str, told: str, parents: list[RevisionId]) -> None:
     author, at = Author(name, "id", "turn", {"Agent": told}), Stamp(AT.removeprefix("At: "))
-    data = commit_bytes(ObjectId(ID), parents, author, at, message([], author, at))
+    before = [parse_commit(parent, HEAD.encode()) for parent in parents]
+    data = commit_bytes(ObjectId(ID), before, author, at, message([], author, at))
     assert glance(REVISION, data) == (ID, at)

@@ -15,6 +15,11 @@ COMMITTER = "workspace-harness <harness@workspace-harness>"
 EARLIEST = Stamp("1970-01-01T00:00:00.000000Z")
 """Of a revision without a stamp: somebody else's."""
 
+COMMITTED_MAX = 2**40
+"""Some 35 000 years. Git's own limit is far beyond, and what counts on from here must not reach it."""
+
+_DATE = re.compile(r" ([0-9]{1,18}) [+-][0-9]{4}$", re.ASCII)
+
 _PLAIN = re.compile(
     rb"tree ([0-9a-f]{40})\n"
     rb"(?:parent [0-9a-f]{40}\n)*"
@@ -36,6 +41,15 @@ class Commit:
     at: Stamp
     author: str
     trailers: Mapping[str, str]
+    committed: int
+    """Git's own date, in seconds: when it was made, but never before its parents'. Git walks a history by
+    it, and misses ancestors where it goes back."""
+
+    @property
+    def place(self) -> tuple[int, Stamp]:
+        """Later than that of everything that the revision has grown from; but a merge may have its
+        parent's."""
+        return self.committed, self.at
 
 
 def parse_commit(revision: RevisionId, data: bytes) -> Commit:
@@ -49,6 +63,7 @@ def parse_commit(revision: RevisionId, data: bytes) -> Commit:
         at=Stamp(trailers.pop("At", EARLIEST)),
         author=next(value for name, value in fields if name == "author").partition(" <")[0],
         trailers=trailers,
+        committed=_seconds(next(value for name, value in fields if name == "committer")),
     )
 
 
@@ -63,15 +78,23 @@ def glance(revision: RevisionId, data: bytes) -> tuple[ObjectId, Stamp]:
 
 
 def commit_bytes(
-    tree: ObjectId, parents: Sequence[RevisionId], author: Author, at: Stamp, text: str
+    tree: ObjectId, parents: Sequence[Commit], author: Author, at: Stamp, text: str
 ) -> bytes:
     seconds = int(moment_of(at).timestamp())
+    newest = max((parent.committed for parent in parents), default=seconds)
+    committed = seconds if seconds >= newest else newest + 1  # a parent is ahead of this clock
     name = one_line(author.name).translate({ord("<"): None, ord(">"): None}).strip() or "unknown"
     email = one_line(author.email).translate({ord("<"): None, ord(">"): None, ord(" "): None})
     head = [
         f"tree {tree}",
-        *(f"parent {parent}" for parent in parents),
+        *(f"parent {parent.id}" for parent in parents),
         f"author {name} <{email}> {seconds} +0000",
-        f"committer {COMMITTER} {seconds} +0000",
+        f"committer {COMMITTER} {committed} +0000",
     ]
     return "\n".join([*head, "", text]).encode()
+
+
+def _seconds(committer: str) -> int:
+    """Of a line that anybody may have written."""
+    found = _DATE.search(committer)
+    return min(int(found[1]), COMMITTED_MAX) if found else 0

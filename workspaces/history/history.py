@@ -20,6 +20,7 @@ import shutil
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +58,7 @@ from workspaces.revision import (
     merge_message,
     message,
 )
-from workspaces.stamp import Stamp, next_stamp
+from workspaces.stamp import AHEAD_MAX, Stamp, at_most, next_stamp, stamp_of
 
 HEAD: Final = "head"
 """The view of what is there now. Any other view is a revision's id."""
@@ -70,6 +71,7 @@ PUT_BACK = (
 )
 
 LOG_ENTRIES_MAX = 10_000
+REVISIONS_AHEAD_MAX = 1_000
 
 COMMITS_KEPT = 64
 """A revision never changes, and the newest is asked for again and again."""
@@ -237,9 +239,34 @@ class History:
         return newest if newest and newest.id == revision else self._commits(revision)
 
     def next_stamp(self) -> Stamp:
-        """What a revision that is made now would have; one that is made later has a later one."""
+        """What a revision that is made now would have."""
         tip = self.tip()
         return next_stamp(self._clock.now(), *((self.commit(tip).at,) if tip else ()))
+
+    def believable(self, stamp: Stamp) -> Stamp:
+        """Return the stamp of a revision that is met now, as time is counted from it."""
+        return at_most(stamp, self._clock.now())
+
+    def ahead(self) -> list[Commit]:
+        """Return revisions that say they were made more than a day from now: one of two clocks is wrong. Not
+        the merges that repeat a parent's stamp. At most REVISIONS_AHEAD_MAX are looked at."""
+        latest = self._clock.now() + AHEAD_MAX
+        newest = self._known(self.tip())
+        waiting = [newest] if newest else []
+        met: dict[RevisionId, Commit] = {}
+        while waiting and len(met) < REVISIONS_AHEAD_MAX:
+            commit = waiting.pop()
+            # nothing before it was committed later: as a rule this ends at the newest revision
+            if commit.committed < int(latest.timestamp()) or commit.id in met:
+                continue
+            met[commit.id] = commit
+            waiting += map(self.commit, commit.parents)
+        repeated = {
+            one.id
+            for one in met.values()
+            if len(one.parents) > 1 and any(self.commit(of).at == one.at for of in one.parents)
+        }
+        return [one for one in met.values() if one.at > stamp_of(latest) and one.id not in repeated]
 
     def record(
         self,
@@ -312,8 +339,16 @@ class History:
         wanted = [revision, *([f"^{tip}"] if tip else []), "--"]
         self._git("rev-list", "--objects", "--quiet", "--end-of-options", *wanted)
 
-    def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Revision]:
-        """Newest first; with a path only the revisions that touched it."""
+    def log(
+        self,
+        *,
+        path: WorkspacePath | None = None,
+        start: View = HEAD,
+        since: RevisionId | None = None,
+        limit: int = 50,
+    ) -> list[Revision]:
+        """Newest first; with a path only the revisions that touched it. `since`: only what `start` has grown
+        by since that revision."""
         if self.tip() is None:
             return []
         out = self._git(
@@ -324,7 +359,8 @@ class History:
             log.FORMAT,
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
             "--end-of-options",
-            branch.NAME,
+            branch.NAME if start == HEAD else start,
+            *([f"^{since}"] if since else []),
             "--",
             *([path] if path else []),
         )
@@ -434,10 +470,11 @@ class History:
         changes: Mapping[WorkspacePath, After],
         author: Author,
     ) -> Commit:
-        ids = tuple(sorted(parent.id for parent in both))
+        parents = sorted(both, key=attrgetter("id"))
         at = max(parent.at for parent in both)
         tree = graft(changes, base.tree, self._objects, batch) if changes else base.tree
-        data = commit_bytes(tree, ids, author, at, merge_message(ids, author, at))
+        text = merge_message([parent.id for parent in parents], author, at)
+        data = commit_bytes(tree, parents, author, at, text)
         return parse_commit(RevisionId(batch.commit(data)), data)
 
     def _differing(
@@ -471,8 +508,7 @@ class History:
             for path, after in sorted(changes.items())
         ]
         tree = graft(changes, first.tree if first else None, self._objects, batch)
-        ids = tuple(parent.id for parent in parents)
-        data = commit_bytes(tree, ids, author, at, message(told, author, at))
+        data = commit_bytes(tree, parents, author, at, message(told, author, at))
         return parse_commit(RevisionId(batch.commit(data)), data)
 
     def _read_commit(self, revision: RevisionId) -> Commit:

@@ -15,7 +15,7 @@ from workspaces.database import transaction, use_log
 from workspaces.revision import RevisionId
 from workspaces.stamp import Stamp
 
-FORMAT = 1
+FORMAT = 2
 """Another number, and the tables are made anew."""
 
 WAIT_S = 30.0
@@ -101,6 +101,16 @@ def stamps_of(database: sqlite3.Connection, numbers: Iterable[int]) -> dict[int,
         (json.dumps(list(numbers)),),
     )
     return {int(number): Stamp(at) for number, at in rows}
+
+
+def believable_stamps(
+    database: sqlite3.Connection, revisions: Iterable[RevisionId]
+) -> dict[RevisionId, Stamp]:
+    rows = database.execute(
+        "SELECT id, at FROM origin_revision WHERE id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(revisions)),),
+    )
+    return {RevisionId(of): Stamp(at) for of, at in rows}
 
 
 def encoded(lines: Lines) -> bytes:

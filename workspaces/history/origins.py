@@ -7,6 +7,10 @@ successive versions it keeps its origin. A file that was only given another name
 So writers do nothing for it, a crash loses nothing but the time to catch up again, and the whole can
 be thrown away at any moment.
 
+A stamp is kept as it could be believed when the database met its revision: one from a clock far ahead
+makes nothing young for longer than a day. This is the one thing that is lost with the database: who
+builds it again meets every revision anew.
+
 A merge is the one step where the former version does not tell all: its changed files are asked of
 `git blame`. So are the files between two tips when the old one is not on the first-parent line of
 the new one; and when it is no ancestor at all, everything starts anew.
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +34,7 @@ from workspaces.history.objects import ObjectId
 from workspaces.history.origin_table import (
     Lines,
     Row,
+    believable_stamps,
     connected,
     decoded,
     encoded,
@@ -58,7 +63,7 @@ _ReadLines = Callable[[ObjectId], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The stamps of the first and of the newest revision that touched a path."""
+    """The stamps of the first and of the newest revision that touched a path, as far as believable."""
 
     created_at: Stamp
     updated_at: Stamp
@@ -88,6 +93,11 @@ class Origins:
 
         return self._ask(read)
 
+    def stamps(self, revisions: Collection[RevisionId]) -> dict[RevisionId, Stamp]:
+        """The stamps that ages are counted from (`believable`, when each revision was met here), of those
+        revisions that some line or file has come from."""
+        return self._ask(lambda database: believable_stamps(database, revisions))
+
     def ages(self, path: WorkspacePath, revision: RevisionId) -> list[Stamp]:
         """For each line of the file as a revision has it, the stamp of its origin. A line that the
         newest revision no longer has counts as written by that revision itself. NotFound."""
@@ -106,7 +116,8 @@ class Origins:
         newest, stamps = self._ask(read)
         if newest == blob:
             return stamps
-        at = self._history.commit(revision).at
+        met = self.stamps({revision}).get(revision)
+        at = met or self._history.believable(self._history.commit(revision).at)
         lines = self._read_lines(blob)
         ages = [at] * len(lines)
         if newest is not None:
@@ -216,7 +227,7 @@ def _take(
     database: sqlite3.Connection, history: History, step: Step, read_lines: _ReadLines
 ) -> None:
     """Bring every file that the step touches to where the step leads."""
-    number = number_of(database, step.revision, step.at)
+    number = number_of(database, step.revision, history.believable(step.at))
     rows = {change.path: row_of(database, change.path) for change in step.changes}
     moved = {
         change.before: rows[change.path]
@@ -256,7 +267,7 @@ def _blamed(
     if change.after is None:
         return []
     blamed = history.blame(WorkspacePath(change.path), revision)
-    return [number_of(database, line.revision, line.at) for line in blamed]
+    return [number_of(database, line.revision, history.believable(line.at)) for line in blamed]
 
 
 def _touched(
@@ -266,7 +277,8 @@ def _touched(
     found = history.log(path=WorkspacePath(path), limit=LOG_ENTRIES_MAX)
     if not found:
         return number, number
-    ordered = sorted(found, key=lambda revision: revision.at)
-    ends = (ordered[0], ordered[-1])
-    first, newest = (number_of(database, revision.id, revision.at) for revision in ends)
+    ends = (found[-1], found[0])  # a log goes from the newest to the oldest
+    first, newest = (
+        number_of(database, revision.id, history.believable(revision.at)) for revision in ends
+    )
     return first, newest

@@ -7,7 +7,8 @@ no revision yet has no author and no stamp.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
 from workspaces.errors import NotFound
 from workspaces.history.commit import Commit
@@ -17,6 +18,14 @@ from workspaces.history.origins import Origins
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.search.source import Source
+from workspaces.stamp import Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    commit: Commit
+    at: Stamp
+    """When it was written, as far as its stamp was believable when it was met here."""
 
 
 class Provenance:
@@ -28,18 +37,19 @@ class Provenance:
         self._view = view
         self._source = source
         self._files: dict[str, Sequence[RevisionId | None]] = {}
-        self._commits: dict[RevisionId, Commit] = {}
+        self._known: dict[RevisionId, Origin] = {}
 
-    def of(self, path: str, line: int, lines: int) -> Commit | None:
+    def of(self, path: str, line: int, lines: int) -> Origin | None:
         """The newest revision that wrote one of `lines` lines from `line` on; None when one of them is
         in no revision yet."""
         if path not in self._files:
             self._files[path] = self._revisions(WorkspacePath(path))
+            self._meet({one for one in self._files[path] if one is not None})
         wrote = self._files[path][line - 1 : line - 1 + lines]
-        known = [self._commit(revision) for revision in wrote if revision is not None]
+        known = [self._known[revision] for revision in wrote if revision is not None]
         if not known or len(known) < len(wrote):
             return None
-        return max(known, key=lambda commit: commit.at)
+        return max(known, key=lambda origin: origin.commit.place)
 
     def _revisions(self, path: WorkspacePath) -> Sequence[RevisionId | None]:
         if self._view != HEAD:
@@ -59,7 +69,10 @@ class Provenance:
                 found[new] = origins[old]
         return found
 
-    def _commit(self, revision: RevisionId) -> Commit:
-        if revision not in self._commits:
-            self._commits[revision] = self._history.commit(revision)
-        return self._commits[revision]
+    def _meet(self, revisions: Set[RevisionId]) -> None:
+        new = revisions - self._known.keys()
+        stamps = self._origins.stamps(new) if new else {}
+        for revision in new:
+            commit = self._history.commit(revision)
+            at = stamps.get(revision) or self._history.believable(commit.at)
+            self._known[revision] = Origin(commit, at)

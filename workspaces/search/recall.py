@@ -12,14 +12,13 @@ from pathlib import Path
 
 from workspaces.clock import Clock
 from workspaces.errors import OverLimit, Refused
-from workspaces.history.commit import Commit
 from workspaces.history.history import HEAD, History, View
 from workspaces.history.origins import Origins
 from workspaces.revision import RevisionId
 from workspaces.search.index import Index, Told
 from workspaces.search.kind import Kind, kind_of
 from workspaces.search.meaning import Embedder
-from workspaces.search.provenance import Provenance
+from workspaces.search.provenance import Origin, Provenance
 from workspaces.search.source import LiveTree, RevisionTree, Source
 from workspaces.stamp import Stamp
 from workspaces.stores.files import FileBlobs
@@ -49,11 +48,12 @@ class Scope:
             not self.paths or any(_lies_in(path, place) for place in self.paths)
         )
 
-    def wants(self, commit: Commit | None) -> bool:
-        if self.since is not None and commit is not None and commit.at < self.since:
+    def wants(self, origin: Origin | None) -> bool:
+        if self.since is not None and origin is not None and origin.at < self.since:
             return False
         if self.by is None:
             return True
+        commit = origin.commit if origin else None
         said = (
             [commit.author, *(commit.trailers.get(key, "") for key in _SAID_BY)] if commit else []
         )
@@ -122,11 +122,12 @@ class Recall:
         )
         told: list[Line] = []
         for one in found:
-            commit = provenance.of(one.path, one.line, one.text.count("\n") + 1)
+            origin = provenance.of(one.path, one.line, one.text.count("\n") + 1)
+            commit = origin.commit if origin else None
             told.append(
                 Line(
                     *(one.path, one.line, one.text, round(one.score, 4)),
-                    updated_at=commit.at if commit else None,
+                    updated_at=origin.at if origin else None,
                     author=commit.author if commit else None,
                     revision=commit.id if commit else None,
                     is_named=one.is_named,
