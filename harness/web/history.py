@@ -233,8 +233,8 @@ def revert(caller: Caller, place: Place, fields: Fields) -> Json:
     ),
 )
 def problems(place: Place) -> Json:
-    """Files that stay where they are, out of the history and every prompt, and why; and, as `clock`, the newest
-    revision that says it was made more than a day from now."""
+    """Files that stay where they are, out of the history and every prompt, and why; and, as `clock`, the
+    newest revision that says it was made more than a day from now."""
     return Json([problem_document(problem) for problem in place.problems()])
 
 
