@@ -17,7 +17,7 @@ PINNED = "pinned"
 HEADING_BYTES_MAX = 4096
 """Of a file, searched for its first heading."""
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_HEADING_MARK = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
 _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$")
 _INDENTED = re.compile(r"(?: {2,}|\t)\S")
@@ -53,8 +53,8 @@ def entries(lines: Sequence[str]) -> list[Entry]:
 
 def heading_of(line: str) -> str | None:
     """The title, when the line is a heading."""
-    match = _HEADING.match(line)
-    return (match[2] or "").strip() if match else None
+    mark = _HEADING_MARK.match(line)
+    return None if mark is None else _title(line, mark)
 
 
 def first_heading(data: bytes) -> str | None:
@@ -102,14 +102,14 @@ class _Reader:
         return end
 
     def _is_layout(self, number: int, line: str) -> bool:
-        match = _HEADING.match(line)
-        if match is None and not _RULE.match(line):
+        mark = _HEADING_MARK.match(line)
+        if mark is None and not _RULE.match(line):
             return False
         self._close()
-        if match is not None:
-            level = len(match[1])
+        if mark is not None:
+            level = len(mark[1])
             kept = [heading for heading in self._headings if heading.level < level]
-            self._headings = [*kept, Heading(number, level, (match[2] or "").strip())]
+            self._headings = [*kept, Heading(number, level, _title(line, mark))]
         return True
 
     def _close(self) -> None:
@@ -117,6 +117,13 @@ class _Reader:
             self.found.append(Entry(self._first, self._end, tuple(self._headings)))
         self._first = None
         self._is_item = False
+
+
+def _title(line: str, mark: re.Match[str]) -> str:
+    """Return what follows the mark, without a closing run of `#` that a blank sets apart."""
+    title = line[mark.end() :].strip(" \t")
+    opened = title.rstrip("#")
+    return (opened if opened.endswith((" ", "\t")) else title).strip()
 
 
 def _fence_ends(lines: Sequence[str]) -> dict[int, int]:

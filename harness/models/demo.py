@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
 
 from harness.message import Message, Part, Text, ToolCall, ToolResult
 from harness.progress import Emit, TextArrived
@@ -20,17 +23,12 @@ _REMEMBER = re.compile(
     r"\b(?:remember|note|don't forget|keep in mind)\b(?:\s+(?:that|this))?[\s:,]*(.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_MEMORY = re.compile(r"<memory [^>]*>\n(.*?)\n</memory>", re.DOTALL)
-_CHANGE = re.compile(r"<memory-change [^>]*>\n(.*?)\n</memory-change>", re.DOTALL)
 _TOLD = ("<memory-change ", "Today is ")
 """What the harness says beside a message begins like this."""
 _WRITER = "You keep the record of a conversation"
 """What the harness asks of one who writes a summary begins like this, …"""
 _FLUSH = "(This is said by the harness"
 """ … and this, what it says before one is written."""
-_USER = re.compile(r"<user>\n(.*?)\n</user>", re.DOTALL)
-_SUMMARY = re.compile(r"<summary>\n(.*?)\n</summary>", re.DOTALL)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _WORD = re.compile(r"\w{3,}")
 _COMMON = frozenset(
     _WORD.findall(
@@ -96,8 +94,8 @@ def _answer(request: Request) -> Part:
 
 def _summary(text: str) -> str:
     """What the user has said, in as few words as that."""
-    earlier = _SUMMARY.findall(text)
-    lines = [f"- {' '.join(said.split())}" for said in _USER.findall(text)]
+    earlier = list(_inside("summary", text))
+    lines = [f"- {' '.join(said.split())}" for said in _inside("user", text)]
     return "\n".join([*(earlier or ["The user has said:"]), *lines])
 
 
@@ -135,15 +133,17 @@ def _next_step(fact: str, result: ToolResult, request: Request) -> Part:
 def _unique_ending(text: str) -> str:
     """The last lines of a text, as few as make it stand there only once."""
     lines = text.rstrip("\n").split("\n")
-    for count in range(1, len(lines)):
+
+    def is_unique(count: int) -> bool:
         ending = "\n".join(lines[-count:])
-        if ending.strip() and text.count(ending) == 1:
-            return ending
-    return "\n".join(lines)
+        return bool(ending.strip()) and text.count(ending) == 1
+
+    count = 1 + bisect_left(range(1, len(lines)), True, key=is_unique)
+    return "\n".join(lines[-count:])
 
 
 def _from_memory(question: str, request: Request) -> str:
-    memory = _COMMENT.sub("", "\n".join(_MEMORY.findall("\n".join(request.system))))
+    memory = _without_comments("\n".join(_inside("memory", "\n".join(request.system))))
     lines = [line.strip() for line in _changed(memory.splitlines(), request)]
     known = [line.lstrip("-* ") for line in lines if line.startswith(("- ", "* "))]
     wanted = _words(question)
@@ -175,12 +175,48 @@ def _said(message: Message) -> str:
 def _changed(lines: list[str], request: Request) -> list[str]:
     """Memory as it is by now."""
     texts = "\n".join(m.text for m in request.messages if m.role == "user")
-    for line in "\n".join(_CHANGE.findall(texts)).splitlines():
+    there, gone = Counter(lines), Counter[str]()
+    for line in "\n".join(_inside("memory-change", texts)).splitlines():
         if line.startswith("+ "):
             lines.append(line[2:])
-        elif line.startswith("- ") and line[2:] in lines:
-            lines.remove(line[2:])
-    return lines
+            there[line[2:]] += 1
+        elif line.startswith("- ") and there[line[2:]] > gone[line[2:]]:
+            gone[line[2:]] += 1
+    kept: list[str] = []
+    for line in lines:  # of equal ones the first is the one that has gone
+        if gone[line]:
+            gone[line] -= 1
+        else:
+            kept.append(line)
+    return kept
+
+
+def _inside(tag: str, text: str) -> Iterator[str]:
+    """Yield what stands on the lines between an opening and a closing tag of this name."""
+    begin, end = f"<{tag}", f"\n</{tag}>"
+    at = text.find(begin)
+    while at >= 0:
+        at += len(begin)
+        if text[at : at + 1] in {" ", ">"}:
+            at = text.find(">", at)
+            closing = text.find(end, at + 2)
+            if at < 0 or closing < 0:
+                return
+            if text[at + 1] == "\n":
+                yield text[at + 2 : closing]
+                at = closing
+        at = text.find(begin, at)
+
+
+def _without_comments(text: str) -> str:
+    kept: list[str] = []
+    begin = 0
+    while (opening := text.find("<!--", begin)) >= 0 and (
+        end := text.find("-->", opening + 4)
+    ) >= 0:
+        kept.append(text[begin:opening])
+        begin = end + len("-->")
+    return "".join([*kept, text[begin:]])
 
 
 def _call(name: str, **arguments: str | int) -> ToolCall:

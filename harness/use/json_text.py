@@ -17,8 +17,8 @@ from workspaces.errors import Refused
 
 DEPTH_MAX = 100
 
-_BETWEEN = re.compile(r"(?:[\s\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BETWEEN = re.compile(r"(?:[\s\ufeff]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 _ATOM = re.compile(r"[-+.\w]+")
 _INDENT = re.compile(r"\n([ \t]+)\S")
 

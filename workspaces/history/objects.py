@@ -48,8 +48,9 @@ TREES_KEPT = 8
 """The directories on the way to a file: a revision asks for each several times, and the next one for
 those that it wrote. What has a name never changes, so there is nothing to invalidate."""
 
-_ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
-"""Of a tree, one after the other: mode, name, id."""
+_ENTRY = re.compile(rb"([0-7]++) ([^\0]++)\0(.{20})|.+", re.DOTALL)
+"""Of a tree, one after the other: mode, name, id. What is no entry is taken whole, as one without a mode,
+so that nothing searches in it for the next."""
 _TEMPORARY = "tmp_obj_"  # what `git prune` clears away
 _LEVEL = zlib.Z_BEST_SPEED  # packing compresses again, and better
 
@@ -304,6 +305,7 @@ def _parsed(tree: bytes) -> Entries:
     return {
         name.decode(): Entry(mode.decode(), ObjectId(of.hex()))
         for mode, name, of in _ENTRY.findall(tree)
+        if mode
     }
 
 

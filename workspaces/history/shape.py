@@ -22,7 +22,8 @@ KEPT_MAX = 512
 KEPT_BYTES_MAX = 32 * 1024
 """Of a tree whose shape is kept: a directory of a thousand files."""
 
-_ENTRY = re.compile(rb"([0-7]+) ([^\0]*)\0(.{20})", re.DOTALL)
+_ENTRY = re.compile(rb"([0-7]++) ([^\0]*+)\0(.{20})|.+", re.DOTALL)
+"""Mode, name, id. What is no entry is taken whole, so that nothing searches in it for the next."""
 _FILE, _TREE = FILE_MODE.encode(), TREE_MODE.encode()
 _ID_BYTES = 20
 
@@ -92,6 +93,8 @@ class Shapes:
         ids: list[int] = []
         for entry in _ENTRY.finditer(tree):
             mode, name, begin = entry[1], entry[2], entry.start(3)
+            if mode is None:
+                raise Refused("bundle", tree[:40], "holds a tree that is none")
             if name not in self._names:
                 _check_name(name)
                 self._names.add(name)

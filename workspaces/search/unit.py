@@ -10,17 +10,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_HEADING_MARK = re.compile(r" {0,3}(#{1,6})\s+")
 _ITEM = re.compile(r"(\s*)(?:[-*+•]|\d{1,9}[.)])(\s+|$)")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _ONLY_MARKS = re.compile(r"[\s!-/:-@\[-`{-~]*")
 _LEAD = re.compile(r"\s*(?:(?:[-*+•>]|\d{1,9}[.)]|\[[ xX]\])\s+)*[*_]*")
-_LABEL = re.compile(r"([^\W_][^:：\n]{0,60}?)[*_]*\s*[:：](?:[*_]*\s|[^\s\d/])")
+_COLON = re.compile(r"[:：]")
+_BEHIND_LABEL = re.compile(r"[*_]*\s|[^\s\d/]")
 _FIRST = re.compile(r"[^\W_][\w’'-]*")
-_ASKS = re.compile(r"[?？؟]\W*$")
+_QUESTION_MARKS = "?？؟"
+_WORDLY = re.compile(r"\w")
 
 LABEL_WORDS_MAX = 6
 """More words before a colon are a sentence, and no name of what it is about."""
+
+LABEL_CHARACTERS_MAX = 61
+"""The same for a script without spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +42,16 @@ class Unit:
         """What starts the line: the label before a colon, else the first word."""
         start = _LEAD.match(self.text)
         rest = self.text[start.end() if start else 0 :]
-        label = _LABEL.match(rest)
-        if label and len(label[1].split()) <= LABEL_WORDS_MAX:
-            return label[1]
         first = _FIRST.match(rest)
-        return first[0] if first else ""
+        if first is None:
+            return ""
+        return _label(rest) or first[0]
 
     @property
     def asks(self) -> bool:
-        return _ASKS.search(self.text) is not None
+        """Whether no word follows the last question mark."""
+        mark = max(map(self.text.rfind, _QUESTION_MARKS))
+        return mark >= 0 and _WORDLY.search(self.text, mark) is None
 
 
 def units(text: str) -> Iterator[Unit]:
@@ -71,11 +77,11 @@ def units(text: str) -> Iterator[Unit]:
             continue
         if _ONLY_MARKS.fullmatch(line):
             continue
-        heading = None if fence else _HEADING.match(line)
+        heading = None if fence else _HEADING_MARK.match(line)
         if heading:
             level = len(heading[1])
             headings = [(depth, title) for depth, title in headings if depth < level]
-            headings.append((level, heading[2]))
+            headings.append((level, line[heading.end() :].rstrip("#").rstrip()))
             yield Unit(number, line, path(), is_heading=True)
             continue
         found = None if fence else _ITEM.match(line)
@@ -91,3 +97,13 @@ def _continues(line: str, indent: int) -> bool:
     """Deeper than the item's mark, and no item of its own."""
     inner = len(line) - len(line.lstrip())
     return bool(line.strip()) and inner > indent and not _ITEM.match(line)
+
+
+def _label(rest: str) -> str | None:
+    """Return what stands before the first colon, when it names what the line is about."""
+    colon = _COLON.search(rest)
+    if colon is None or _BEHIND_LABEL.match(rest, colon.end()) is None:
+        return None
+    label = rest[: colon.start()].rstrip().rstrip("*_")
+    is_short = len(label) <= LABEL_CHARACTERS_MAX and len(label.split()) <= LABEL_WORDS_MAX
+    return label if is_short and "\n" not in label else None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,3 +94,20 @@ def test_every_line_with_words_is_in_exactly_one_place(lines: list[str]) -> None
     outside = [lines[n] for n in range(len(lines)) if n not in set(covered)]
     assert all(not line.strip() or line.startswith("#") or line == "---" for line in outside)
     assert all(entry.first < entry.end and lines[entry.end - 1].strip() for entry in found)
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("## a b ##", "a b"),
+        ("# a # #", "a #"),
+        ("# C#", "C#"),
+        ("#  #", "#"),
+        ("#", ""),
+        ("#\ta \t###   ", "a"),
+        ("#######", None),
+        ("#a", None),
+    ],
+)
+def test_a_title_ends_before_closing_marks_that_are_set_apart(line: str, title: str | None) -> None:
+    assert heading_of(line) == title

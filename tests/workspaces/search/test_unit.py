@@ -77,3 +77,17 @@ def test_what_starts_a_line_is_its_subject(line: str, subject: str) -> None:
 @pytest.mark.parametrize("line", ["- Which one?", "Really?**", "何ですか？", "- is it? (no)"])
 def test_a_line_that_ends_with_a_question_asks(line: str) -> None:
     assert Unit(1, line, ()).asks == (line != "- is it? (no)")
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("## a b ##", "a b"),
+        ("# a # #", "a #"),
+        ("# C#", "C"),
+        ("#\ta \t###   ", "a"),
+    ],
+)
+def test_a_heading_ends_before_its_closing_marks(line: str, title: str) -> None:
+    unit = next(units(f"{line}\nbelow"))
+    assert (unit.is_heading, unit.headings) == (True, (title,))
