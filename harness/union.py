@@ -41,17 +41,17 @@ def lowered(text: str, levels: int) -> str:
 
 def _statements(text: str) -> list[str]:
     """Lines; what stands between fences is one with them."""
-    found: list[str] = []
+    found: list[list[str]] = []
     fence: str | None = None
     for line in text.splitlines():
         mark = _FENCE.match(line)
         if fence is not None:
-            found[-1] += f"\n{line}"
+            found[-1].append(line)
             fence = None if mark and mark[1] == fence else fence
             continue
-        found.append(line)
+        found.append([line])
         fence = mark[1] if mark else None
-    return found
+    return ["\n".join(lines) for lines in found]
 
 
 def _without_empty_headings(statements: list[str]) -> str:

@@ -8,6 +8,8 @@ from tests.disk import tiny_disk
 from tests.harness.messages_server import MessagesServer, serving
 from tests.servers import moto_s3, rclone_s3, seaweedfs
 
+pytest_plugins = ("tests.hostile.plugin",)
+
 __all__ = ["moto_s3", "rclone_s3", "running_server", "seaweedfs", "server", "tiny_disk"]
 
 

@@ -28,19 +28,21 @@ and marks conflicts instead of keeping both, and the whole idea fits on two scre
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from itertools import islice
 from typing import Literal
 
+from workspaces.history.lines import hunks
 from workspaces.paths import WorkspacePath
 
 LINE_CHARACTERS_MAX = 10_000
 """A longer line is data, not prose: a change anywhere in it would clash with every other."""
 
 LINES_MAX = 20_000
-"""Differing lines of one side, after common ends were taken off: the comparison is quadratic."""
+"""Differing lines of one side, after common ends were taken off: more is data."""
 
 MARKDOWN = (".md", ".markdown")
 LINES = (*MARKDOWN, ".txt", ".log", ".csv", ".tsv", ".jsonl", ".rst", ".org")
@@ -179,14 +181,11 @@ class _Change:
 def _changes(base: list[str], side: list[str]) -> list[_Change] | None:
     head = _common(base, side)
     tail = _common(base[head:][::-1], side[head:][::-1])
-    old, new = base[head : len(base) - tail], side[head : len(side) - tail]
-    if max(len(old), len(new)) > LINES_MAX:
+    if max(len(base), len(side)) - head - tail > LINES_MAX:
         return None
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
     return [
-        _Change(head + i1, head + i2, tuple(new[j1:j2]))
-        for kind, i1, i2, j1, j2 in matcher.get_opcodes()
-        if kind != "equal"
+        _Change(hunk.old_start, hunk.old_end, tuple(side[hunk.new_start : hunk.new_end]))
+        for hunk in hunks(base, side)
     ]
 
 
@@ -212,11 +211,17 @@ def _applied(base: list[str], changes: list[_Change], begin: int, end: int) -> l
     """`base[begin:end]` with one side's changes made."""
     lines: list[str] = []
     position = begin
-    for change in changes:
-        if begin <= change.begin and change.end <= end:
+    for change in islice(changes, bisect_left(changes, begin, key=_begin), None):
+        if change.begin > end:
+            break
+        if change.end <= end:
             lines += [*base[position : change.begin], *change.lines]
             position = change.end
     return lines + base[position:end]
+
+
+def _begin(change: _Change) -> int:
+    return change.begin
 
 
 def _common(one: list[str], other: list[str]) -> int:

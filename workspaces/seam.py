@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from workspaces.errors import Failure, Refused
 from workspaces.history.history import History
+from workspaces.history.lines import hunks
 from workspaces.merge import merge
 from workspaces.paths import WorkspacePath
 from workspaces.revision import FIELD_CHARACTERS_MAX, RevisionId
@@ -179,10 +179,6 @@ def _pairs_of(history: History, revision: RevisionId, path: WorkspacePath) -> tu
 
 def _new(before: list[str], after: list[str]) -> set[int]:
     """The numbers of the lines in `after` that are not from `before`."""
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
     return {
-        number
-        for kind, _, _, begin, end in matcher.get_opcodes()
-        if kind != "equal"
-        for number in range(begin, end)
+        number for hunk in hunks(before, after) for number in range(hunk.new_start, hunk.new_end)
     }

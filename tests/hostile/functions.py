@@ -1,0 +1,235 @@
+"""The functions that take a stranger's text. Whoever writes another one adds it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import harness.use.codex
+from harness import importer, log, union
+from harness.context import budget, compact, delta, entry, fence, repair
+from harness.memory import similar
+from harness.message import user
+from harness.models import demo
+from harness.request import Request
+from harness.tools import pattern, plain
+from harness.use import json_text
+from harness.web import body, guard, precondition
+from tests.hostile.families import Hostile
+from workspaces import (
+    conflict,
+    head,
+    merge,
+    parse,
+    paths,
+    plain_yaml,
+    renaming,
+    revision,
+    scratch,
+    seam,
+)
+from workspaces.errors import Failure
+from workspaces.history import blame, bundle, commit, difference, inquiry, objects, shape
+from workspaces.history import log as history_log
+from workspaces.ids import looks_like_id
+from workspaces.parcel import Parcel
+from workspaces.search import date, exact, highlight, words
+from workspaces.search.unit import Unit, units
+from workspaces.stores import s3_listing
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    name: str
+    of: Callable[[str], object]
+    own: tuple[Hostile, ...] = ()
+    takes_any: bool = True
+    """Whether text of no form at all leads anywhere. If not, it is tried with its own alone."""
+
+    def __call__(self, text: str) -> None:
+        with suppress(Failure, ValueError, LookupError, StopIteration):
+            self.of(text)
+
+
+def _bytes(of: Callable[[bytes], object]) -> Callable[[str], object]:
+    return lambda text: of(text.encode())
+
+
+def _read_units(text: str) -> None:
+    for unit in units(text):
+        _ = unit.subject, unit.asks
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Two texts of one, which have much in common."""
+    return text, text[len(text) // 3 :] + "\nand more"
+
+
+def _pair(of: Callable[[str, str], object]) -> Callable[[str], object]:
+    return lambda text: of(*_split(text))
+
+
+def _merged(text: str) -> object:
+    one, other = _split(text)
+    path = paths.WorkspacePath("notes/a.md")
+    return merge.merge(path, text[100:].encode(), one.encode(), other.encode())
+
+
+def _listed(text: str) -> None:
+    s3_listing.read_contents({"status_code": 200, "body": text.encode()}, {})
+
+
+def _is_zero(item: object) -> bool:
+    """What is meant is what this program has put there: one item."""
+    return item == 0
+
+
+def _demo(text: str) -> object:
+    told = user(f"{text}\nWhat do I like?")
+    return demo._answer(Request(system=(text,), messages=(told,), tools=()))
+
+
+JSON = (
+    Hostile('{"', "a", '":1}'),
+    Hostile("{", '"a":1,', '"b":2}'),
+    Hostile("{", '"§":1,', '"a":2,"a":2}'),
+    Hostile("[", "[", ""),
+    Hostile('{"a":', '{"a":', ""),
+    Hostile("[", "1,", "1]"),
+    Hostile("[", "0", "]"),
+    Hostile('["', "\\\\", ""),
+    Hostile("", "/*", ""),
+    Hostile("", "/* */", "{}"),
+    Hostile("[", "/* */1,\n", "1]"),
+    Hostile("{}", "// a\n", "x"),
+)
+YAML = (
+    Hostile("a: ", "[", ""),
+    Hostile("", "a: 1\n", ""),
+    Hostile("", "k§: 1\n", ""),
+    Hostile("---\n", "k§: v\n", "---\nbody"),
+    Hostile("a: ", "- ", ""),
+    Hostile("a: &a ", "[*a,", ""),
+    Hostile('a: "', "\\", ""),
+    Hostile("a: |\n", "  x\n", ""),
+    Hostile("", "? ", ""),
+)
+TOML = (
+    Hostile("a = ", "[", ""),
+    Hostile("", "k§ = 1\n", ""),
+    Hostile("", "[a§]\n", ""),
+    Hostile("", "[[a]]\n", ""),
+    Hostile("a", ".a", " = 1"),
+    Hostile("a = '", "x", ""),
+)
+GIT = (
+    Hostile("", "0", ""),
+    Hostile("", "100644 a", ""),
+    Hostile("", "100644 a§\0aaaaaaaaaaaaaaaaaaaa", ""),
+    Hostile("", "@@ -1 +1 @@\n-a\n+b\n", ""),
+    Hostile("", "-a§ b\n", ""),
+    Hostile("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,9 +1,9 @@\n", "-a b§\n+a c§\n", ""),
+    Hostile("", "\x1e" + "a" * 40 + "\x1f", ""),
+)
+
+
+FUNCTIONS: Sequence[Function] = (
+    Function("body.parse_json", _bytes(body.parse_json), JSON),
+    Function(
+        "fence.fenced",
+        fence.fenced,
+        (Hostile("<", "\ufe0f", "m"), Hostile("", "<m\ufe0f", ""), Hostile("е", "<user", "")),
+    ),
+    Function("fence.attribute", fence.attribute),
+    Function("unit.units", _read_units),
+    Function("unit.Unit.subject", lambda text: Unit(1, text, ()).subject),
+    Function("unit.Unit.asks", lambda text: Unit(1, text, ()).asks),
+    Function("entry.entries", lambda text: entry.entries(text.split("\n"))),
+    Function("entry.first_heading", _bytes(entry.first_heading)),
+    Function("budget.cut", lambda text: budget.cut(text, 3000)),
+    Function("compact.chunk", lambda text: compact.chunk([text, text[:100]], 5000)),
+    Function("delta.hunks", _pair(lambda a, b: delta.hunks(a.split("\n"), b.split("\n")))),
+    Function("repair.sound", repair.sound),
+    Function("similar.word_set", similar.word_set),
+    Function("demo.reply", _demo, (Hostile("", "<memory ", ""), Hostile("", "<user>\n", ""))),
+    Function("words.terms", words.terms),
+    Function("words.query_terms", words.query_terms),
+    Function("date.date_words", lambda text: list(date.date_words(text))),
+    Function("exact._phrases", exact._phrases),
+    Function("highlight.spans", lambda text: list(highlight.spans(text, text[:200]))),
+    Function("union.union", _pair(union.union)),
+    Function("union.lowered", lambda text: union.lowered(text, 2)),
+    Function("importer._relinked", _bytes(lambda data: importer._relinked("MEMORY.md", data))),
+    Function(
+        "importer._instructions",
+        _bytes(lambda data: list(importer._instructions("CLAUDE.md", data, Parcel()))),
+    ),
+    Function("log.masked", log.masked),
+    Function("pattern.matcher", lambda text: pattern.matcher(text[:1000])(text)),
+    Function(
+        "pattern.matcher of the path", lambda text: pattern.matcher("**/*a*b*[c]?/{d,e*}/**")(text)
+    ),
+    Function("pattern.fixed_directory", pattern.fixed_directory),
+    Function("plain.plain", _bytes(plain.plain)),
+    Function("json_text.value_at", lambda text: json_text.value_at(text, ["a", "b"]), JSON),
+    Function(
+        "json_text.with_value", lambda text: json_text.with_value(text, ["x", "y"], 1), JSON, False
+    ),
+    Function("json_text.with_item", lambda text: json_text.with_item(text, ["x"], 1), JSON, False),
+    Function("json_text.without", lambda text: json_text.without(text, ["b"]), JSON, False),
+    Function(
+        "json_text.without_items",
+        lambda text: json_text.without_items(text, [], _is_zero),
+        JSON,
+        False,
+    ),
+    Function("codex._parsed", harness.use.codex._parsed, TOML, False),
+    Function("guard.parse_origin", guard.parse_origin),
+    Function("guard.parse_authority", lambda text: guard.parse_authority(text, "http")),
+    Function(
+        "precondition._parsed",
+        lambda text: precondition._parsed("If-Match", text),
+        (Hostile("", '"a",', ""), Hostile('"a"', " ", "x")),
+    ),
+    Function("plain_yaml.load", lambda text: plain_yaml.load(text, name="x.yaml"), YAML, False),
+    Function("merge.merge", _merged, YAML),
+    Function("seam.pairs", lambda text: seam.pairs(text, text[50:], text[:-50])),
+    Function("revision.trailers_of", revision.trailers_of),
+    Function(
+        "revision._moved_lines",
+        lambda text: revision._moved_lines(text.encode(), text[50:].encode()),
+    ),
+    Function("revision._quote", revision._quote),
+    Function("paths.WorkspacePath", paths.WorkspacePath),
+    Function("paths.folded", paths.folded),
+    Function("conflict.is_conflict", conflict.is_conflict),
+    Function("renaming.nearest_path", renaming.nearest_path),
+    Function("scratch.is_scratch", scratch.is_scratch),
+    Function("ids.looks_like_id", looks_like_id),
+    Function("parse.nearest", lambda text: parse.nearest(text, ["name", "description"])),
+    Function("head.parse_head", _bytes(head.parse_head), JSON),
+    Function("objects._parsed", _bytes(objects._parsed), GIT),
+    Function("shape.Shapes.of", _bytes(lambda data: shape.Shapes().of(data)), GIT),
+    Function("commit.parse_commit", _bytes(lambda data: commit.parse_commit("0" * 40, data)), GIT),
+    Function("log.parse_log", _bytes(history_log.parse_log), GIT),
+    Function("log.parse_changes", _bytes(history_log.parse_changes), GIT),
+    Function("blame.parse_porcelain", _bytes(blame.parse_porcelain), GIT),
+    Function("bundle.parse_bundle", _bytes(bundle.parse_bundle), GIT),
+    Function("difference.parse_patch", difference.parse_patch, GIT),
+    Function("difference.words", difference.words, GIT),
+    Function("inquiry.inquiry", lambda text: inquiry.inquiry(["log", text])),
+    Function(
+        "s3_listing.read_contents",
+        _listed,
+        (
+            Hostile("<Contents><Key>", "<a>", "</Contents>"),
+            Hostile("", "<Contents>", "</Contents>"),
+            Hostile(
+                "",
+                "<Contents><Key>a</Key><Size>1</Size><ETag>a</ETag><LastModified>2026-01-01T00:00:00Z</LastModified></Contents>",
+                "x",
+            ),
+        ),
+    ),
+)
