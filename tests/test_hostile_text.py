@@ -38,10 +38,13 @@ LINEAR = (
 
 
 def test_an_expression_that_looks_twice_at_the_same_is_told_from_one_that_looks_once() -> None:
-    patterns = [Pattern(text, 0, "x.py:1", frozenset({how})) for text, how in (*QUADRATIC, *LINEAR)]
-    found = tried("recorded", patterns, call_s_max=0.2)
-    assert [text for text, _ in LINEAR if found[f"x.py:1: {text!r}"]] == []
-    assert [text for text, _ in QUADRATIC if not found[f"x.py:1: {text!r}"]] == []
+    twice, once = (
+        [Pattern(text, 0, "x.py:1", frozenset({method})) for text, method in cases]
+        for cases in (QUADRATIC, LINEAR)
+    )
+    found = tried("recorded", [*twice, *once], call_s_max=0.2)
+    assert [str(one) for one in once if found[str(one)]] == []
+    assert [str(one) for one in twice if not found[str(one)]] == []
 
 
 def test_every_expression_of_the_source_looks_once() -> None:
@@ -81,6 +84,5 @@ def test_a_slow_expression_that_a_function_makes_fails_the_run(tmp_path: Path) -
         timeout=120,
         check=False,
     )
-    assert "1 passed" in ended.stdout or "." in ended.stdout
     assert "SLOW EXPRESSION workspaces/x.py:2: '[0-9]+x'" in ended.stdout
     assert ended.returncode == 1

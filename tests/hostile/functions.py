@@ -106,22 +106,27 @@ JSON = (
 )
 YAML = (
     Hostile("a: ", "[", ""),
-    Hostile("", "a: 1\n", ""),
     Hostile("", "k§: 1\n", ""),
-    Hostile("---\n", "k§: v\n", "---\nbody"),
-    Hostile("a: ", "- ", ""),
     Hostile("a: &a ", "[*a,", ""),
     Hostile('a: "', "\\", ""),
     Hostile("a: |\n", "  x\n", ""),
-    Hostile("", "? ", ""),
+)
+FRONT = (
+    Hostile("---\n", "k§: v\n", "---\nbody"),
+    Hostile("---\n", "k: v\n", "---\nbody"),
+    Hostile("", "a§\na\n", ""),
 )
 TOML = (
     Hostile("a = ", "[", ""),
     Hostile("", "k§ = 1\n", ""),
-    Hostile("", "[a§]\n", ""),
     Hostile("", "[[a]]\n", ""),
     Hostile("a", ".a", " = 1"),
-    Hostile("a = '", "x", ""),
+)
+FOUND = (
+    Hostile("w ", "w", ""),
+    Hostile("日本", "日本", "x"),
+    Hostile("a'", "a'", "b"),
+    Hostile("é ", "w§ ", ""),
 )
 GIT = (
     Hostile("", "0", ""),
@@ -157,7 +162,7 @@ FUNCTIONS: Sequence[Function] = (
     Function("words.query_terms", words.query_terms),
     Function("date.date_words", lambda text: list(date.date_words(text))),
     Function("exact._phrases", exact._phrases),
-    Function("highlight.spans", lambda text: list(highlight.spans(text, text[:200]))),
+    Function("highlight.spans", lambda text: list(highlight.spans(text, text[:200])), FOUND, False),
     Function("union.union", _pair(union.union)),
     Function("union.lowered", lambda text: union.lowered(text, 2)),
     Function("importer._relinked", _bytes(lambda data: importer._relinked("MEMORY.md", data))),
@@ -193,7 +198,7 @@ FUNCTIONS: Sequence[Function] = (
         (Hostile("", '"a",', ""), Hostile('"a"', " ", "x")),
     ),
     Function("plain_yaml.load", lambda text: plain_yaml.load(text, name="x.yaml"), YAML, False),
-    Function("merge.merge", _merged, YAML),
+    Function("merge.merge", _merged, FRONT),
     Function("seam.pairs", lambda text: seam.pairs(text, text[50:], text[:-50])),
     Function("revision.trailers_of", revision.trailers_of),
     Function(

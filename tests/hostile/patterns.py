@@ -36,7 +36,8 @@ class Pattern(NamedTuple):
     methods: frozenset[str]
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.text!r}"
+        how = ", ".join(sorted(self.methods))
+        return f"{self.place}: {self.text!r} with flags {self.flags} by {how}"
 
 
 class Recorder:

@@ -59,3 +59,8 @@ def test_not_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch
     large = b"".join(b"100644 %05d\0" % n + bytes(20) for n in range(2_000))
     assert known.of(large).extent.files == 2_000
     assert len(large) not in known._kept
+
+
+def test_what_is_no_tree_is_refused_at_its_first_byte() -> None:
+    with pytest.raises(Refused, match="holds a tree that is none"):
+        Shapes().of(b"0" * 100_000)
