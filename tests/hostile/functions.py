@@ -140,7 +140,7 @@ GIT = (
 
 
 FUNCTIONS: Sequence[Function] = (
-    Function("body.parse_json", _bytes(body.parse_json), JSON),
+    Function("body.parse_json", _bytes(lambda data: body.parse_json(data, within="body")), JSON),
     Function(
         "fence.fenced",
         fence.fenced,

@@ -80,11 +80,12 @@ def words(folded: str) -> Iterator[str]:
             yield found[0].partition("'")[0]
         return
     for found in _WORD.finditer(folded):
-        if _IS_UNSPACED.match(found[0]):
-            yield from found[0]
-            yield from (found[0][n : n + 2] for n in range(len(found[0]) - 1))
+        word = found[0]
+        if _IS_UNSPACED.match(word):
+            yield from word
+            yield from (word[n : n + 2] for n in range(len(word) - 1))
         else:
-            yield _APOSTROPHE.split(found[0], maxsplit=1)[0]
+            yield _APOSTROPHE.split(word, maxsplit=1)[0]
 
 
 def terms(text: str) -> list[str]:
