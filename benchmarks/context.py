@@ -12,29 +12,29 @@ from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.ratio import compare, report
-from harness.agent import AgentConfig, Mount
-from harness.briefing import Briefing
+from harness.agents.agent import AgentConfig, Mount
 from harness.context.assemble import Numbered, assemble
-from harness.context.memory import Memory
+from harness.context.history_message import Said
+from harness.context.memory_parts import Memory
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.prune import Pruning, leaving, prune
 from harness.context.repair import repair
-from harness.context.said import Said
 from harness.context.snapshot import Held, Moment, Terms, after, decide
-from harness.message import Message, Part, Text, ToolCall, ToolResult, part_as_json, user
-from harness.question import put
-from harness.request import Request
-from harness.session import new_session
-from harness.template import render
-from harness.transcript import Entry, Window
-from workspaces.account import default_owner
+from harness.messages.message import Message, Part, Text, ToolCall, ToolResult, part_as_json, user
+from harness.messages.model_request import Request
+from harness.prompts.prompt_request import put
+from harness.prompts.prompt_sources import Briefing
+from harness.runtime.templates import render
+from harness.transcripts.session import new_session
+from harness.transcripts.transcript import Entry, Window
+from workspaces.accounts.account import default_owner
 from workspaces.clock import SystemClock
-from workspaces.home import Home
+from workspaces.home.layout import Home
+from workspaces.home.workspaces import Workspaces
 from workspaces.ids import TurnId
 from workspaces.revision import Author, RevisionId
-from workspaces.stamp import stamp_of
-from workspaces.stores.memory import MemoryRecords
-from workspaces.workspaces import Workspaces
+from workspaces.storage.in_memory import MemoryRecords
+from workspaces.timestamp import stamp_of
 
 
 @dataclass(frozen=True)

@@ -21,24 +21,24 @@ from statistics import median
 from typing import Any
 
 from benchmarks.ratio import compare, report
-from harness.conversation import Conversation, Conversations
-from harness.event import Event
-from harness.export import exported
-from harness.inbox import Inbox
-from harness.job import Jobs
-from harness.line import Waiting
-from harness.message import Message, Text, user
-from harness.outcome import Ending
-from harness.session import new_session
-from harness.transcript import Carried, Entry, Transcript
-from workspaces.account import Person, Principal
-from workspaces.claim import Claims
+from harness.conversations.conversation import Conversation, Conversations
+from harness.conversations.event_queue import Inbox
+from harness.conversations.export import exported
+from harness.conversations.queue_state import Waiting
+from harness.jobs.job import Jobs
+from harness.messages.event import Event
+from harness.messages.message import Message, Text, user
+from harness.transcripts.outcome import Ending
+from harness.transcripts.session import new_session
+from harness.transcripts.transcript import Carried, Entry, Transcript
+from workspaces.accounts.account import Person, Principal
 from workspaces.clock import SystemClock
+from workspaces.coordination.claim import Claims
+from workspaces.coordination.lease import Lease, Leases
 from workspaces.ids import AccountId, AgentId, TurnId, UserId, new_id
-from workspaces.lease import Lease, Leases
-from workspaces.stamp import stamp_of
-from workspaces.stores.files import FileBlobs
-from workspaces.stores.sqlite import SqliteRecords
+from workspaces.storage.sqlite import SqliteRecords
+from workspaces.timestamp import stamp_of
+from workspaces.tree.directory import FileBlobs
 
 ROUNDS = 400
 OLD, SESSION = 99_900, 100

@@ -14,15 +14,15 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.ratio import compare, report
-from workspaces.account import default_owner
+from workspaces.accounts.account import default_owner
 from workspaces.clock import SystemClock
 from workspaces.history.history import History
-from workspaces.history.origins import Origins
-from workspaces.home import Home
+from workspaces.history.line_origins import Origins
+from workspaces.home.layout import Home
+from workspaces.home.workspaces import Workspaces
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
-from workspaces.stores.memory import MemoryRecords
-from workspaces.workspaces import Workspaces
+from workspaces.storage.in_memory import MemoryRecords
 
 AUTHOR = Author("helper", "agent_1", "turn", {"Conversation": "conv_1 c1"})
 NOTE = WorkspacePath("notes0/7.md")

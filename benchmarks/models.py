@@ -11,21 +11,21 @@ from typing import Any
 
 from benchmarks.provider import LONG_PIECES, MODEL, provider
 from benchmarks.ratio import report
-from harness.allowance import Allowance
-from harness.message import user
-from harness.models.anthropic import AnthropicModel
-from harness.models.anthropic_client import AnthropicClients
+from harness.billing.ledger import Ledger, Spender
+from harness.billing.limits import Allowance
+from harness.billing.price import own_prices
+from harness.messages.message import user
+from harness.messages.model_request import Reply, Request, ToolSpec
+from harness.messages.progress import Progress, TextArrived
+from harness.models.anthropic.clients import AnthropicClients
+from harness.models.anthropic.model import AnthropicModel
 from harness.models.metered import MeteredModel
-from harness.models.patient import PatientModel
 from harness.models.port import Model
-from harness.price import own_prices
-from harness.progress import Progress, TextArrived
-from harness.request import Reply, Request, ToolSpec
-from harness.usage import Ledger, Spender
-from workspaces.account import Accounts
+from harness.models.retrying import PatientModel
+from workspaces.accounts.account import Accounts
 from workspaces.clock import SystemClock
 from workspaces.ids import AgentId
-from workspaces.stores.memory import MemoryRecords
+from workspaces.storage.in_memory import MemoryRecords
 
 ROUNDS = 60
 TOOLS = tuple(

@@ -21,14 +21,14 @@ from statistics import quantiles
 
 from benchmarks.ratio import report
 from harness.memory.similar import Similar, word_set
-from workspaces.account import default_owner
+from workspaces.accounts.account import default_owner
 from workspaces.clock import SystemClock
-from workspaces.home import Home
+from workspaces.home.layout import Home
+from workspaces.home.workspaces import Workspaces
 from workspaces.search.index import Index
 from workspaces.search.words import STOP_WORDS
-from workspaces.stores.memory import MemoryRecords
-from workspaces.tree import YOUNG_S
-from workspaces.workspaces import Workspaces
+from workspaces.storage.in_memory import MemoryRecords
+from workspaces.tree.scan import YOUNG_S
 
 LINES = (1_000, 10_000, 100_000)
 AT_MOST = {1_000: 2.5, 10_000: 1.0, 100_000: 0.37}

@@ -17,11 +17,11 @@ import obstore
 from benchmarks.ratio import report
 from tests.servers import BUCKET, S3Server, seaweedfs_in
 from tests.workspaces.replicas import Replica
-from workspaces.locations import place_at
+from workspaces.home.locations import place_at
 from workspaces.paths import WorkspacePath
-from workspaces.place import Place
+from workspaces.remote.bucket import Place
 from workspaces.revision import Author
-from workspaces.stores.memory import MemoryRecords
+from workspaces.storage.in_memory import MemoryRecords
 
 REVISIONS = 5_000
 PUSHED_EVERY = 500

@@ -20,8 +20,8 @@ from obstore.store import S3Store
 
 from benchmarks.ratio import compare, report
 from tests.servers import BUCKET, S3Server, seaweedfs_in
-from workspaces.expect import ABSENT, ANY
-from workspaces.stores.s3 import S3Blobs
+from workspaces.conditions import ABSENT, ANY
+from workspaces.storage.s3.blobs import S3Blobs
 
 FILES = 2000
 FILE = b"A line of a memory, as long as lines are.\n" * 100

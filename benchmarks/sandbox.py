@@ -14,17 +14,17 @@ from pathlib import Path
 
 from benchmarks.ratio import compare, report
 from harness import Harness
-from harness.agent import Mount
-from harness.crossing import in_thread
-from harness.message import ToolCall
-from harness.progress import silent
+from harness.agents.agent import Mount
+from harness.bootstrap.composition import TOOLS
+from harness.messages.message import ToolCall
+from harness.messages.progress import silent
+from harness.runtime.async_bridge import in_thread
+from harness.sandboxes.bundled_programs import ripgrep
 from harness.sandboxes.port import Bind, Bounds, Order
-from harness.sandboxes.program import ripgrep
-from harness.tools.desk import Desk
 from harness.tools.port import Toolset
-from harness.wiring import TOOLS
+from harness.tools.tool_context import Desk
 from workspaces.revision import Author
-from workspaces.workspace import Workspace
+from workspaces.workspace.workspace import Workspace
 
 ROUNDS = 100
 FILES, PER_DIRECTORY = 10_000, 100

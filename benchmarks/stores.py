@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.ratio import compare, report
-from workspaces.expect import ABSENT
-from workspaces.records import Key, Put, encoded
-from workspaces.stores.files import FileBlobs
-from workspaces.stores.sqlite import SqliteRecords
+from workspaces.conditions import ABSENT
+from workspaces.storage.records import Key, Put, encoded
+from workspaces.storage.sqlite import SqliteRecords
+from workspaces.tree.directory import FileBlobs
 
 ROUNDS = 800
 SIZES = (10, 1_000, 10_000, 100_000)

@@ -31,9 +31,9 @@ from obstore.store import S3Store
 from benchmarks.ratio import report
 from tests.servers import BUCKET, S3Server, seaweedfs_in
 from tests.workspaces.replicas import Replica
-from workspaces.locations import place_at
+from workspaces.home.locations import place_at
 from workspaces.paths import WorkspacePath
-from workspaces.stores.memory import MemoryRecords
+from workspaces.storage.in_memory import MemoryRecords
 from workspaces.sync.report import Report
 
 LINE = b"A line of a memory, as long as lines are.\n"

@@ -19,14 +19,14 @@ from typing import Any
 from benchmarks.provider import CALLS, MODEL, PATH, provider
 from benchmarks.ratio import compare, report
 from harness import Harness
-from harness.event import Event
-from harness.message import Message, Text, ToolCall, ToolResult, user
-from harness.progress import Emit, Progress, TextArrived, silent
-from harness.session import new_session
-from harness.transcript import Carried, Entry
+from harness.messages.event import Event
+from harness.messages.message import Message, Text, ToolCall, ToolResult, user
+from harness.messages.progress import Emit, Progress, TextArrived, silent
+from harness.transcripts.session import new_session
+from harness.transcripts.transcript import Carried, Entry
 from workspaces.ids import TurnId, new_id
-from workspaces.records import Key, Put
-from workspaces.stamp import stamp_of
+from workspaces.storage.records import Key, Put
+from workspaces.timestamp import stamp_of
 
 ROUNDS = 40
 FILES = 1_000

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.harness import Harness as Harness
-    from harness.tools.custom import tool as tool
+    from harness.harness import Harness
+    from harness.tools.custom import tool
 
 __all__ = ["Harness", "tool"]
 

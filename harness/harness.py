@@ -16,41 +16,41 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from harness.agent import AgentRecord, Agents, Mount, mount_name
-from harness.approval import nothing_waits
-from harness.birth import be_born
-from harness.compaction import Compacted
-from harness.conversation import Conversation, Conversations
-from harness.crossing import LoopThread, UnderWay, entered
-from harness.deletion import Deletion
-from harness.duty import tidying
-from harness.event import Answer, Approval, Event, Item, OnBusy, check_key
-from harness.explanation import Explanation, explained
-from harness.export import exported, imported
-from harness.following import Following
-from harness.ingress import Ingress
-from harness.job import Jobs
+from harness.agents.agent import AgentRecord, Agents, Mount, mount_name
+from harness.billing.ledger import Dimension, Report, Spending
+from harness.bootstrap.composition import House, Rooms, wire
+from harness.bootstrap.first_start import be_born
+from harness.bootstrap.job_kinds import tidying
+from harness.conversations.conversation import Conversation, Conversations
+from harness.conversations.export import exported, imported
+from harness.jobs.job import Jobs
+from harness.jobs.runner import Drained, Told, unheard
+from harness.messages.event import Answer, Approval, Event, Item, OnBusy, check_key
+from harness.messages.pending_call import PendingCall
+from harness.messages.progress import Emit, silent
 from harness.models.port import Model
-from harness.outcome import Outcome
-from harness.own import OwnLoop
-from harness.pending import PendingCall
-from harness.preview import preview
-from harness.progress import Emit, silent
-from harness.question import Question
-from harness.runner import Drained, Told, unheard
+from harness.prompts.compaction import Compacted
+from harness.prompts.prompt_request import Question
+from harness.runtime.async_bridge import LoopThread, UnderWay, entered
+from harness.runtime.settings import Settings, read_settings
 from harness.sandboxes.port import Confinement, Order, Sandbox
-from harness.settings import Settings, read_settings
+from harness.sync.record_deletion import Deletion
+from harness.sync.registry_sync import Following
 from harness.tools.bash import order_for
 from harness.tools.custom import CustomTool, custom_tools
-from harness.usage import Dimension, Report, Spending
-from harness.wiring import House, Rooms, wire
-from workspaces.account import Principal
+from harness.transcripts.approval import nothing_waits
+from harness.transcripts.outcome import Outcome
+from harness.turns.dispatcher import Ingress
+from harness.turns.explanation import Explanation, explained
+from harness.turns.manual_loop import OwnLoop
+from harness.turns.preview import preview
+from workspaces.accounts.account import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
+from workspaces.home.workspaces import Workspaces
 from workspaces.ids import new_id
-from workspaces.search.meaning import Embedder
-from workspaces.upkeep import Extent
-from workspaces.workspaces import Workspaces
+from workspaces.localfs.permissions import Extent
+from workspaces.search.embeddings import Embedder
 
 
 class Harness:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from hypothesis import HealthCheck, Phase, settings
 
 from workspaces.clock import ManualClock
-from workspaces.stores.faulty import Fault, FaultyRecords
-from workspaces.stores.memory import MemoryRecords
+from workspaces.storage.faulty import Fault, FaultyRecords
+from workspaces.storage.in_memory import MemoryRecords
 
 SOAK = bool(os.environ.get("SOAK"))
 

@@ -17,9 +17,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.cli.terminal import Terminal
+from tests.harness.cli.terminal import Terminal
+from tests.harness.web.serving import Server
 from tests.servers import BUCKET, S3Server
-from tests.web.serving import Server
 
 FIXTURES = Path(__file__).parent / "fixtures"
 ARCHIVE = FIXTURES / "stored_home.tar.xz"

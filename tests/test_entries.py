@@ -16,25 +16,25 @@ import pytest
 from typer.testing import CliRunner
 
 from harness import Harness
+from harness.bootstrap.composition import TOOLS
 from harness.cli.app import app
-from harness.cli.face import Shown
-from harness.crossing import LoopThread
-from harness.message import ToolCall
-from harness.progress import silent
-from harness.tools.desk import Desk
+from harness.cli.console.console import Shown
+from harness.messages.message import ToolCall
+from harness.messages.progress import silent
+from harness.runtime.async_bridge import LoopThread
 from harness.tools.port import Toolset
-from harness.wiring import TOOLS
+from harness.tools.tool_context import Desk
 from tests.payloads import CANARY, PAYLOADS, spellings
-from workspaces.beneath import Beneath
 from workspaces.clock import SystemClock
+from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Failure
-from workspaces.expect import ABSENT, ANY
 from workspaces.history.history import History
-from workspaces.home import Home
+from workspaces.home.layout import Home
+from workspaces.localfs.safe_open import Beneath
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
-from workspaces.stores.files import FileBlobs
-from workspaces.workspace import Workspace
+from workspaces.tree.directory import FileBlobs
+from workspaces.workspace.workspace import Workspace
 
 SECRET = "the canary sings"
 BY = Author("attacker", "agent_1", "turn")

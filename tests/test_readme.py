@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness.messages_server import KEY, MessagesServer, says, text, tool_use
+from tests.harness.web.serving import home_at
 from tests.servers import BUCKET, S3Server
-from tests.web.serving import home_at
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"```(\w+)\n(.*?)```(?:\n\n((?:    [^\n]*\n)+))?", re.DOTALL)

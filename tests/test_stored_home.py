@@ -16,9 +16,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests import stored_home
-from tests.cli.terminal import Terminal
+from tests.harness.cli.terminal import Terminal
+from tests.harness.web.serving import Home, Server
 from tests.servers import BUCKET, S3Server
-from tests.web.serving import Home, Server
 
 SHARED = "team"
 """The workspace that two machines had; the home holds a write that S3 has not got."""

@@ -18,7 +18,7 @@ import unicodedata
 from functools import lru_cache
 
 from workspaces.errors import Refused
-from workspaces.unseen import JOINERS, unseen
+from workspaces.invisible_characters import JOINERS, unseen
 
 PATH_BYTES_MAX = 1024
 """S3 keys hold 1 024 bytes; the prefix and namespace in front of a path are kept short for it."""

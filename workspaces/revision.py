@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NewType
 
 from workspaces.paths import WorkspacePath
-from workspaces.stamp import Stamp
+from workspaces.timestamp import Stamp
 
 RevisionId = NewType("RevisionId", str)
 """The hash of a git commit."""

@@ -13,37 +13,21 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli import (
-    accounts,
-    admin,
-    agents,
-    approval,
-    bench,
-    chat,
-    compact,
-    conversation,
-    doctor,
-    explain,
+from harness.cli.admin import accounts, admin, agents, bench, doctor, join, sandboxes, up, use
+from harness.cli.console.console import Shown, complain, path, print_json, say, show_failure
+from harness.cli.files import (
     files,
     grep,
     history,
-    jobs,
-    joining,
-    moving,
-    prompt,
+    import_export,
     recall,
-    sandboxes,
     shell,
     status,
     sync,
-    turns,
-    up,
-    usage,
-    use,
-    watching,
+    watch,
     workspaces,
 )
-from harness.cli.face import Shown, complain, path, print_json, say, show_failure
+from harness.cli.talk import approve, chat, compact, conversation, explain, jobs, prompt, run, usage
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
 
@@ -60,22 +44,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 chat.register(app)
-turns.register(app)
-approval.register(app)
+run.register(app)
+approve.register(app)
 files.register(app)
 history.register(app)
 recall.register(app)
 shell.register(app)
 sync.register(app)
 compact.register(app)
-joining.register(app)
+join.register(app)
 prompt.register(app)
 explain.register(app)
 doctor.register(app)
 usage.register(app)
 up.register(app)
-watching.register(app)
-moving.register(app)
+watch.register(app)
+import_export.register(app)
 use.register(app)
 grep.register(app)
 status.register(app)

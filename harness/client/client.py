@@ -19,23 +19,23 @@ from urllib.parse import quote
 
 import httpx2
 
-from harness.approval import nothing_waits
-from harness.client.answer import outcome_of, pending_of
+from harness.client.asgi_transport import URL, App, Within
 from harness.client.connection import SIGN, Connection, Told
-from harness.client.own import declared, results_of
+from harness.client.errors import given_back, unreachable
+from harness.client.local_tools import declared, results_of
 from harness.client.records import Agents, Named, Records, reference_of
-from harness.client.refusal import given_back, unreachable
-from harness.client.within import URL, App, Within
-from harness.event import Answer, Approval, OnBusy
-from harness.outcome import Outcome
-from harness.pending import PendingCall
+from harness.client.responses import outcome_of, pending_of
+from harness.messages.event import Answer, Approval, OnBusy
+from harness.messages.pending_call import PendingCall
 from harness.tools.custom import CustomTool, custom_tools
+from harness.transcripts.approval import nothing_waits
+from harness.transcripts.outcome import Outcome
+from workspaces.conditions import ANY, Wildcard
 from workspaces.errors import Unavailable
-from workspaces.expect import ANY, Wildcard
 from workspaces.file import File, as_bytes
 from workspaces.ids import Version, new_id
 from workspaces.paths import WorkspacePath
-from workspaces.records import JsonObject
+from workspaces.storage.records import JsonObject
 
 PATIENCE_S = 60.0
 """For a server that is not there, before an event is given up: by then one that was replaced is back."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx2
 
-from harness.client.refusal import refusal_of, unreachable
-from workspaces.records import JsonObject
+from harness.client.errors import refusal_of, unreachable
+from workspaces.storage.records import JsonObject
 
 CONNECT_S_MAX = 10.0
 ANSWER_S_MAX = 120.0

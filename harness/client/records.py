@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
-from harness.agent import mount_name
+from harness.agents.agent import mount_name
 from harness.client.connection import Connection
-from workspaces.parse import Shape
-from workspaces.records import JsonObject
+from workspaces.storage.records import JsonObject
+from workspaces.validation import Shape
 
 Named = Shape | Mapping[str, Any] | str
 """A record, or the id or the name of one."""

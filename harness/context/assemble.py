@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from harness.context.delta import Delta
+from harness.context.history_message import is_plain
 from harness.context.part import GUIDANCE, INSTRUCTIONS, Part
 from harness.context.repair import repair
-from harness.context.said import is_plain
 from harness.context.snapshot import Snapshot
-from harness.message import Message, Text
-from harness.request import Breakpoints, Request
+from harness.messages.message import Message, Text
+from harness.messages.model_request import Breakpoints, Request
 
 Numbered = tuple[int, Message]
 """A message under the number of its entry."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.context.entry import Entry, entries
+from harness.context.memory_entry import Entry, entries
 
 MEMORY_CHARACTERS_MAX = 40_000
 """All memory together, unless the agent says otherwise: more than anyone rereads."""

@@ -14,12 +14,11 @@ from difflib import SequenceMatcher
 from functools import partial
 
 from harness.context.fence import fenced, one_line
-from harness.context.part import Part
+from harness.context.part import Part, Render
 from harness.context.prompt import date_text
-from harness.context.render import Render
-from workspaces.records import JsonObject
 from workspaces.revision import RevisionId
-from workspaces.seam import Seam
+from workspaces.storage.records import JsonObject
+from workspaces.tree.merge_marks import Seam
 
 COMPARED_MAX = 4_000_000
 """Pairs of lines that differ at both ends of a change: 2 000 lines on each side, some tenths of a second.

@@ -19,7 +19,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from workspaces.unseen import SHAPELESS
+from workspaces.invisible_characters import SHAPELESS
 
 TAGS = (
     "memory",

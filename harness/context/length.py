@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from harness.message import Message
-from harness.request import Request, ToolSpec
-from workspaces.records import JsonObject
+from harness.messages.message import Message
+from harness.messages.model_request import Request, ToolSpec
+from workspaces.storage.records import JsonObject
 
 TOKEN_CHARACTERS = 4
 """Of English prose, as long as no provider has counted."""

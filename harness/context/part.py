@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from workspaces.records import JsonObject
 from workspaces.revision import RevisionId
+from workspaces.storage.records import JsonObject
 
 INSTRUCTIONS = "instructions"
 GUIDANCE = "guidance"
@@ -63,3 +64,9 @@ def part_of(data: JsonObject) -> Part:
         data.get("linesLeftOut", 0),
         data.get("unavailable"),
     )
+
+
+class Render(Protocol):
+    """A function that returns the text of a template with its variables filled in."""
+
+    def __call__(self, name: str, **variables: object) -> str: ...

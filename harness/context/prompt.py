@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from harness.context.fence import fenced, one_line
-from harness.context.memory import Memory, memory_parts
-from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, SUMMARY, Part
-from harness.context.render import Render
+from harness.context.memory_parts import Memory, memory_parts
+from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, SUMMARY, Part, Render
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,20 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from harness.context.assemble import Numbered
-from harness.context.render import Render
-from harness.context.said import Said, turns_of
+from harness.context.history_message import Said, turns_of
+from harness.context.part import Render
 from harness.context.snapshot import NOTHING_LEAVES, Leaving
-from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, part_as_json
+from harness.messages.message import (
+    Message,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    part_as_json,
+)
 from workspaces.ids import TurnId
-from workspaces.records import JsonObject
+from workspaces.storage.records import JsonObject
 
 RESULT_CHARACTERS_MAX = 400
 """Of a result, when its turn has ended; with the words about what was left out."""

@@ -15,17 +15,16 @@ from hashlib import sha256
 from typing import Literal
 
 from harness.context.delta import Delta, PartChange
+from harness.context.history_message import Said
 from harness.context.length import Length, length_of
 from harness.context.part import Part
 from harness.context.prune import Pruning, pruning_of
-from harness.context.remark import Remark, remark_of
-from harness.context.said import Said
 from harness.context.snapshot import Held, Snapshot
-from harness.request import Request
+from harness.messages.model_request import Request
 from workspaces.ids import TurnId
-from workspaces.records import JsonObject
 from workspaces.revision import RevisionId
-from workspaces.stamp import Stamp
+from workspaces.storage.records import JsonObject
+from workspaces.timestamp import Stamp
 
 BEGINNINGS_KEPT = 64
 """Of requests: conversations with an agent begin with the same few thousand characters."""
@@ -40,6 +39,29 @@ Purpose = Literal[
     "turn",
     "flush",  # the same question, and behind it that what must last is to be written down
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A note of a turn on its context or on people's edits, told beside the answer."""
+
+    kind: Literal[
+        "compacted",
+        "summary_failed",  # nothing was changed
+        "system_too_long",  # no summary can help
+        "turn_too_long",  # there is nothing to summarise
+        "flush_failed",  # what must last may not have been written down
+        "pruned_hard",  # for a provider that refused the request as too long
+        "unsettled",  # edits by hand that no revision holds yet
+    ]
+    detail: str
+
+    def as_json(self) -> JsonObject:
+        return {"kind": self.kind, "detail": self.detail}
+
+
+def remark_of(data: JsonObject) -> Remark:
+    return Remark(data["kind"], data["detail"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from harness.message import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
-from workspaces.records import JsonObject
+from harness.messages.message import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
+from workspaces.storage.records import JsonObject
 
 INTERRUPTED = "interrupted: it is not known whether this tool ran, or how far"
 NOTHING = "(no output)"

@@ -25,13 +25,12 @@ from typing import Any, Literal
 
 from harness.context.delta import Delta, Seams, delta, with_deltas
 from harness.context.length import Length
-from harness.context.part import Part, part_of
-from harness.context.render import Render
-from harness.request import ToolSpec, tool_spec_of
-from workspaces.records import JsonObject
+from harness.context.part import Part, Render, part_of
+from harness.messages.model_request import ToolSpec, tool_spec_of
 from workspaces.revision import RevisionId
-from workspaces.seam import Seam
-from workspaces.stamp import Stamp, stamp_of
+from workspaces.storage.records import JsonObject
+from workspaces.timestamp import Stamp, stamp_of
+from workspaces.tree.merge_marks import Seam
 
 CACHE_LIFETIME = timedelta(hours=1)
 """The longest that a provider keeps what it was sent."""

@@ -12,9 +12,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 
-from harness.message import Message, Part, Text, ToolCall, ToolResult
-from harness.progress import Emit, TextArrived
-from harness.request import Reply, Request, Usage
+from harness.messages.message import Message, Part, Text, ToolCall, ToolResult
+from harness.messages.model_request import Reply, Request, Usage
+from harness.messages.progress import Emit, TextArrived
 from workspaces.ids import new_id
 
 NAME = "demo"

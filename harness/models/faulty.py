@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from harness.message import INVALID_JSON, Message, ToolCall
+from harness.messages.message import INVALID_JSON, Message, ToolCall
+from harness.messages.model_request import NO_USAGE, FailureKind, ModelFailure, Reply, Request
+from harness.messages.progress import Emit, Progress, TextArrived
 from harness.models.port import Model
-from harness.progress import Emit, Progress, TextArrived
-from harness.request import NO_USAGE, FailureKind, ModelFailure, Reply, Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from harness.allowance import Allowance
-from harness.crossing import in_thread
+from harness.billing.ledger import Ledger, Spender
+from harness.billing.limits import Allowance
+from harness.messages.model_request import NO_USAGE, ModelFailure, Reply, Request, Usage
+from harness.messages.progress import Counted, Emit, Progress
 from harness.models.port import Foreseeing, Model, foresee
-from harness.progress import Counted, Emit, Progress
-from harness.request import NO_USAGE, ModelFailure, Reply, Request, Usage
-from harness.usage import Ledger, Spender
+from harness.runtime.async_bridge import in_thread
 from workspaces.errors import Exhausted, Failure, Refused
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from harness.progress import Emit
-from harness.request import ModelFailure, Reply, Request
+from harness.messages.model_request import ModelFailure, Reply, Request
+from harness.messages.progress import Emit
 
 
 class Model(Protocol):

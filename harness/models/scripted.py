@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.message import Message, Part, Text
-from harness.progress import Emit, TextArrived
-from harness.request import ModelFailure, Reply, Request, Usage
+from harness.messages.message import Message, Part, Text
+from harness.messages.model_request import ModelFailure, Reply, Request, Usage
+from harness.messages.progress import Emit, TextArrived
 
 Line = str | Sequence[Part] | ModelFailure | Callable[[Request], "Line"]
 """A reply's text, its parts, a failure, or a function of the request that gives one of these."""

@@ -31,15 +31,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.crossing import in_thread
-from harness.sandboxes import program
-from harness.sandboxes.family import kill_child
-from harness.sandboxes.machine import SYSTEM_DIRECTORIES, explained, shortcoming
+from harness.runtime.async_bridge import in_thread
+from harness.sandboxes import bundled_programs
+from harness.sandboxes.host_check import SYSTEM_DIRECTORIES, explained, shortcoming
 from harness.sandboxes.port import Bind, Bounds, Confinement, Ended, Order
+from harness.sandboxes.process_tree import kill_child
 from harness.sandboxes.seccomp import filter_program
-from harness.sandboxes.supervise import Process, Spawn, supervise
+from harness.sandboxes.supervisor import Process, Spawn, supervise
 from workspaces.errors import Failure, Unavailable
-from workspaces.home import Home, User
+from workspaces.home.layout import Home, User
 
 UID = 1000
 """Inside. Outside it is whoever runs commands."""
@@ -98,13 +98,13 @@ class Bubblewrap:
         """Try the candidates in their order and take the first that has no fault. Else take the first
         that confines: its fault lies where no order of ours leads."""
         try:
-            candidates = await in_thread(program.bubblewraps, self._home)
+            candidates = await in_thread(bundled_programs.bubblewraps, self._home)
         except Failure as failure:
             return Confinement(False, str(failure), failure.remedy)
         lacking = shortcoming(self._home, candidates[0].path if candidates else None)
         if lacking is not None:
             return lacking
-        tested: list[tuple[program.Candidate, Confinement]] = []
+        tested: list[tuple[bundled_programs.Candidate, Confinement]] = []
         for candidate in candidates:
             tested.append((candidate, await self._tested(candidate)))
             if tested[-1][1].is_faultless:
@@ -114,7 +114,7 @@ class Bubblewrap:
         others = [f"{one.path}: {told.detail}" for one, told in tested if one is not chosen]
         return replace(found, detail="; not used: ".join([found.detail, *others]))
 
-    async def _tested(self, candidate: program.Candidate) -> Confinement:
+    async def _tested(self, candidate: bundled_programs.Candidate) -> Confinement:
         try:
             with _trial(self._home) as (place, binds):
                 bounds = Bounds(SELF_TEST_S, 2**28, 16)
@@ -171,7 +171,7 @@ class _Prepared:
 
 
 @contextmanager
-def _prepared(program: Path, order: Order, *, is_attached: bool) -> Generator[_Prepared]:
+def _prepared(bundled_programs: Path, order: Order, *, is_attached: bool) -> Generator[_Prepared]:
     """The command line, and the open files that it names by number."""
     with ExitStack() as stack:
 
@@ -189,7 +189,7 @@ def _prepared(program: Path, order: Order, *, is_attached: bool) -> Generator[_P
         seccomp = memory(filter_program(platform.machine()))
         passwd, group = memory(_PASSWD), memory(_GROUP)
         argv = [
-            str(program),
+            str(bundled_programs),
             *_namespaces(order, is_attached=is_attached),
             *_system(order.network),
             *_programs(order),
@@ -281,10 +281,16 @@ def _as_user(user: User | None) -> tuple[Sequence[str], dict[str, Any]]:
     can too, but must copy the whole server for it. [Of 85 MB in 7 ms, against 0.3 for a program.]"""
     if user is None:
         return (), {}
-    program = _setpriv()
-    if program is None:
+    bundled_programs = _setpriv()
+    if bundled_programs is None:
         return (), {"user": user.uid, "group": user.gid, "extra_groups": []}
-    return (program, f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "--"), {}
+    return (
+        bundled_programs,
+        f"--reuid={user.uid}",
+        f"--regid={user.gid}",
+        "--clear-groups",
+        "--",
+    ), {}
 
 
 @cache

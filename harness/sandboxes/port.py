@@ -5,7 +5,7 @@ first), the program, and its bounds. Whatever the program started is dead when t
 its end, at a bound, or when the caller is cancelled. What it had printed until then is in the answer.
 
 No adapter ever runs a program with less than what it promised: one that cannot confine here and now
-says so in `check`, and refuses in `run`. The contract is executed by tests/sandboxes/.
+says so in `check`, and refuses in `run`. The contract is executed by tests/harness/sandboxes/.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from harness.sandboxes.capture import Captured
-from workspaces.upkeep import Extent
+from harness.sandboxes.output_capture import Captured
+from workspaces.localfs.permissions import Extent
 
 Cause = Literal["exit", "time", "memory", "processes", "disk", "output"]
 """What ended a program: itself, or a bound."""

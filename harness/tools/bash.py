@@ -12,20 +12,20 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.agent import Mount
-from harness.crossing import entered, in_thread
-from harness.sandbox import SECONDS_MAX, SandboxConfig, SandboxRecord
-from harness.sandboxes.capture import WHOLE_BYTES_MAX, Captured
+from harness.agents.agent import Mount
+from harness.runtime.async_bridge import entered, in_thread
+from harness.sandboxes.output_capture import WHOLE_BYTES_MAX, Captured
 from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, Bounds, Ended, Order, Sandbox
-from harness.tools.desk import Desk
-from harness.tools.plain import plain
+from harness.sandboxes.record import SECONDS_MAX, SandboxConfig, SandboxRecord
 from harness.tools.port import Tool
-from workspaces.configuration import QUOTA_BYTES_MAX
+from harness.tools.terminal_text import plain
+from harness.tools.tool_context import Desk
 from workspaces.errors import Refused
-from workspaces.parse import Shape
+from workspaces.localfs.permissions import Extent
 from workspaces.revision import Author
-from workspaces.upkeep import Extent
-from workspaces.workspace import Command
+from workspaces.validation import Shape
+from workspaces.workspace.workspace import Command
+from workspaces.workspace_record import QUOTA_BYTES_MAX
 
 SECONDS = 30
 COMMAND_BYTES_MAX = 100_000

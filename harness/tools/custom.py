@@ -15,16 +15,16 @@ from typing import Any, cast, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from harness.client_tool import DESCRIPTION_CHARACTERS_MAX, NAME_PATTERN
-from harness.crossing import in_thread, in_thread_of_its_own
-from harness.message import ToolCall
-from harness.pending import Asked
-from harness.request import ToolSpec
-from harness.tools.desk import Desk
-from harness.tools.result import SHOWN_CHARACTERS_MAX
+from harness.messages.client_tool import DESCRIPTION_CHARACTERS_MAX, NAME_PATTERN
+from harness.messages.message import ToolCall
+from harness.messages.model_request import ToolSpec
+from harness.messages.pending_call import Asked
+from harness.runtime.async_bridge import in_thread, in_thread_of_its_own
+from harness.tools.stored_results import SHOWN_CHARACTERS_MAX
+from harness.tools.tool_context import Desk
 from workspaces.errors import Failure, Refused
-from workspaces.parse import rule_of
-from workspaces.records import JsonObject
+from workspaces.storage.records import JsonObject
+from workspaces.validation import rule_of
 
 
 class ToolFailed(Failure):

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.agent import Mount
-from harness.tools.desk import Desk, path_of
+from harness.agents.agent import Mount
 from harness.tools.port import Tool
+from harness.tools.tool_context import Desk, path_of
 from workspaces.errors import Conflict, Refused
-from workspaces.parse import Shape
+from workspaces.validation import Shape
 
 TRIES_MAX = 5
 

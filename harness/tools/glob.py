@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.tools.desk import Desk, place_of
-from harness.tools.pattern import fixed_directory, matcher
+from harness.tools.path_pattern import fixed_directory, matcher
 from harness.tools.port import Tool
-from workspaces.parse import Shape
+from harness.tools.tool_context import Desk, place_of
 from workspaces.paths import broken_rule
+from workspaces.validation import Shape
 
 SHOWN_MAX = 500
 """Paths in one answer: what nobody can overlook needs a better pattern."""

@@ -12,17 +12,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.agent import Mount
-from harness.crossing import in_thread
-from harness.sandbox import SandboxConfig
+from harness.agents.agent import Mount
+from harness.runtime.async_bridge import in_thread
 from harness.sandboxes.port import Bind, Bounds, Ended, Order
-from harness.sandboxes.supervise import Process, Spawn, supervise
-from harness.tools.desk import Desk, place_of
-from harness.tools.plain import plain
+from harness.sandboxes.record import SandboxConfig
+from harness.sandboxes.supervisor import Process, Spawn, supervise
 from harness.tools.port import Tool
-from workspaces.conflict import VERSION_HEX_DIGITS
+from harness.tools.terminal_text import plain
+from harness.tools.tool_context import Desk, place_of
 from workspaces.errors import NotFound, Refused, Unavailable
-from workspaces.parse import Shape
+from workspaces.tree.conflict_copy import VERSION_HEX_DIGITS
+from workspaces.validation import Shape
 
 SECONDS_MAX = 20.0
 """Ten thousand files take a fraction of a second; what takes longer is a pattern without an end."""

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from harness.agent import Mount
-from harness.client_tool import ClientTool
+from harness.agents.agent import Mount
 from harness.context.repair import sound
-from harness.crossing import completed, in_thread_of_its_own
-from harness.message import INVALID_JSON, ToolCall, ToolResult
-from harness.pending import Asked
-from harness.progress import Emit, ToolEnded, ToolStarted
-from harness.request import ToolSpec
-from harness.template import render
-from harness.tools.desk import Desk, News
+from harness.messages.client_tool import ClientTool
+from harness.messages.message import INVALID_JSON, ToolCall, ToolResult
+from harness.messages.model_request import ToolSpec
+from harness.messages.pending_call import Asked
+from harness.messages.progress import Emit, ToolEnded, ToolStarted
+from harness.runtime.async_bridge import completed, in_thread_of_its_own
+from harness.runtime.templates import render
+from harness.tools.tool_context import Desk, News
 from workspaces.errors import Failure
-from workspaces.parse import Shape, nearest, parse
+from workspaces.validation import Shape, nearest, parse
 
 AT_ONCE_MAX = 4
 """Calls of one reply: each takes a thread, of which a loop has five on the smallest machine, and one of them

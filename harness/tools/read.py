@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.tools.desk import Desk, path_of
 from harness.tools.port import Tool
-from workspaces.parse import Shape
+from harness.tools.tool_context import Desk, path_of
+from workspaces.validation import Shape
 
 LINES_MAX = 2000
 CHARACTERS_MAX = 64 * 1024

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.agent import Mount
-from harness.tools.desk import Desk
+from harness.agents.agent import Mount
 from harness.tools.port import Tool
+from harness.tools.tool_context import Desk
 from workspaces.errors import NotFound
-from workspaces.parse import Shape
+from workspaces.validation import Shape
 
 CHARACTERS_MAX = 64 * 1024
 """What one answer may cost of the context. By characters and not by lines: an output may be one line."""

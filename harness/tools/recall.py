@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.agent import Mount
-from harness.recall import Hit, recall, since_of
-from harness.tools.desk import Desk
+from harness.agents.agent import Mount
+from harness.memory.recall import Hit, recall, since_of
 from harness.tools.port import Tool
-from workspaces.parse import Shape
+from harness.tools.tool_context import Desk
 from workspaces.search.kind import Kind
 from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX, Scope
+from workspaces.validation import Shape
 
 CONTENT_CHARACTERS_MAX = 2_000
 """Of one line; `read` shows the rest."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.agent import Mount
-from harness.tools.desk import Desk, path_of
+from harness.agents.agent import Mount
 from harness.tools.port import Tool
+from harness.tools.tool_context import Desk, path_of
+from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, Conflict, Refused
-from workspaces.expect import ABSENT
 from workspaces.file import as_bytes
-from workspaces.merge import merge
-from workspaces.parse import Shape
 from workspaces.paths import WorkspacePath
+from workspaces.tree.merge import merge
+from workspaces.validation import Shape
 
 TRIES_MAX = 5
 SHOWN_LINES_MAX = 40

@@ -18,14 +18,19 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from harness.access import Access
-from harness.crew import Crew
+from harness.bootstrap.authentication import Access
+from harness.bootstrap.readiness import readiness_of
 from harness.harness import Harness
-from harness.log import event
-from harness.readiness import readiness_of
-from harness.resident import Resident, Residents
-from harness.sequel import SIGN_S, Curfew
-from harness.web import (
+from harness.jobs.background_task import Resident, Residents
+from harness.runtime.json_log import event
+from harness.turns.event_stream import SIGN_S, Curfew
+from harness.turns.worker_pool import Crew
+from harness.web import openapi, pages
+from harness.web.http.caller import Authenticate, by_secret
+from harness.web.http.errors import NotHere, refused
+from harness.web.http.middleware import Gate
+from harness.web.http.origin_check import Guard
+from harness.web.routes import (
     accounts,
     agents,
     conversations,
@@ -33,8 +38,6 @@ from harness.web import (
     health,
     history,
     keys,
-    openapi,
-    pages,
     prompts,
     recall,
     sandboxes,
@@ -43,12 +46,8 @@ from harness.web import (
     users,
     workspaces,
 )
-from harness.web.caller import Authenticate, by_secret
-from harness.web.gate import Gate
-from harness.web.guard import Guard
-from harness.web.refusal import NotHere, refused
 from workspaces.errors import Failure, Refused, Unavailable
-from workspaces.parse import rule_of
+from workspaces.validation import rule_of
 
 ROUTERS = (
     accounts.router,

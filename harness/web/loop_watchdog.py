@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from harness.log import FRAMES_MAX, event
+from harness.runtime.json_log import FRAMES_MAX, event
 
 STALL_S = 0.2
 """Who waits for a page notices it, and every other caller waits as well."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from harness.crossing import in_thread
-from harness.template import page, page_file
-from harness.web.caller import access_of, address_of, cookie_name, house_of, rooms_of
-from harness.web.refusal import NotHere
-from harness.web.route import Route
+from harness.runtime.async_bridge import in_thread
+from harness.runtime.templates import page, page_file
+from harness.web.http.caller import access_of, address_of, cookie_name, house_of, rooms_of
+from harness.web.http.errors import NotHere
+from harness.web.http.route import Route
 from workspaces.errors import Failure, Unauthorized
 
 router = APIRouter(route_class=Route, include_in_schema=False)

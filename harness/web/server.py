@@ -26,11 +26,10 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from harness.sequel import Curfew
+from harness.turns.event_stream import Curfew
 from harness.web.app import Patience
-from harness.web.body import BYTES_PER_S_MIN
-from harness.web.loop_watchdog import watched
-from harness.web.refusal import (
+from harness.web.http.body import BYTES_PER_S_MIN
+from harness.web.http.errors import (
     Crowded,
     HttpFailure,
     Malformed,
@@ -38,6 +37,7 @@ from harness.web.refusal import (
     TooSlow,
     refused,
 )
+from harness.web.loop_watchdog import watched
 from workspaces.errors import Unavailable
 
 HEAD_BYTES_MAX = 32 * 1024

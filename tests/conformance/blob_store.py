@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.race import race
-from workspaces.blobs import BlobStore, Token
+from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, NotFound, OverLimit, Refused
-from workspaces.expect import ABSENT, ANY
 from workspaces.ids import version_of
+from workspaces.storage.blobs import BlobStore, Token
 
 AWKWARD_NAMES = (
     "MEMORY.md",

@@ -6,12 +6,12 @@ from stat import S_ISREG
 
 import pytest
 
+from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, NotFound, Refused
-from workspaces.expect import ABSENT
-from workspaces.history.objects import blob_id
+from workspaces.history.git.objects import blob_id
 from workspaces.ids import version_of
-from workspaces.live import Label, LiveTree, displaced_by, label_of
 from workspaces.paths import WorkspacePath
+from workspaces.tree.port import Label, LiveTree, displaced_by, label_of
 
 A = WorkspacePath("notes/a.md")
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from harness.message import Message, Text, ToolCall, ToolResult, user
+from harness.messages.message import Message, Text, ToolCall, ToolResult, user
+from harness.messages.model_request import ModelFailure, Reply, Request, ToolSpec
+from harness.messages.progress import Progress, TextArrived
 from harness.models.port import Model
-from harness.progress import Progress, TextArrived
-from harness.request import ModelFailure, Reply, Request, ToolSpec
 
 T = TypeVar("T")
 Speaks = Callable[..., Model]

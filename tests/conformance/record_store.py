@@ -6,10 +6,10 @@ import pytest
 
 from tests.conformance.race import race
 from workspaces.clock import ManualClock
+from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, OverLimit, Refused
-from workspaces.expect import ABSENT, ANY
-from workspaces.meanwhile import meanwhile
-from workspaces.records import (
+from workspaces.storage.idle_hook import meanwhile
+from workspaces.storage.records import (
     BATCH_BYTES_MAX,
     BATCH_CHANGES_MAX,
     SCAN_ITEMS_MAX,

@@ -7,15 +7,15 @@ import os
 import sys
 from pathlib import Path
 
-from harness.allowance import Allowance
-from harness.price import own_prices
-from harness.request import Usage
-from harness.usage import Ledger, Spender
-from workspaces.account import Accounts
+from harness.billing.ledger import Ledger, Spender
+from harness.billing.limits import Allowance
+from harness.billing.price import own_prices
+from harness.messages.model_request import Usage
+from workspaces.accounts.account import Accounts
 from workspaces.clock import SystemClock
 from workspaces.errors import Exhausted
 from workspaces.ids import AccountId, AgentId, ConversationId, UserId
-from workspaces.stores.sqlite import SqliteRecords
+from workspaces.storage.sqlite import SqliteRecords
 
 MODEL = "claude-sonnet-5-5"
 USAGE = Usage(100, 10, 1000, 50, 20)

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from harness import Harness
-from harness.birth import be_born
-from harness.following import Followed
-from harness.joining import Joined, join
+from harness.bootstrap.composition import wire
+from harness.bootstrap.first_start import be_born
+from harness.bootstrap.join import Joined, join
+from harness.runtime.settings import read_settings
 from harness.sandboxes.none import NoSandbox
-from harness.settings import read_settings
-from harness.wiring import wire
+from harness.sync.registry_sync import Followed
 from workspaces.clock import ManualClock
 from workspaces.errors import Failure
-from workspaces.home import Home
-from workspaces.place import Place
-from workspaces.roster import Kind, Roster, Seen
-from workspaces.workspaces import Workspaces
+from workspaces.home.layout import Home
+from workspaces.home.workspaces import Workspaces
+from workspaces.remote.bucket import Place
+from workspaces.remote.registry import Kind, Roster, Seen
 
 LOCATION = "s3://bucket/prefix"
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.dynamodb_server import dynamodb, dynamodb_url, make_table
 from workspaces.clock import ManualClock
-from workspaces.records import RecordStore
-from workspaces.stores.memory import MemoryRecords
-from workspaces.stores.sqlite import SqliteRecords
+from workspaces.storage.in_memory import MemoryRecords
+from workspaces.storage.records import RecordStore
+from workspaces.storage.sqlite import SqliteRecords
 
 __all__ = ["clock", "dynamodb", "dynamodb_url", "store"]
 
@@ -34,7 +34,7 @@ def store(
     elif request.param == "sqlite":
         opened = SqliteRecords(tmp_path / "state.db", clock=clock)
     else:
-        from workspaces.stores.dynamodb import DynamoRecords
+        from workspaces.storage.dynamodb.records import DynamoRecords
 
         table = next(_TABLES)
         make_table(request.getfixturevalue("dynamodb"), table)

@@ -19,31 +19,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.agent import AgentRecord
-from harness.birth import be_born
-from harness.conversation import Conversation
-from harness.duty import duties
-from harness.event import Approval, Event
-from harness.inbox import Inbox
-from harness.ingress import Ingress
-from harness.job import Jobs
-from harness.message import Message, Text, ToolCall, ToolResult
+from harness.agents.agent import AgentRecord
+from harness.billing.ledger import Purpose, Spender
+from harness.bootstrap.composition import Rooms, wire
+from harness.bootstrap.first_start import be_born
+from harness.bootstrap.job_kinds import duties
+from harness.conversations.conversation import Conversation
+from harness.conversations.event_queue import Inbox
+from harness.jobs.job import Jobs
+from harness.jobs.runner import JobRunner
+from harness.messages.event import Approval, Event
+from harness.messages.message import Message, Text, ToolCall, ToolResult
+from harness.messages.model_request import Reply, Request, Usage
+from harness.messages.progress import Emit, Progress, silent
 from harness.models.metered import MeteredModel
 from harness.models.port import Model
-from harness.outcome import Outcome
-from harness.progress import Emit, Progress, silent
-from harness.request import Reply, Request, Usage
-from harness.runner import JobRunner
-from harness.settings import read_settings
-from harness.transcript import Entry
-from harness.usage import Purpose, Spender
-from harness.wiring import Rooms, wire
-from workspaces.claim import Claims
+from harness.runtime.settings import read_settings
+from harness.transcripts.outcome import Outcome
+from harness.transcripts.transcript import Entry
+from harness.turns.dispatcher import Ingress
 from workspaces.clock import Clock
+from workspaces.coordination.claim import Claims
+from workspaces.coordination.lease import TERMS, Leases, Terms
 from workspaces.errors import TooMany
 from workspaces.ids import ConversationId
-from workspaces.lease import TERMS, Leases, Terms
-from workspaces.records import Change, Counter, RecordStore
+from workspaces.storage.records import Change, Counter, RecordStore
 
 ATTEMPT_S = 0.05
 

@@ -10,8 +10,8 @@ import pytest
 
 from harness import Harness
 from harness.context.repair import repair
-from harness.event import CONTENT_CHARACTERS_MAX, Approval, Event, SystemSaid, UserSaid
-from harness.message import ToolCall
+from harness.messages.event import CONTENT_CHARACTERS_MAX, Approval, Event, SystemSaid, UserSaid
+from harness.messages.message import ToolCall
 from harness.models.scripted import ScriptedModel
 from harness.sandboxes.none import NoSandbox
 from tests.harness.messages_server import KEY, MessagesServer, says, text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import Harness
-from harness.message import ToolCall, ToolResult
+from harness.messages.message import ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
 
 

@@ -54,7 +54,7 @@ def _tried(
     what: str, given: list[Any], at: Path, call_s_max: float
 ) -> Iterator[tuple[str, str | None]]:
     if what == "functions":
-        from tests.hostile.functions import FUNCTIONS  # imports the source, which must wait
+        from tests.hostile.functions import FUNCTIONS
 
         for function in FUNCTIONS:
             at.write_text(function.name)

@@ -6,37 +6,29 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import harness.use.codex
-from harness import importer, log, union
-from harness.context import budget, compact, delta, entry, fence, repair
+import harness.integrations.codex
+from harness.context import budget, delta, fence, memory_entry, repair, summary_plan
+from harness.integrations import import_notes, json_edit, line_union
 from harness.memory import similar
-from harness.message import user
+from harness.messages.message import user
+from harness.messages.model_request import Request
 from harness.models import demo
-from harness.request import Request
-from harness.tools import pattern, plain
-from harness.use import json_text
-from harness.web import body, guard, precondition
+from harness.runtime import json_log
+from harness.tools import path_pattern, terminal_text
+from harness.web.http import body, origin_check, precondition
 from tests.hostile.families import Hostile
-from workspaces import (
-    conflict,
-    head,
-    merge,
-    parse,
-    paths,
-    plain_yaml,
-    renaming,
-    revision,
-    scratch,
-    seam,
-)
+from workspaces import paths, plain_yaml, revision, validation
 from workspaces.errors import Failure
-from workspaces.history import blame, bundle, commit, difference, inquiry, objects, shape
-from workspaces.history import log as history_log
+from workspaces.history import blame, diff, log, safe_git_command
+from workspaces.history.git import bundle, commit, objects, tree_check
 from workspaces.ids import looks_like_id
-from workspaces.parcel import Parcel
+from workspaces.localfs import valid_name
+from workspaces.localfs.archive import Parcel
 from workspaces.search import date, exact, highlight, words
 from workspaces.search.unit import Unit, units
-from workspaces.stores import s3_listing
+from workspaces.storage.s3 import listing
+from workspaces.sync import history_head
+from workspaces.tree import conflict_copy, editor_files, merge, merge_marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +69,7 @@ def _merged(text: str) -> object:
 
 
 def _listed(text: str) -> None:
-    s3_listing.read_contents({"status_code": 200, "body": text.encode()}, {})
+    listing.read_contents({"status_code": 200, "body": text.encode()}, {})
 
 
 def _is_zero(item: object) -> bool:
@@ -150,10 +142,10 @@ FUNCTIONS: Sequence[Function] = (
     Function("unit.units", _read_units),
     Function("unit.Unit.subject", lambda text: Unit(1, text, ()).subject),
     Function("unit.Unit.asks", lambda text: Unit(1, text, ()).asks),
-    Function("entry.entries", lambda text: entry.entries(text.split("\n"))),
-    Function("entry.first_heading", _bytes(entry.first_heading)),
+    Function("entry.entries", lambda text: memory_entry.entries(text.split("\n"))),
+    Function("entry.first_heading", _bytes(memory_entry.first_heading)),
     Function("budget.cut", lambda text: budget.cut(text, 3000)),
-    Function("compact.chunk", lambda text: compact.chunk([text, text[:100]], 5000)),
+    Function("compact.chunk", lambda text: summary_plan.chunk([text, text[:100]], 5000)),
     Function("delta.hunks", _pair(lambda a, b: delta.hunks(a.split("\n"), b.split("\n")))),
     Function("repair.sound", repair.sound),
     Function("similar.word_set", similar.word_set),
@@ -163,35 +155,36 @@ FUNCTIONS: Sequence[Function] = (
     Function("date.date_words", lambda text: list(date.date_words(text))),
     Function("exact._phrases", exact._phrases),
     Function("highlight.spans", lambda text: list(highlight.spans(text, text[:200])), FOUND, False),
-    Function("union.union", _pair(union.union)),
-    Function("union.lowered", lambda text: union.lowered(text, 2)),
-    Function("importer._relinked", _bytes(lambda data: importer._relinked("MEMORY.md", data))),
+    Function("union.union", _pair(line_union.union)),
+    Function("union.lowered", lambda text: line_union.lowered(text, 2)),
+    Function("importer._relinked", _bytes(lambda data: import_notes._relinked("MEMORY.md", data))),
     Function(
         "importer._instructions",
-        _bytes(lambda data: list(importer._instructions("CLAUDE.md", data, Parcel()))),
+        _bytes(lambda data: list(import_notes._instructions("CLAUDE.md", data, Parcel()))),
     ),
-    Function("log.masked", log.masked),
-    Function("pattern.matcher", lambda text: pattern.matcher(text[:1000])(text)),
+    Function("log.masked", json_log.masked),
+    Function("pattern.matcher", lambda text: path_pattern.matcher(text[:1000])(text)),
     Function(
-        "pattern.matcher of the path", lambda text: pattern.matcher("**/*a*b*[c]?/{d,e*}/**")(text)
+        "pattern.matcher of the path",
+        lambda text: path_pattern.matcher("**/*a*b*[c]?/{d,e*}/**")(text),
     ),
-    Function("pattern.fixed_directory", pattern.fixed_directory),
-    Function("plain.plain", _bytes(plain.plain)),
-    Function("json_text.value_at", lambda text: json_text.value_at(text, ["a", "b"]), JSON),
+    Function("pattern.fixed_directory", path_pattern.fixed_directory),
+    Function("plain.plain", _bytes(terminal_text.plain)),
+    Function("json_text.value_at", lambda text: json_edit.value_at(text, ["a", "b"]), JSON),
     Function(
-        "json_text.with_value", lambda text: json_text.with_value(text, ["x", "y"], 1), JSON, False
+        "json_text.with_value", lambda text: json_edit.with_value(text, ["x", "y"], 1), JSON, False
     ),
-    Function("json_text.with_item", lambda text: json_text.with_item(text, ["x"], 1), JSON, False),
-    Function("json_text.without", lambda text: json_text.without(text, ["b"]), JSON, False),
+    Function("json_text.with_item", lambda text: json_edit.with_item(text, ["x"], 1), JSON, False),
+    Function("json_text.without", lambda text: json_edit.without(text, ["b"]), JSON, False),
     Function(
         "json_text.without_items",
-        lambda text: json_text.without_items(text, [], _is_zero),
+        lambda text: json_edit.without_items(text, [], _is_zero),
         JSON,
         False,
     ),
-    Function("codex._parsed", harness.use.codex._parsed, TOML, False),
-    Function("guard.parse_origin", guard.parse_origin),
-    Function("guard.parse_authority", lambda text: guard.parse_authority(text, "http")),
+    Function("codex._parsed", harness.integrations.codex._parsed, TOML, False),
+    Function("guard.parse_origin", origin_check.parse_origin),
+    Function("guard.parse_authority", lambda text: origin_check.parse_authority(text, "http")),
     Function(
         "precondition._parsed",
         lambda text: precondition._parsed("If-Match", text),
@@ -199,7 +192,7 @@ FUNCTIONS: Sequence[Function] = (
     ),
     Function("plain_yaml.load", lambda text: plain_yaml.load(text, name="x.yaml"), YAML, False),
     Function("merge.merge", _merged, FRONT),
-    Function("seam.pairs", lambda text: seam.pairs(text, text[50:], text[:-50])),
+    Function("seam.pairs", lambda text: merge_marks.pairs(text, text[50:], text[:-50])),
     Function("revision.trailers_of", revision.trailers_of),
     Function(
         "revision._moved_lines",
@@ -208,22 +201,22 @@ FUNCTIONS: Sequence[Function] = (
     Function("revision._quote", revision._quote),
     Function("paths.WorkspacePath", paths.WorkspacePath),
     Function("paths.folded", paths.folded),
-    Function("conflict.is_conflict", conflict.is_conflict),
-    Function("renaming.nearest_path", renaming.nearest_path),
-    Function("scratch.is_scratch", scratch.is_scratch),
+    Function("conflict.is_conflict", conflict_copy.is_conflict),
+    Function("renaming.nearest_path", valid_name.nearest_path),
+    Function("scratch.is_scratch", editor_files.is_scratch),
     Function("ids.looks_like_id", looks_like_id),
-    Function("parse.nearest", lambda text: parse.nearest(text, ["name", "description"])),
-    Function("head.parse_head", _bytes(head.parse_head), JSON),
+    Function("parse.nearest", lambda text: validation.nearest(text, ["name", "description"])),
+    Function("head.parse_head", _bytes(history_head.parse_head), JSON),
     Function("objects._parsed", _bytes(objects._parsed), GIT),
-    Function("shape.Shapes.of", _bytes(lambda data: shape.Shapes().of(data)), GIT),
+    Function("shape.Shapes.of", _bytes(lambda data: tree_check.Shapes().of(data)), GIT),
     Function("commit.parse_commit", _bytes(lambda data: commit.parse_commit("0" * 40, data)), GIT),
-    Function("log.parse_log", _bytes(history_log.parse_log), GIT),
-    Function("log.parse_changes", _bytes(history_log.parse_changes), GIT),
+    Function("log.parse_log", _bytes(log.parse_log), GIT),
+    Function("log.parse_changes", _bytes(log.parse_changes), GIT),
     Function("blame.parse_porcelain", _bytes(blame.parse_porcelain), GIT),
     Function("bundle.parse_bundle", _bytes(bundle.parse_bundle), GIT),
-    Function("difference.parse_patch", difference.parse_patch, GIT),
-    Function("difference.words", difference.words, GIT),
-    Function("inquiry.inquiry", lambda text: inquiry.inquiry(["log", text])),
+    Function("difference.parse_patch", diff.parse_patch, GIT),
+    Function("difference.words", diff.words, GIT),
+    Function("inquiry.inquiry", lambda text: safe_git_command.inquiry(["log", text])),
     Function(
         "s3_listing.read_contents",
         _listed,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.web.serving import home_at
 from tests.soak import randomized
 from tests.soak.traffic import FAILURES_MAX, Client, Gate, Tally
 from tests.soak.trend import DESCRIPTORS, MEASURABLE_MINUTES, RESIDENT, is_broken, per_hour, told
 from tests.soak.watched import held
-from tests.web.serving import home_at
 
 ENOUGH, TOO_SHORT = MEASURABLE_MINUTES, MEASURABLE_MINUTES - 1
 WAIT_S_MAX = 120.0

@@ -19,7 +19,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from tests.web.turning import told
+from tests.harness.web.turning import told
 
 WAIT_S = 120.0
 CLIENTS = 3

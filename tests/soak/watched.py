@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.harness.web.serving import home_at
 from tests.soak.traffic import FAILURES_TOLD, Client, Gate, Tally, going_on
 from tests.soak.trend import DESCRIPTORS, RESIDENT, is_broken, told
-from tests.web.serving import home_at
 
 SAMPLE_S = 30.0
 """A sample waits until all rounds have ended, and keeps new ones waiting."""

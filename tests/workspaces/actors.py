@@ -14,16 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from workspaces.account import default_owner
+from workspaces.accounts.account import default_owner
 from workspaces.clock import SystemClock
+from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import NotFound
-from workspaces.home import Home
+from workspaces.home.layout import Home
+from workspaces.home.workspaces import Workspaces
 from workspaces.revision import Author
-from workspaces.stores.files import FileBlobs
-from workspaces.stores.sqlite import SqliteRecords
-from workspaces.workspace import Workspace
-from workspaces.workspaces import Workspaces
-from workspaces.writer import WriterLock
+from workspaces.storage.sqlite import SqliteRecords
+from workspaces.tree.directory import FileBlobs
+from workspaces.workspace.workspace import Workspace
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from workspaces.account import default_owner
+from workspaces.accounts.account import default_owner
 from workspaces.clock import ManualClock
-from workspaces.home import Home
+from workspaces.home.layout import Home
+from workspaces.home.workspaces import Workspaces
 from workspaces.revision import Author
-from workspaces.stores.memory import MemoryRecords
-from workspaces.workspace import Workspace
-from workspaces.workspaces import Workspaces
+from workspaces.storage.in_memory import MemoryRecords
+from workspaces.workspace.workspace import Workspace
 
 AGENT = Author("helper", "agent_1", "turn", {"Agent": "agent_1", "Conversation": "conv_1 c1"})
 CALLER = Author("caller", "usr_2", "api")

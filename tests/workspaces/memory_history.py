@@ -13,10 +13,10 @@ from typing import Any
 
 from workspaces.clock import Clock
 from workspaces.errors import Unavailable
-from workspaces.history.objects import ObjectId, blob_id
+from workspaces.history.git.objects import ObjectId, blob_id
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
-from workspaces.stamp import Stamp, next_stamp
+from workspaces.timestamp import Stamp, next_stamp
 
 
 @dataclass(frozen=True)

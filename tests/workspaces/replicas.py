@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from workspaces.account import default_owner
-from workspaces.blobs import NO_META, Blob, Expect, Meta, Stat, Token
+from workspaces.accounts.account import default_owner
 from workspaces.clock import Clock, SystemClock
-from workspaces.home import Home
-from workspaces.place import Place
-from workspaces.records import RecordStore
-from workspaces.stores.memory import MemoryBlobs
-from workspaces.sync.sync import Sync
-from workspaces.workspace import Workspace
-from workspaces.workspaces import Workspaces
+from workspaces.home.layout import Home
+from workspaces.home.workspaces import Workspaces
+from workspaces.remote.bucket import Place
+from workspaces.storage.blobs import NO_META, Blob, Expect, Meta, Stat, Token
+from workspaces.storage.in_memory import MemoryBlobs
+from workspaces.storage.records import RecordStore
+from workspaces.sync.engine import Sync
+from workspaces.workspace.workspace import Workspace
 
 
 class MemoryPrefix:

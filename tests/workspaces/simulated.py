@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 from greenlet import getcurrent, greenlet
 
 from tests.workspaces.memory_history import MemoryHistory
-from workspaces.baseline import Baseline
-from workspaces.blobs import Blob, Stat, Token
 from workspaces.clock import ManualClock
-from workspaces.configuration import WorkspaceConfig, WorkspaceRecord
+from workspaces.coordination.writer_lock import Intent
 from workspaces.errors import Failure, NotFound, Refused, Unavailable
-from workspaces.head import Head
-from workspaces.head import parse_head as parsed_head
-from workspaces.history.objects import ObjectId, blob_id
+from workspaces.history.git.objects import ObjectId, blob_id
 from workspaces.ids import Namespace, WorkspaceId
 from workspaces.paths import WorkspacePath
-from workspaces.replicate import Replication
 from workspaces.revision import Author
-from workspaces.stamp import Stamp
-from workspaces.stores.memory_tree import Inode, MemoryTree
+from workspaces.storage.blobs import Blob, Stat, Token
+from workspaces.sync.baseline import Baseline
+from workspaces.sync.engine import Sync
+from workspaces.sync.history_head import Head
+from workspaces.sync.history_head import parse_head as parsed_head
 from workspaces.sync.outbox import Outbox
-from workspaces.sync.sync import Sync
-from workspaces.workspace import Workspace
-from workspaces.writer import Intent
+from workspaces.sync.replication import Replication
+from workspaces.timestamp import Stamp
+from workspaces.tree.in_memory import Inode, MemoryTree
+from workspaces.workspace.workspace import Workspace
+from workspaces.workspace_record import WorkspaceConfig, WorkspaceRecord
 
 if TYPE_CHECKING:
     from tests.workspaces.simulation import World

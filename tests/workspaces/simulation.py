@@ -35,14 +35,14 @@ from typing import Any
 from greenlet import getcurrent
 
 from tests.workspaces.simulated import Machine, Process, parse_head
-from workspaces import head
-from workspaces.blobs import Token
 from workspaces.clock import ManualClock
-from workspaces.expect import ABSENT, ANY
-from workspaces.head import PACKS_MAX
-from workspaces.history.objects import ObjectId, blob_id
+from workspaces.conditions import ABSENT, ANY
+from workspaces.history.git.objects import ObjectId, blob_id
 from workspaces.revision import Author
-from workspaces.stores.memory import MemoryBlobs
+from workspaces.storage.blobs import Token
+from workspaces.storage.in_memory import MemoryBlobs
+from workspaces.sync import history_head
+from workspaces.sync.history_head import PACKS_MAX
 
 NAMES = ("MEMORY.md", "notes/a.md", "notes/b.md", "decisions/d.md", "tool.py")
 TWINS = ("memory.md", "notes/A.md", "Notes/b.md", "notes")
@@ -546,8 +546,8 @@ def simulate(seed: int, kind: type[World] = World) -> None:
 
 @contextmanager
 def packs_folded_beyond(count: int) -> Generator[None]:
-    before, head.PACKS_MAX = head.PACKS_MAX, count
+    before, history_head.PACKS_MAX = history_head.PACKS_MAX, count
     try:
         yield
     finally:
-        head.PACKS_MAX = before
+        history_head.PACKS_MAX = before

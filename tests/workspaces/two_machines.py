@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.workspaces.replicas import MemoryPrefix, Replica
-from workspaces.live import Label
+from workspaces.localfs.staging import LOCK_NAME
 from workspaces.paths import WorkspacePath
-from workspaces.place import Place
-from workspaces.stores.memory import MemoryRecords
-from workspaces.stores.staging import LOCK_NAME
+from workspaces.remote.bucket import Place
+from workspaces.storage.in_memory import MemoryRecords
+from workspaces.tree.port import Label
 
 MEMORY = "MEMORY.md"
 

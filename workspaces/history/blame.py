@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from workspaces.history.commit import Commit
+from workspaces.history.git.commit import Commit
 from workspaces.revision import RevisionId
-from workspaces.stamp import Stamp
+from workspaces.timestamp import Stamp
 
 _HEADER = re.compile(rb"([0-9a-f]{40}) \d+ \d+")
 

@@ -26,17 +26,14 @@ from typing import Final
 
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, Refused, Unavailable
-from workspaces.history import branch, log
+from workspaces.history import log
 from workspaces.history.blame import BlamedLine, blamed_line, parse_porcelain
-from workspaces.history.branch import Branch
-from workspaces.history.bundle import BUNDLE_BYTES_MAX, bundles
-from workspaces.history.commit import Commit, commit_bytes, parse_commit
-from workspaces.history.difference import EMPTY_TREE, PATCH_OPTIONS, Difference, parse_patch
-from workspaces.history.git import run_git
-from workspaces.history.graft import After, graft
-from workspaces.history.inquiry import inquiry
-from workspaces.history.log import Change
-from workspaces.history.objects import (
+from workspaces.history.diff import EMPTY_TREE, PATCH_OPTIONS, Difference, parse_patch
+from workspaces.history.git import branch
+from workspaces.history.git.branch import Branch
+from workspaces.history.git.bundle import BUNDLE_BYTES_MAX, bundles
+from workspaces.history.git.commit import Commit, commit_bytes, parse_commit
+from workspaces.history.git.objects import (
     TREE_MODE,
     Batch,
     Entries,
@@ -46,19 +43,16 @@ from workspaces.history.objects import (
     sync_below,
     unwritable,
 )
-from workspaces.history.pack import needs_packing, pack
-from workspaces.history.quarantine import Quarantine
-from workspaces.history.step import RAW_OPTIONS, Step, parse_raw, parse_steps
+from workspaces.history.git.program import run_git
+from workspaces.history.git.quarantine import Quarantine
+from workspaces.history.git.repack import needs_packing, pack
+from workspaces.history.git.tree_edit import After, graft
+from workspaces.history.log import Change
+from workspaces.history.revision_step import RAW_OPTIONS, Step, parse_raw, parse_steps
+from workspaces.history.safe_git_command import inquiry
 from workspaces.paths import PARTS_MAX, WorkspacePath, folded
-from workspaces.revision import (
-    Author,
-    FileChange,
-    Revision,
-    RevisionId,
-    merge_message,
-    message,
-)
-from workspaces.stamp import AHEAD_MAX, Stamp, at_most, next_stamp, stamp_of
+from workspaces.revision import Author, FileChange, Revision, RevisionId, merge_message, message
+from workspaces.timestamp import AHEAD_MAX, Stamp, at_most, next_stamp, stamp_of
 
 HEAD: Final = "head"
 """The view of what is there now. Any other view is a revision's id."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workspaces.history.commit import EARLIEST
-from workspaces.history.difference import FileDifference, parse_patch
+from workspaces.history.diff import FileDifference, parse_patch
+from workspaces.history.git.commit import EARLIEST
 from workspaces.revision import Revision, RevisionId, trailers_of
-from workspaces.stamp import Stamp
+from workspaces.timestamp import Stamp
 
 _RECORD, _FIELD, _END = "\x1e", "\x1f", "\x1f\x1d"
 FORMAT = f"--format={_RECORD}%H{_FIELD}%P{_FIELD}%an{_FIELD}%B{_END}"

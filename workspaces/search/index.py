@@ -22,11 +22,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
-from workspaces.database import remove, transaction
 from workspaces.errors import Unavailable
+from workspaces.localfs.sqlite_file import remove, transaction
 from workspaces.search import exact, ranking
 from workspaces.search.batch import Batch, digest
-from workspaces.search.meaning import BATCHES_A_QUESTION, Asked, Embedder, Meaning
+from workspaces.search.embeddings import BATCHES_A_QUESTION, Asked, Embedder, Meaning
 from workspaces.search.ranking import SECTION_MARK, Corpus, Scored
 from workspaces.search.source import UNSURE, Source
 from workspaces.search.table import (

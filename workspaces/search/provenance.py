@@ -11,14 +11,14 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from workspaces.errors import NotFound
-from workspaces.history.commit import Commit
+from workspaces.history.git.commit import Commit
 from workspaces.history.history import HEAD, History, View
-from workspaces.history.lines import shared, split_lines
-from workspaces.history.origins import Origins
+from workspaces.history.line_matching import shared, split_lines
+from workspaces.history.line_origins import Origins
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.search.source import Source
-from workspaces.stamp import Stamp
+from workspaces.timestamp import Stamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from heapq import nlargest
 from itertools import pairwise
 from math import log
 
-from workspaces.search.meaning import Asked, fused
+from workspaces.search.embeddings import Asked, fused
 from workspaces.search.table import NOWHERE, Posting, Row, unpacked
 
 BEFORE = (0.5, 0.25, 0.125)

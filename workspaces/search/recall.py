@@ -13,15 +13,15 @@ from pathlib import Path
 from workspaces.clock import Clock
 from workspaces.errors import OverLimit, Refused
 from workspaces.history.history import HEAD, History, View
-from workspaces.history.origins import Origins
+from workspaces.history.line_origins import Origins
 from workspaces.revision import RevisionId
+from workspaces.search.embeddings import Embedder
 from workspaces.search.index import Index, Told
 from workspaces.search.kind import Kind, kind_of
-from workspaces.search.meaning import Embedder
 from workspaces.search.provenance import Origin, Provenance
 from workspaces.search.source import LiveTree, RevisionTree, Source
-from workspaces.stamp import Stamp
-from workspaces.stores.files import FileBlobs
+from workspaces.timestamp import Stamp
+from workspaces.tree.directory import FileBlobs
 
 LIMIT_MAX = 100
 QUERY_CHARACTERS_MAX = 10_000

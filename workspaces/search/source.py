@@ -16,8 +16,8 @@ from workspaces.errors import Failure, NotFound
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.revision import RevisionId
-from workspaces.stores.files import FileBlobs
-from workspaces.tree import YOUNG_S
+from workspaces.tree.directory import FileBlobs
+from workspaces.tree.scan import YOUNG_S
 
 ENDINGS = (".md", ".markdown")
 

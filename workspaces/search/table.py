@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from workspaces.database import transaction, use_log
+from workspaces.localfs.sqlite_file import transaction, use_log
 
 FORMAT = 1
 """Another number, and the tables are made anew. It also stands for how words are made of a text."""

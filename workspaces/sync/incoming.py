@@ -8,25 +8,25 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal, assert_never
 
-from workspaces.arrival import Arrival, Theirs
-from workspaces.baseline import Agreed, Baseline, Step
-from workspaces.blobs import Blob, Token, is_surely_of, may_say_more
 from workspaces.errors import Failure, NotFound, Unavailable
-from workspaces.history.objects import ObjectId, blob_id
+from workspaces.history.git.objects import ObjectId, blob_id
 from workspaces.ids import version_of
-from workspaces.live import Staged
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
-from workspaces.reconcile import Apart, Forget, Meet, Merged, Pull, PullDeletion, Same, met
 from workspaces.revision import SYNC
-from workspaces.seam import told_of
-from workspaces.sync.crowd import Crowd
+from workspaces.storage.blobs import Blob, Token, is_surely_of, may_say_more
+from workspaces.sync.baseline import Agreed, Baseline, Step
+from workspaces.sync.counted_store import CountedStore
 from workspaces.sync.outbox import Outbox
 from workspaces.sync.recency import changed_at, decides
+from workspaces.sync.reconcile import Apart, Forget, Meet, Merged, Pull, PullDeletion, Same, met
 from workspaces.sync.report import Report
-from workspaces.sync.sides import Survey
-from workspaces.sync.store import CountedStore
-from workspaces.workspace import Workspace
+from workspaces.sync.survey import Survey
+from workspaces.sync.thread_pool import Crowd
+from workspaces.tree.merge_marks import told_of
+from workspaces.tree.port import Staged
+from workspaces.workspace.incoming_changes import Arrival, Theirs
+from workspaces.workspace.workspace import Workspace
 
 BATCH_FILES = 256
 """What is fetched before it is put into the tree, and so how long the writer lock is held at once."""

@@ -17,7 +17,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workspaces.writer import locked, opened
+from workspaces.coordination.writer_lock import locked, opened
 
 WAIT_S = 2.0
 """Shorter than anybody waits for the sync that waits here."""

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from workspaces.baseline import Agreed, Baseline, Step
-from workspaces.blobs import Expect, Meta
 from workspaces.errors import Conflict, Failure, NotFound, OverLimit, Refused
-from workspaces.history.objects import ObjectId, blob_id
+from workspaces.history.git.objects import ObjectId, blob_id
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
-from workspaces.reconcile import Push, PushDeletion
 from workspaces.revision import RevisionId
-from workspaces.sync.crowd import Crowd
-from workspaces.sync.in_hand import InHand
+from workspaces.storage.blobs import Expect, Meta
+from workspaces.sync.baseline import Agreed, Baseline, Step
+from workspaces.sync.counted_store import CountedStore
+from workspaces.sync.read_cache import InHand
 from workspaces.sync.recency import changed_at, decides
+from workspaces.sync.reconcile import Push, PushDeletion
 from workspaces.sync.report import Report
-from workspaces.sync.store import CountedStore
-from workspaces.tree import FileState
-from workspaces.workspace import Workspace
+from workspaces.sync.thread_pool import Crowd
+from workspaces.tree.scan import FileState
+from workspaces.workspace.workspace import Workspace
 
 ROWS_AT_ONCE = 100
 """So many files at most are looked at again when somebody dies. Only the last rows wait for the disk, with

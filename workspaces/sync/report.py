@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from workspaces.durable import Durable
+from workspaces.durability import Durable
 from workspaces.errors import Failure
 from workspaces.problem import Problem
 

@@ -7,9 +7,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.context.said import Said
-from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, user
-from harness.request import Request
+from harness.context.history_message import Said
+from harness.messages.message import Message, Part, Text, Thinking, ToolCall, ToolResult, user
+from harness.messages.model_request import Request
 from tests.harness.messages_rules import broken_rule
 from workspaces.ids import TurnId
 

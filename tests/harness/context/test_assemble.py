@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from harness.context.assemble import Numbered, assemble
 from harness.context.delta import Delta, PartChange
-from harness.context.memory import Memory
+from harness.context.history_message import Said
+from harness.context.memory_parts import Memory
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.receipt import Entrance, digest, entrances, receipt, receipt_of
-from harness.context.said import Said
 from harness.context.snapshot import Held, Moment, Snapshot, Terms, decide
-from harness.message import Message, Text, ToolCall, ToolResult, user
-from harness.request import BREAKPOINTS_MAX, Request
-from harness.template import render
+from harness.messages.message import Message, Text, ToolCall, ToolResult, user
+from harness.messages.model_request import BREAKPOINTS_MAX, Request
+from harness.runtime.templates import render
 from workspaces.ids import TurnId
 from workspaces.revision import RevisionId
-from workspaces.stamp import stamp_of
+from workspaces.timestamp import stamp_of
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 GUIDED = MountView("notes", True, "", True, True)

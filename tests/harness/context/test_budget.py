@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.context.budget import ENTRY_CHARACTERS_MAX, budget, cut, shares
-from harness.context.entry import entries
+from harness.context.memory_entry import entries
 
 
 def lines_of(count: int, width: int = 10) -> str:

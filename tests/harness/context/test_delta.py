@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.context.delta import Delta, Hunk, applied, delta, delta_of, hunks, with_deltas
-from harness.context.memory import Memory, memory_parts
+from harness.context.memory_parts import Memory, memory_parts
 from harness.context.part import Part
-from harness.template import render
+from harness.runtime.templates import render
 from workspaces.revision import RevisionId
 
 OLD, NEW = RevisionId("a" * 40), RevisionId("b" * 40)

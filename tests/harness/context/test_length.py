@@ -8,8 +8,8 @@ import pytest
 
 from harness.context.length import Length, characters, length_of, measured
 from harness.context.receipt import digest
-from harness.message import Message, Text, ToolCall, ToolResult, user
-from harness.request import Breakpoints, Request, ToolSpec
+from harness.messages.message import Message, Text, ToolCall, ToolResult, user
+from harness.messages.model_request import Breakpoints, Request, ToolSpec
 
 TOOL = ToolSpec("read", "Reads a file.", {"type": "object"})
 MESSAGES = (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.context.memory import Memory
+from harness.context.memory_parts import Memory
 from harness.context.prompt import MountView, Sources, prompt_parts
-from harness.template import render
+from harness.runtime.templates import render
 from workspaces.revision import RevisionId
 
 SNAPSHOTS = Path(__file__).parent.parent / "snapshots"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from harness.context.assemble import Numbered
+from harness.context.history_message import Said
 from harness.context.prune import (
     HARD_CHARACTERS_MAX,
     RESULT_CHARACTERS_MAX,
@@ -14,10 +15,18 @@ from harness.context.prune import (
     prune,
     shortened,
 )
-from harness.context.said import Said
 from harness.context.snapshot import NOTHING_LEAVES, Leaving
-from harness.message import Message, Part, Text, Thinking, ToolCall, ToolResult, part_as_json, user
-from harness.template import render
+from harness.messages.message import (
+    Message,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    part_as_json,
+    user,
+)
+from harness.runtime.templates import render
 from workspaces.ids import TurnId
 
 LONG = "".join(f"{number:04} " for number in range(1_000))

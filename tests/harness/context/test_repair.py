@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from harness.context.repair import INTERRUPTED, NOTHING, repair
-from harness.message import Message, Text, Thinking, ToolCall, ToolResult
-from workspaces.records import JsonObject
+from harness.messages.message import Message, Text, Thinking, ToolCall, ToolResult
+from workspaces.storage.records import JsonObject
 
 USER = Message("user", (Text("hello"),))
 CALL = Message(

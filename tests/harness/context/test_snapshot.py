@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from harness.context.delta import Delta
-from harness.context.memory import Memory, memory_parts
+from harness.context.memory_parts import Memory, memory_parts
 from harness.context.part import Part
 from harness.context.snapshot import (
     CACHE_LIFETIME,
@@ -20,10 +20,10 @@ from harness.context.snapshot import (
     snapshot_of,
     terms_of,
 )
-from harness.request import ToolSpec
-from harness.template import render
+from harness.messages.model_request import ToolSpec
+from harness.runtime.templates import render
 from workspaces.revision import RevisionId
-from workspaces.stamp import stamp_of
+from workspaces.timestamp import stamp_of
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 READ = ToolSpec("read", "Reads a file.", {"type": "object"})

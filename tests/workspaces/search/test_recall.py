@@ -15,11 +15,11 @@ import pytest
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.clock import SystemClock
 from workspaces.errors import NotFound, OverLimit, Refused
-from workspaces.home import Home
+from workspaces.home.layout import Home
+from workspaces.home.workspaces import Workspaces
 from workspaces.search.recall import Scope
-from workspaces.stamp import Stamp, stamp_of
-from workspaces.workspace import Workspace
-from workspaces.workspaces import Workspaces
+from workspaces.timestamp import Stamp, stamp_of
+from workspaces.workspace.workspace import Workspace
 
 
 def found(workspace: Workspace, query: str, **more: object) -> list[tuple[str, int]]:

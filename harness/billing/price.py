@@ -1,0 +1,150 @@
+"""Prices: what a question costs, from what it used up.
+
+They come from one file, `prices.yaml` beside this one, and from a file of the same form that the setting
+`prices` names; what that one says of a model counts instead. Amounts are whole nanodollars: no price has
+more than three digits behind the point for a million tokens, so nothing is ever rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from harness.messages.model_request import Usage
+from workspaces.errors import Refused, Unavailable
+from workspaces.plain_yaml import load
+from workspaces.validation import unknown_name
+
+NANODOLLARS = 1_000_000_000
+"""In a dollar."""
+
+DOLLARS_MAX = 100_000
+"""For a million tokens: more is a typing error."""
+
+_KINDS = ("input", "output", "cache_read", "cache_write", "cache_write_hour")
+_OWN = Path(__file__).parent / "prices.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Nanodollars for one token of each kind."""
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    cache_write_hour: int
+    above_tokens: int | None = None
+    above: Price | None = None
+    """The price of a question whose prompt has more than `above_tokens`."""
+
+    def of(self, usage: Usage) -> int:
+        if self.above is not None and usage.prompt > (self.above_tokens or 0):
+            return self.above.of(usage)
+        return (
+            usage.input * self.input
+            + usage.output * self.output
+            + usage.cache_read * self.cache_read
+            + (usage.cache_write - usage.cache_write_hour) * self.cache_write
+            + usage.cache_write_hour * self.cache_write_hour
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    valid: str
+    """The day on which the provider published them."""
+    models: Mapping[str, Price]
+
+    def find(self, model: str) -> Price | None:
+        if model in self.models:
+            return self.models[model]
+        fitting = [
+            name for name in self.models if name.endswith("*") and model.startswith(name[:-1])
+        ]
+        return self.models[max(fitting, key=len)] if fitting else None
+
+    def with_file(self, file: Path) -> Prices:
+        """What the file says of a model counts instead. Refused, Unavailable."""
+        try:
+            text = file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            remedy = "name a readable file in the setting `prices`, or leave the setting out"
+            raise Unavailable(f"prices {file}", str(error), remedy=remedy) from error
+        stated = _prices_of(text, str(file))
+        return Prices(stated.valid, {**self.models, **stated.models})
+
+
+@cache
+def own_prices() -> Prices:
+    """Those that come with this version."""
+    return _prices_of(_OWN.read_text(), str(_OWN))
+
+
+def _prices_of(text: str, name: str) -> Prices:
+    data = load(text, name=name)
+    for key in data:
+        if key not in ("valid", "models"):
+            raise unknown_name(name, key, ["valid", "models"])
+    models = data.get("models")
+    if not isinstance(data.get("valid"), str) or not isinstance(models, dict):
+        raise Refused(name, sorted(data), "must have `valid: <date>` and `models:` with prices")
+    stated = cast(dict[str, Any], models)
+    return Prices(
+        data["valid"],
+        {model: _price(value, f"{name}: {model}") for model, value in stated.items()},
+    )
+
+
+def _price(stated: object, field: str) -> Price:
+    fields = _object(stated, field)
+    above = fields.pop("above", None)
+    base = _flat(fields, field)
+    if above is None:
+        return base
+    long = _object(above, f"{field}.above")
+    tokens = long.pop("tokens", None)
+    if not isinstance(tokens, str) or not tokens.isdecimal():
+        raise Refused(f"{field}.above.tokens", tokens, "must be a number of tokens")
+    return replace(base, above_tokens=int(tokens), above=_flat(long, f"{field}.above"))
+
+
+def _flat(fields: dict[str, object], field: str) -> Price:
+    for key in fields:
+        if key not in _KINDS:
+            raise unknown_name(field, key, [*_KINDS, "above"])
+
+    def amount(kind: str) -> int:
+        return _nanodollars(fields.get(kind), f"{field}.{kind}")
+
+    return Price(
+        amount("input"),
+        amount("output"),
+        amount("cache_read"),
+        amount("cache_write"),
+        amount("cache_write_hour"),
+    )
+
+
+def _object(stated: object, field: str) -> dict[str, object]:
+    if not isinstance(stated, dict):
+        raise Refused(field, stated, f"must be an object of {', '.join(_KINDS)}")
+    return dict(cast(dict[str, object], stated))
+
+
+def _nanodollars(stated: object, field: str) -> int:
+    """Of one token; stated are the dollars of a million."""
+    try:
+        dollars = Decimal(stated) if isinstance(stated, str) else None
+    except InvalidOperation:
+        dollars = None
+    if dollars is None or not dollars.is_finite() or not 0 <= dollars <= DOLLARS_MAX:
+        raise Refused(field, stated, "must be dollars for a million tokens")
+    nanodollars = dollars * 1000
+    if nanodollars != int(nanodollars):
+        raise Refused(field, stated, "may have three digits behind the point")
+    return int(nanodollars)

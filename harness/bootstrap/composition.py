@@ -1,0 +1,449 @@
+"""The composition root: settings in, a house with rooms for every principal out. Adapters are named here
+and in `locations`, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+from harness.agents.agent import AgentRecord, Agents
+from harness.billing.ledger import AccountUsage, Ledger, Purpose, Spender
+from harness.billing.limits import Allowance
+from harness.billing.price import Prices, own_prices
+from harness.bootstrap.job_kinds import Flushing, duties
+from harness.conversations.conversation import Conversations
+from harness.conversations.event_queue import Inbox
+from harness.jobs.background_task import Resident
+from harness.jobs.job import Job, Jobs
+from harness.jobs.runner import JobRunner
+from harness.memory.memory_cache import Memories
+from harness.models.anthropic.clients import AnthropicClients
+from harness.models.anthropic.model import AnthropicModel
+from harness.models.anthropic.wire_format import AnthropicNotation
+from harness.models.demo import NAME as DEMO
+from harness.models.demo import DemoModel
+from harness.models.embedding import EmbeddingEndpoint
+from harness.models.metered import MeteredModel
+from harness.models.port import Model
+from harness.models.retrying import PatientModel
+from harness.runtime.async_bridge import LoopThread
+from harness.runtime.settings import Settings
+from harness.runtime.templates import workspace_files
+from harness.sandboxes.bubblewrap import Bubblewrap
+from harness.sandboxes.bundled_programs import ripgrep
+from harness.sandboxes.port import Sandbox
+from harness.sandboxes.record import SANDBOXES, SandboxRecord
+from harness.sync.background_sync import Syncing
+from harness.sync.background_watch import Watching, all_of, log_news
+from harness.sync.local_copies import Copies
+from harness.sync.record_deletion import Deletion
+from harness.sync.registry_records import members
+from harness.sync.registry_state import Agreements
+from harness.sync.registry_sync import Following, Members
+from harness.tools.bash import BASH
+from harness.tools.custom import CustomTool, custom_tools
+from harness.tools.edit import EDIT
+from harness.tools.glob import GLOB
+from harness.tools.grep import GREP
+from harness.tools.port import AnyTool
+from harness.tools.programs import Workshop
+from harness.tools.read import READ
+from harness.tools.read_result import READ_RESULT
+from harness.tools.recall import RECALL
+from harness.tools.stored_results import Results
+from harness.tools.write import WRITE
+from harness.transcripts.transcript import Transcript
+from harness.turns.broadcast import Audience
+from harness.turns.dispatcher import Ingress
+from workspaces.accounts.account import Accounts, OwnAccount, Principal
+from workspaces.accounts.key import Keys
+from workspaces.accounts.record_catalog import Catalog, partition_of
+from workspaces.accounts.user import Users
+from workspaces.clock import Clock, SystemClock
+from workspaces.coordination.claim import Claims
+from workspaces.coordination.lease import Leases
+from workspaces.errors import Failure, Refused
+from workspaces.home.locations import are_shared, place_at, records_at
+from workspaces.home.workspaces import SET_PLACE, Workspaces
+from workspaces.ids import AccountId, ConversationId, WorkspaceId
+from workspaces.remote.bucket import Place
+from workspaces.remote.registry import Kind
+from workspaces.search.embeddings import Embedder
+from workspaces.storage.blobs import BlobStore
+from workspaces.storage.records import RecordStore
+from workspaces.tree.directory import FileBlobs
+from workspaces.workspace.watch import News
+from workspaces.workspace.workspace import Workspace
+
+TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
+
+PRINCIPALS_MAX = 256
+"""How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
+
+WORKSHOP_S = 10.0
+"""What was lacking may have been put right by then. A self-test that fails takes longer than all else that
+is done before a turn's first request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """Everything that one principal's use of a home is made of."""
+
+    settings: Settings
+    clock: Clock
+    principal: Principal
+    records: RecordStore
+    account: OwnAccount
+    users: Users
+    keys: Keys
+    workspaces: Workspaces
+    sandboxes: Catalog[SandboxRecord]
+    agents: Agents
+    conversations: Conversations
+    jobs: Jobs
+    deletion: Deletion
+    usage: AccountUsage
+    ingress: Ingress
+    following: Following | None
+    """How its records become the same on all machines; None where nothing is shared."""
+
+
+class House:
+    """What all principals of a home share: its settings, its stores, its jobs, and rooms for each."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        records: RecordStore,
+        clock: Clock,
+        *,
+        place: Place | None,
+        large: BlobStore,
+        model: Model | None,
+        embedder: Embedder | None,
+        sandbox: Sandbox,
+        tools: Sequence[CustomTool | Callable[..., Any]] = (),
+    ) -> None:
+        self.tools = (*TOOLS, *custom_tools(tools, (tool.name for tool in TOOLS)))
+        self.settings = settings
+        self.clock = clock
+        self.records = records
+        self.accounts = Accounts(records, clock)
+        self.ledger = Ledger(records, clock, _prices(settings))
+        self.allowance = Allowance(records, clock, self.accounts, self.ledger)
+        self._clients = _clients(settings)
+        self.notation = AnthropicNotation()
+        self.jobs = Jobs(records, clock)
+        self.runner = JobRunner(self.jobs, duties(self._rooms_of_job, settings.home.machine), clock)
+        self.place = place
+        self.audience = Audience()
+        self._memories = Memories()
+        self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
+        self._large = large
+        self._leases = Leases(records, clock)
+        self._model = model
+        self._embedder = embedder
+        self.sandbox = sandbox
+        self._workshop: Workshop | None = None
+        self._ask_again_at = math.inf
+        self._examining = threading.Lock()
+
+    def owner(self) -> Principal:
+        """The owner of the home's default account."""
+        return self.accounts.owner(self.accounts.default())
+
+    def workshop(self) -> Workshop:
+        """With a sandbox, if there is one that confines here and now. Not to be called by an event loop:
+        it waits for the self-test."""
+        with self._examining:
+            now = self.clock.monotonic()
+            if self._workshop is None or now >= self._ask_again_at:
+                self._workshop = self._examined()
+                is_whole = self._workshop.sandbox is not None and self._workshop.ripgrep is not None
+                self._ask_again_at = math.inf if is_whole else now + WORKSHOP_S
+            return self._workshop
+
+    def _examined(self) -> Workshop:
+        loop = LoopThread()
+        try:
+            found = loop.run(self.sandbox.check())
+        finally:
+            loop.close()
+        if not found.works:
+            return Workshop(None, ripgrep(None))
+        try:
+            return Workshop(self.sandbox, ripgrep(self.settings.home))
+        except Failure:  # the disk is full, say: no reason for a turn to fail
+            return Workshop(self.sandbox, None)
+
+    def close(self) -> None:
+        if self._clients is not None:
+            self._clients.close()
+        self.records.close()
+        if self.place is not None:
+            self.place.close()
+
+    def _rooms_of_job(self, job: Job) -> Rooms:
+        """What is due later is due in the name of whoever wanted it."""
+        account_id, user_id = job.payload["accountId"], job.payload["userId"]
+        return self.rooms(self.accounts.member(account_id, user_id))
+
+    def _furnish(self, principal: Principal) -> Rooms:
+        settings, clock, records = self.settings, self.clock, self.records
+        account_id, may_change = principal.account_id, principal.may_configure
+        only = None if may_change else principal.user_id
+        users = Users(account_id, records, clock, may_change=may_change, only=only)
+        keys = Keys(account_id, records, clock, may_change=may_change)
+        templates = partial(workspace_files, own=settings.home.templates)
+        workspaces = Workspaces(
+            principal,
+            settings.home,
+            records,
+            clock,
+            templates,
+            embedder=self._embedder,
+            place=self.place,
+            are_records_shared=are_shared(settings.records),
+            revised=Flushing(principal, self.jobs, settings.home.machine, clock),
+            is_over=partial(self._is_over, account_id),
+        )
+        sandboxes = Catalog(
+            SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
+        )
+        agents = Agents(
+            principal,
+            records,
+            clock,
+            workspaces=workspaces,
+            sandboxes=sandboxes,
+            tool_names=(tool.name for tool in self.tools),
+        )
+        conversations = Conversations(
+            principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
+        )
+        inbox = Inbox(
+            principal,
+            records,
+            self._large,
+            clock,
+            conversations=conversations,
+            claims=Claims(records, clock),
+            leases=self._leases,
+            jobs=self.jobs,
+        )
+        deletion = Deletion(
+            principal,
+            self.accounts,
+            users,
+            keys,
+            workspaces,
+            sandboxes,
+            agents,
+            conversations,
+            self.ledger,
+            self.allowance,
+            clock,
+            None if self.place is None else self.place.roster(account_id),
+        )
+        ingress = Ingress(
+            clock,
+            agents,
+            conversations,
+            inbox,
+            self._leases,
+            self.tools,
+            self.allowance,
+            partial(self.open_model, principal),
+            self.workshop,
+            self._results,
+            self.ledger.prices.find,
+            partial(self._follow, account_id),
+            self.audience,
+            self._memories,
+        )
+        own = members(principal, self.accounts, users, workspaces, sandboxes, agents, deletion)
+        return Rooms(
+            settings,
+            clock,
+            principal,
+            records,
+            OwnAccount(principal, self.accounts),
+            users,
+            keys,
+            workspaces,
+            sandboxes,
+            agents,
+            conversations,
+            self.jobs,
+            deletion,
+            AccountUsage(principal, self.ledger),
+            ingress,
+            self._following(account_id, workspaces, own) if may_change else None,
+        )
+
+    def _following(
+        self, account_id: AccountId, workspaces: Workspaces, own: Mapping[Kind, Members]
+    ) -> Following | None:
+        if self.place is None:
+            return None
+        return Following(
+            self.place.roster(account_id),
+            Agreements(account_id, self.place.location, self.records),
+            self.settings.home,
+            self.clock,
+            own,
+            sweep=workspaces.sweep,
+            here_decides=are_shared(self.settings.records),
+        )
+
+    def _follow(self, account_id: AccountId) -> None:
+        """Before a turn: what other machines have made of the records of its account."""
+        if self.place is not None:
+            rooms = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
+            if rooms.following is not None:
+                rooms.following.follow_lately()
+
+    def _is_over(self, account_id: AccountId, workspace_id: WorkspaceId) -> bool:
+        following = self.rooms(self.accounts.owner(self.accounts.get(account_id))).following
+        return following is not None and following.is_over(workspace_id)
+
+    def _results(self, conversation_id: ConversationId) -> Results:
+        transcript = Transcript(conversation_id, self.records, self._large)
+        return Results(conversation_id, self._large, transcript.result)
+
+    def own_model(
+        self, own: Model, principal: Principal, agent: AgentRecord, conversation_id: ConversationId
+    ) -> Model:
+        """One that the caller brings; what it uses up is noted, too."""
+        spender = Spender(
+            principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
+        )
+        return self._metered(own, spender)
+
+    def open_model(
+        self,
+        principal: Principal,
+        agent: AgentRecord,
+        conversation_id: ConversationId | None = None,
+        purpose: Purpose = "turn",
+    ) -> Model:
+        """The agent's model; what it uses up is noted for the principal."""
+        spender = Spender(
+            principal.account_id, agent.id, principal.user_id, conversation_id, purpose
+        )
+
+        name = agent.config.model or self.settings.model
+        if self._model is not None:
+            return self._metered(self._model, spender)
+        if name == DEMO or self._clients is None:
+            return self._metered(DemoModel(), spender)
+        return PatientModel(self._metered(AnthropicModel(name, self._clients), spender))
+
+    def _metered(self, model: Model, spender: Spender) -> Model:
+        """A turn notes a reply where it stores it: who writes to a file waits for its one writer in any case.
+        Sums that all machines write to are no reply's to wait for."""
+        is_stored = spender.purpose == "turn" and not are_shared(self.settings.records)
+        return MeteredModel(model, spender, self.ledger, self.allowance, leaves_replies=is_stored)
+
+
+def wire(
+    settings: Settings,
+    *,
+    model: Model | None = None,
+    clock: Clock | None = None,
+    embedder: Embedder | None = None,
+    sandbox: Sandbox | None = None,
+    tools: Sequence[CustomTool | Callable[..., Any]] = (),
+    place: Place | None = None,
+) -> House:
+    """`model` answers for every agent, whatever model it names, `sandbox` runs every command, and `place`
+    is where workspaces are shared, whatever the settings say: for tests and for trying out. Every agent
+    can call `tools`.
+    `embedder` gives recall its vectors, instead of the endpoint of the settings."""
+    clock = clock or SystemClock()
+    place = place or (None if settings.s3 is None else place_at(settings.s3))
+    large = _large(settings, place)
+    records = records_at(settings.records, base=settings.home.root, clock=clock)
+    return House(
+        settings,
+        records,
+        clock,
+        place=place,
+        large=large,
+        model=model,
+        embedder=embedder or _embedder(settings),
+        sandbox=sandbox or Bubblewrap(settings.home),
+        tools=tools,
+    )
+
+
+def residents(house: House) -> dict[str, Resident]:
+    """What lives as long as `harness up` does, by name."""
+    trees, clock = house.settings.home.trees, house.clock
+    syncing = Syncing(
+        lambda: [_copies(rooms) for rooms in _owners(house)], follow=lambda: _follow_all(house)
+    )
+
+    def tell(news: News) -> None:
+        log_news(news)
+        syncing.hear(news)
+
+    watcher = Watching(trees, lambda: _workspaces(house), clock, tell)
+    return {"jobs": house.runner, "watcher": watcher, "sync": syncing}
+
+
+def _owners(house: House) -> Iterator[Rooms]:
+    """The rooms of the owners of all accounts."""
+    for account in house.accounts.list():
+        yield house.rooms(house.accounts.owner(account))
+
+
+def _follow_all(house: House) -> None:
+    for rooms in _owners(house):
+        if rooms.following is not None:
+            rooms.following.follow_if_possible()
+
+
+def _workspaces(house: House) -> Iterator[Workspace]:
+    """Of all accounts."""
+    for rooms in _owners(house):
+        yield from all_of(_copies(rooms))
+
+
+def _copies(rooms: Rooms) -> Copies:
+    return Copies(rooms.workspaces, rooms.agents)
+
+
+def _large(settings: Settings, place: Place | None) -> BlobStore:
+    """Where what is too large for a record lies: whoever has the record has it too."""
+    if not are_shared(settings.records):
+        return FileBlobs(settings.home.entries, settings.home.entries_staging)
+    if place is None:
+        rule = "must be set: the records are shared with other machines, and files would not be"
+        raise Refused("s3", None, rule, remedy=SET_PLACE)
+    return place.entries()
+
+
+def _clients(settings: Settings) -> AnthropicClients | None:
+    """None without a key: the demo model answers."""
+    if settings.anthropic_api_key is None:
+        return None
+    return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)
+
+
+def _prices(settings: Settings) -> Prices:
+    if settings.prices is None:
+        return own_prices()
+    return own_prices().with_file(settings.home.root / settings.prices)
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    if settings.embeddings_url is None:
+        return None
+    return EmbeddingEndpoint(
+        settings.embeddings_url, settings.embeddings_model, settings.embeddings_key
+    )

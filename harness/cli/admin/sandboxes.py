@@ -1,0 +1,108 @@
+"""`harness sandbox`: the records that say where and how commands run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from harness.cli.console.console import (
+    ConfigOption,
+    HomeOption,
+    JsonOption,
+    as_config,
+    opened,
+    print_gone,
+    print_json,
+    print_record,
+    print_table,
+)
+
+app = typer.Typer(
+    help="Sandboxes: how an agent's commands run. Whether its mounts are writable is theirs, too.",
+    no_args_is_help=True,
+)
+
+Reference = Annotated[str, typer.Argument(help="Name or id.", metavar="SANDBOX")]
+ModeOption = Annotated[
+    Literal["rw", "ro"] | None, typer.Option(help="Mounts writable, or read-only.")
+]
+NetworkOption = Annotated[
+    Literal["none", "host"] | None, typer.Option(help="No network, or the host's.")
+]
+PermissionOption = Annotated[
+    Literal["bypass", "ask"] | None,
+    typer.Option(help="Commands and writes just run, or a person must allow each."),
+]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="A new name.")],
+    mode: ModeOption = None,
+    network: NetworkOption = None,
+    permission: PermissionOption = None,
+    config: ConfigOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a sandbox."""
+    fields = {
+        "name": name,
+        "config": as_config(config, mode=mode, network=network, permission=permission),
+    }
+    with opened(home, as_json=as_json) as harness:
+        record = harness.rooms.sandboxes.create(fields)
+        print_record(record.as_json(), as_json=as_json)
+
+
+@app.command("list")
+def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """All sandboxes."""
+    with opened(home, as_json=as_json) as harness:
+        records = harness.rooms.sandboxes.list()
+    if as_json:
+        print_json({"sandboxes": [record.as_json() for record in records]})
+        return
+    rows = ((one.name, one.id, one.config.mode, one.config.network) for one in records)
+    print_table(("name", "id", "mode", "network"), rows)
+
+
+@app.command()
+def show(sandbox: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """One sandbox, whole."""
+    with opened(home, as_json=as_json) as harness:
+        print_record(harness.rooms.sandboxes.get(sandbox).as_json(), as_json=as_json)
+
+
+@app.command("set")
+def set_(
+    sandbox: Reference,
+    name: Annotated[str | None, typer.Option(help="A new name.")] = None,
+    mode: ModeOption = None,
+    network: NetworkOption = None,
+    permission: PermissionOption = None,
+    config: ConfigOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a sandbox."""
+    patch: dict[str, Any] = {
+        "config": as_config(config, mode=mode, network=network, permission=permission)
+    }
+    if name is not None:
+        patch["name"] = name
+    with opened(home, as_json=as_json) as harness:
+        print_record(harness.rooms.sandboxes.patch(sandbox, patch).as_json(), as_json=as_json)
+
+
+@app.command()
+def rm(
+    sandbox: Reference,
+    force: Annotated[bool, typer.Option("--force", help="Also when agents work in it.")] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a sandbox."""
+    with opened(home, as_json=as_json) as harness:
+        print_gone(harness.deletion.sandbox(sandbox, force=force), as_json=as_json)

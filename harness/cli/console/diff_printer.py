@@ -1,0 +1,95 @@
+"""Differences as text with colours: by lines, or word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.presentation.history_view import Chapter
+    from workspaces.history.diff import FileDifference
+    from workspaces.revision import Revision, RevisionId
+
+Styled = Iterator[tuple[str, str]]
+
+_STYLE = {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}
+_HEADINGS = ("diff --git ", "--- ", "+++ ", "index ", "commit ")
+
+
+def styled_patch(text: str) -> Styled:
+    """Any patch, as git prints it."""
+    for line in _lines(text):
+        heading = line.startswith(_HEADINGS)
+        yield line, "bold" if heading else _STYLE.get(line[:1], "")
+
+
+def styled_files(files: Iterable[FileDifference], *, words: bool, marked: bool = True) -> Styled:
+    """`marked`: words that went and came are marked, for where there are no colours."""
+    for file in files:
+        old = "/dev/null" if file.kind == "added" else f"a/{file.path}"
+        new = "/dev/null" if file.kind == "deleted" else f"b/{file.path}"
+        yield f"diff --git a/{file.path} b/{file.path}\n", "bold"
+        if file.binary:
+            yield f"Binary files {old} and {new} differ\n", ""
+        elif file.patch:
+            yield f"--- {old}\n+++ {new}\n", "bold"
+            yield from _styled_words(file, marked) if words else styled_patch(file.patch)
+
+
+def styled_revision(revision: Revision) -> Styled:
+    yield revision.id, "yellow"
+    yield f" {revision.at[:16].replace('T', ' ')} ", ""
+    yield revision.author, "bold"
+    yield f"\n    {revision.subject}\n", ""
+    for name, value in revision.trailers.items():
+        yield f"    {name}: {value}\n", "dim"
+    yield "\n", ""
+
+
+def styled_chapters(
+    chapters: Iterable[Chapter],
+    why: Mapping[str, str | None],
+    files: Mapping[RevisionId, Iterable[FileDifference]],
+    *,
+    words: bool,
+) -> Styled:
+    for number, chapter in enumerate(chapters):
+        yield f"{'' if number == 0 else chr(10)}{chapter.day}  ", "dim"
+        yield chapter.author, "bold"
+        yield f", {chapter.account}\n" if chapter.account else "\n", "dim"
+        for revision, following in pairwise([*chapter.revisions, None]):
+            if revision is None:
+                continue
+            yield f"  {revision.at[11:16]}  ", "dim"
+            yield revision.id[:10], "yellow"
+            yield f"  {revision.subject}\n", ""
+            asked = why.get(revision.id)
+            if asked and (following is None or _turn(following) != _turn(revision)):
+                yield f"         asked: {asked}\n", "italic dim"
+            yield from styled_files(files.get(revision.id, ()), words=words)
+
+
+def _turn(revision: Revision) -> str | None:
+    return revision.trailers.get("Turn")
+
+
+def _styled_words(file: FileDifference, marked: bool) -> Styled:
+    """With `[-…-]` and `{+…+}`, as git marks words: readable without colours too."""
+    from workspaces.history.diff import words
+
+    for mark, text in words(file.patch):
+        if mark == " ":
+            yield text, "cyan" if text.startswith("@@ ") else ""
+        elif text and not marked:
+            yield text, "red strike" if mark == "-" else "green"
+        elif text:
+            inner, end = text.removesuffix("\n"), "\n" if text.endswith("\n") else ""
+            told = f"[-{inner}-]" if mark == "-" else f"{{+{inner}+}}"
+            yield f"{told}{end}", "red" if mark == "-" else "green"
+
+
+def _lines(text: str) -> list[str]:
+    """By newlines alone: a carriage return belongs to its line."""
+    *lines, last = text.split("\n")
+    return [f"{line}\n" for line in lines] + ([last] if last else [])

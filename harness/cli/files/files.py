@@ -1,0 +1,138 @@
+"""`harness path | ls | cat | write`: the files of a workspace."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from harness.cli.console.console import (
+    HomeOption,
+    JsonOption,
+    complain,
+    opened,
+    print_json,
+    print_table,
+    put,
+    read_input,
+    say,
+)
+
+Reference = Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")]
+PathArgument = Annotated[str, typer.Argument(help="A file, as seen from the workspace's root.")]
+RevisionOption = Annotated[
+    str | None, typer.Option("--revision", "-r", help="As it was at this revision.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(path)
+    app.command()(ls)
+    app.command()(cat)
+    app.command()(write)
+
+
+def path(
+    workspace: Reference,
+    file: Annotated[str | None, typer.Argument(help="A file in it.")] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Its git directory, for any git client to read.")
+    ] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print where a workspace or file lies on this machine."""
+    from workspaces.paths import WorkspacePath
+
+    with opened(home, as_json=as_json) as harness:
+        found = harness.workspaces.get(workspace)
+        place = found.root if file is None else found.root / WorkspacePath(file)
+        if history:
+            place = harness.settings.home.history(found.namespace)
+    if as_json:
+        print_json({"path": str(place)})
+    else:
+        say(str(place))
+
+
+def ls(
+    workspace: Reference,
+    revision: RevisionOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the files of a workspace."""
+    from harness.presentation.file_json import listing
+    from workspaces.tree.conflict_copy import is_conflict
+
+    with opened(home, as_json=as_json) as harness:
+        place = harness.workspaces.get(workspace)
+        if revision is not None:
+            names = place.files(view=revision)
+            if as_json:
+                print_json([{"path": name} for name in names])
+            else:
+                say("\n".join(names))
+            return
+        tree = place.scan()
+    files = [(name, state) for name, state in tree.files.items() if not is_conflict(name)]
+    if as_json:
+        print_json(listing(tree))
+        return
+    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in files))
+    for problem in tree.problems:
+        complain(f"problem: {problem.path!r} {problem.detail}\n")
+    for name in tree.scratch:
+        complain(f"not kept: {name!r} is an editor's own\n")
+
+
+def cat(
+    workspace: Reference,
+    file: PathArgument,
+    revision: RevisionOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a file of a workspace. Into a pipe to the byte, at a terminal without what steers it."""
+    from harness.presentation.file_json import file_document
+
+    with opened(home, as_json=as_json) as harness:
+        found = harness.workspaces.get(workspace).read(file, view=revision or "head")
+    if as_json:
+        print_json(file_document(found))
+        return
+    if sys.stdout.isatty():
+        put(found.data.decode(errors="replace"))
+        return
+    sys.stdout.buffer.write(found.data)
+    sys.stdout.buffer.flush()
+
+
+def write(
+    workspace: Reference,
+    file: PathArgument,
+    if_version: Annotated[
+        str | None,
+        typer.Option(
+            "--if-version", help="Only if this is what is there; `none`: only if nothing is."
+        ),
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write standard input to a file, as a revision."""
+    from harness.presentation.file_json import written_document
+    from workspaces.conditions import ABSENT, ANY
+    from workspaces.ids import Version
+
+    data = read_input()
+    expect = ANY if if_version is None else ABSENT if if_version == "none" else Version(if_version)
+    with opened(home, as_json=as_json) as harness:
+        author = harness.rooms.principal.author("api")
+        written = harness.workspaces.get(workspace).write(file, data, by=author, expect=expect)
+    if as_json:
+        print_json(written_document(written))
+    else:
+        told = written.revision[:12] if written.revision else "unchanged"
+        complain(f"{written.path}: {told}\n")

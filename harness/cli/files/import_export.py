@@ -1,0 +1,202 @@
+"""`harness import | export`: moving in with what one has, and out again with everything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from harness.cli.console.console import (
+    HomeOption,
+    JsonOption,
+    notes,
+    opened,
+    out,
+    path,
+    print_json,
+    say,
+)
+
+if TYPE_CHECKING:
+    from harness.integrations.import_notes import ImportPlan
+    from workspaces.revision import Author, RevisionId
+    from workspaces.workspace.workspace import Workspace
+
+LINES_MAX = 40
+"""Of a plan that a person is shown; programs get all of it."""
+
+ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("import")(import_)
+    app.command()(export)
+
+
+def import_(
+    source: Annotated[
+        Path,
+        typer.Argument(parser=path, help="A directory, a .zip, a .tar (.gz, .bz2) or a file."),
+    ],
+    workspace: Annotated[
+        str | None,
+        typer.Option("--workspace", "-w", help="Where to; else the home's default workspace."),
+    ] = None,
+    kind: Annotated[
+        Literal["files", "project", "claude-memory", "obsidian"] | None,
+        typer.Option("--as", help="What it is; else recognised by what lies there."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+    ] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring what you have into a workspace.
+
+    A project gives its instructions for agents (CLAUDE.md, AGENTS.md, .claude/rules), the memory folder
+    of Claude Code its MEMORY.md and notes, a vault of Obsidian's its notes; of anything else every file
+    keeps its place. Nothing is overwritten: MEMORY.md and TASKS.md take up what is new to them, another
+    file whose name is taken is put beside the one that is there. Links are not followed. What is
+    renamed or left is told.
+    """
+    from harness.integrations.import_notes import plan_import
+
+    with opened(home, as_json=as_json) as harness:
+        place = harness.workspaces.get(workspace or harness.settings.default_workspace)
+        place.settle()
+        plan = plan_import(source, place, kind)
+        by = harness.rooms.principal.author("api")
+        revisions = [] if dry_run else _carried_out(plan, place, by)
+    if as_json:
+        print_json(_document(plan, place.record.name, revisions, dry_run=dry_run))
+    else:
+        _show(plan, place.record.name, revisions, dry_run=dry_run)
+
+
+def _carried_out(plan: ImportPlan, place: Workspace, by: Author) -> list[RevisionId]:
+    from rich.progress import Progress
+
+    from harness.integrations.import_notes import carry_out
+
+    console = notes()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("importing", total=len(plan.after))
+        return carry_out(plan, place, by=by, told=lambda done: progress.update(task, advance=done))
+
+
+def _document(
+    plan: ImportPlan, workspace: str, revisions: list[RevisionId], *, dry_run: bool
+) -> dict[str, Any]:
+    from workspaces.durability import HERE
+
+    return {
+        "workspace": workspace,
+        "kind": plan.kind,
+        "dry_run": dry_run,
+        "files": [
+            {"source": one.source, "path": one.path, "fate": one.fate, "renamed": one.renamed}
+            for one in plan.items
+        ],
+        "left": [{"name": left.name, "reason": left.reason} for left in plan.left],
+        "revisions": revisions,
+        "durable": HERE.as_json(),
+    }
+
+
+def _show(plan: ImportPlan, workspace: str, revisions: list[RevisionId], *, dry_run: bool) -> None:
+    lines = [
+        f"{item.fate:<7} {item.path}" + (f"  ← {item.source}" if item.path != item.source else "")
+        for item in plan.items
+        if item.fate not in {"same", "known"}
+    ]
+    lines += [f"left    {left.name}: {left.reason}" for left in plan.left]
+    console = out()
+    for line in lines[:LINES_MAX]:
+        console.print(line, markup=False)
+    if len(lines) > LINES_MAX:
+        console.print(f"… and {len(lines) - LINES_MAX:,} more (--json tells all)", markup=False)
+    counted = Counter(item.fate for item in plan.items)
+    told = [f"{count:,} {fate}" for fate, count in counted.items()]
+    told += [f"{len(plan.left):,} left"] if plan.left else []
+    console.print(
+        f"{plan.name} ({plan.kind}) → {workspace}: {', '.join(told) or 'nothing there'}",
+        markup=False,
+    )
+    if dry_run:
+        console.print("nothing was changed (--dry-run)", markup=False)
+    elif revisions:
+        made = ", ".join(revision[:10] for revision in revisions)
+        console.print(
+            f"revision {made}; `harness revert {workspace} REVISION` undoes it", markup=False
+        )
+
+
+def export(
+    workspace: Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")],
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to", parser=path, help="A .zip, .tar, .tar.gz or .tgz; else WORKSPACE.zip here."
+        ),
+    ] = None,
+    revision: Annotated[
+        str, typer.Option("--revision", "-r", help="As it was at this revision.")
+    ] = "head",
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write all files of a workspace into an archive.
+
+    The history is an ordinary git directory: `git clone "$(harness path WORKSPACE --history)"` takes it
+    along.
+    """
+    from workspaces.errors import AlreadyExists, Refused
+
+    with opened(home, as_json=as_json) as harness:
+        place = harness.workspaces.get(workspace)
+        name = f"{place.record.name.replace('/', '_')}.zip"
+        target = (to or Path(name)).expanduser()
+        ending = next((end for end in reversed(ENDINGS) if target.name.endswith(end)), None)
+        if ending is None:
+            raise Refused("--to", str(target), f"must end with one of {', '.join(ENDINGS)}")
+        if target.exists():
+            raise AlreadyExists("file", str(target))
+        count, shown = _exported(place, revision, target, ending)
+    if as_json:
+        print_json({"path": str(target.absolute()), "files": count, "revision": shown})
+    else:
+        say(f"{target}: {count} files as of {(shown or 'the beginning')[:10]}")
+
+
+def _exported(
+    place: Workspace, revision: str, target: Path, ending: str
+) -> tuple[int, RevisionId | None]:
+    """Written beside and renamed: an archive is there whole or not at all."""
+    from workspaces.errors import Unavailable
+    from workspaces.localfs.archive import pack
+    from workspaces.timestamp import moment_of
+
+    place.settle()
+    shown = place.history.resolve(revision)
+    if shown is None:
+        raise Unavailable(place.record.name, "nothing has been written yet")
+    files = place.files(view=shown)
+    at = moment_of(place.history.commit(shown).at)
+    unfinished = target.with_name(f".{target.name}.part")
+    try:
+        with unfinished.open("wb") as stream:
+            pack(
+                ((path, place.read(path, view=shown).data) for path in files),
+                stream,
+                ending=ending,
+                at=at,
+            )
+        unfinished.rename(target)
+    except OSError as error:
+        raise Unavailable(str(target), error.strerror or str(error)) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return len(files), shown

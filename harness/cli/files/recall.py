@@ -1,0 +1,160 @@
+"""`harness recall`: finding lines in workspaces."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.console.console import (
+    HomeOption,
+    JsonOption,
+    complain,
+    notes,
+    opened,
+    print_json,
+    print_styled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.progress import TaskID
+
+    from harness import Harness
+    from harness.memory.recall import Hit
+    from workspaces.search.recall import Scope
+    from workspaces.workspace.workspace import Workspace
+
+FILES_TOLD_MIN = 200
+"""Indexing fewer files takes less than a second."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(recall)
+
+
+def recall(
+    query: Annotated[str, typer.Argument(help="A question, some words, a name, an id, a date.")],
+    workspace: Annotated[
+        list[str] | None,
+        typer.Option("--workspace", "-w", help="Only in this one; may be said again. Else in all."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many at the most.")] = 10,
+    path: Annotated[
+        list[str] | None,
+        typer.Option("--path", "-p", help="Only in this file, directory or pattern (`notes/*`)."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", "-k", help="memory, tasks, note, fact, block, decision or other."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Only lines written on this day or later.")
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="Only who wrote it: a name, an agent's id, `turn` or `edit`."),
+    ] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option("--revision", "-r", help="As it was then; needs exactly one workspace."),
+    ] = None,
+    why: Annotated[bool, typer.Option("--why", help="What speaks for each line.")] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find lines by what they are about, the best first.
+
+    harness recall "when is the deploy day?"
+
+    Words are found in their other forms, and so are lines that stand beside or under what was asked for.
+    A name, id or path that stands in one line alone brings that line first. What was edited a moment ago is
+    found too. An empty query ("") lists lines in order.
+    """
+    from harness.memory.recall import recall as find
+
+    with opened(home, as_json=as_json) as harness:
+        scope = _scope(path or [], kind or [], since, by)
+        places = _places(harness, workspace or [], revision)
+        if sys.stderr.isatty():
+            _prepare(places)
+        hits = find(places, query, limit=limit, scope=scope, view=revision or "head")
+    if as_json:
+        print_json([hit.as_json() for hit in hits])
+    elif hits:
+        print_styled(_styled(hits, query, with_names=len(places) > 1, with_why=why))
+    else:
+        complain("nothing was found\n")
+
+
+def _scope(paths: list[str], kinds: list[str], since: str | None, by: str | None) -> Scope:
+    from typing import get_args
+
+    from harness.memory.recall import since_of
+    from workspaces.search.kind import Kind
+    from workspaces.search.recall import Scope
+    from workspaces.validation import unknown_name
+
+    known: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
+    for kind in kinds:
+        if kind not in known:
+            raise unknown_name("--kind", kind, list(known))
+    return Scope(
+        tuple(paths),
+        tuple(known[kind] for kind in kinds),
+        since_of(since) if since is not None else None,
+        by,
+    )
+
+
+def _places(
+    harness: Harness, names: list[str], revision: str | None
+) -> list[tuple[str, Workspace]]:
+    from workspaces.errors import Refused
+
+    if names:
+        places = [harness.workspaces.get(name) for name in dict.fromkeys(names)]
+    else:
+        places = [harness.workspaces.open(record) for record in harness.workspaces.list()]
+    if revision is not None and len(places) != 1:
+        rule = "is a revision of one workspace"
+        raise Refused("--revision", revision, rule, remedy="name that with --workspace")
+    return [(place.record.name, place) for place in places]
+
+
+def _prepare(places: list[tuple[str, Workspace]]) -> None:
+    """What has to be indexed first, with how far it is: a large workspace takes some seconds once."""
+    from rich.progress import Progress
+
+    with Progress(console=notes(), transient=True) as progress:
+        for name, place in places:
+            task = progress.add_task(f"indexing {name}", visible=False)
+
+            def told(done: int, total: int, task: TaskID = task) -> None:
+                visible = total >= FILES_TOLD_MIN
+                progress.update(task, completed=done, total=total, visible=visible)
+
+            place.recall.catch_up(told)
+
+
+def _styled(
+    hits: list[Hit], query: str, *, with_names: bool, with_why: bool
+) -> Iterator[tuple[str, str]]:
+    """As `grep -n` prints it, with what was asked for standing out."""
+    from workspaces.search.highlight import spans
+
+    for hit in hits:
+        line = hit.line
+        place = f"{hit.workspace}:{line.path}" if with_names else line.path
+        yield f"{place}:{line.line_number}: ", "dim"
+        at = 0
+        for start, end in spans(line.content, query):
+            yield line.content[at:start], ""
+            yield line.content[start:end], "bold yellow"
+            at = end
+        yield f"{line.content[at:]}\n", ""
+        if with_why:
+            written = f"{line.author}, {line.updated_at[:10]}" if line.updated_at else "new"
+            yield f"    {line.score:.2f} · {written} · {'; '.join(line.why)}\n", "dim"

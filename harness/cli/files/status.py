@@ -1,0 +1,68 @@
+"""`harness status`: the one screen of the day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from harness.cli.console.console import HomeOption, JsonOption, opened, print_json, print_styled
+
+if TYPE_CHECKING:
+    from harness.presentation.status import Section
+
+_MARKS = {
+    "ok": ("✓", "green"),
+    "pending": ("•", "yellow"),
+    "due": ("!", "bold yellow"),
+    "merged": ("≈", "yellow"),
+    "conflict": ("✗", "bold red"),
+    "problem": ("✗", "red"),
+}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(status)
+
+
+def status(home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """What is pending, conflicted, a problem, or due. And what changed last in each workspace.
+
+    Looking changes nothing. `harness doctor` looks at the machine.
+    """
+    from harness.presentation.status import status as sections_of
+
+    with opened(home, as_json=as_json) as harness:
+        sections = sections_of(harness)
+    if as_json:
+        print_json({section.name: _document(section) for section in sections})
+    else:
+        print_styled(part for section in sections for part in _styled(section))
+
+
+def _document(section: Section) -> list[dict[str, object]]:
+    return [
+        {
+            "subject": line.subject,
+            "state": line.state,
+            "told": line.told,
+            "remedy": line.remedy,
+            **line.facts,
+        }
+        for line in section.lines
+    ]
+
+
+def _styled(section: Section) -> Iterator[tuple[str, str]]:
+    if not section.lines:
+        return
+    yield f"{section.name}\n", "bold"
+    width = max(len(line.subject) for line in section.lines)
+    for line in section.lines:
+        mark, style = _MARKS[line.state]
+        yield f"  {mark} ", style
+        yield f"{line.subject:<{width}}  ", "bold" if line.state == "ok" else ""
+        yield f"{line.told}\n", "" if line.state == "ok" else style
+        if line.remedy:
+            yield f"    {'':<{width}}  → {line.remedy}\n", "dim"

@@ -1,0 +1,188 @@
+"""`harness workspace`: the workspaces of a home."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from harness.cli.console.console import (
+    ConfigOption,
+    HomeOption,
+    JsonOption,
+    as_config,
+    opened,
+    print_gone,
+    print_json,
+    print_record,
+    print_table,
+    visible,
+)
+from harness.cli.files.sync import bring, print_followed
+
+if TYPE_CHECKING:
+    from harness import Harness
+    from harness.sync.registry_sync import Offer
+    from workspaces.workspace.workspace import Workspace
+    from workspaces.workspace_record import WorkspaceRecord
+
+app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no_args_is_help=True)
+
+Reference = Annotated[str, typer.Argument(help="Name or id.", metavar="WORKSPACE")]
+DescriptionOption = Annotated[str | None, typer.Option(help="What it is for; agents read this.")]
+StorageOption = Annotated[
+    Literal["local", "s3"] | None,
+    typer.Option(help="This machine alone, or shared in S3; without it, as the home is set to."),
+]
+GuidanceOption = Annotated[
+    Literal["on", "off"] | None,
+    typer.Option("--harness", help="Tell agents how to keep MEMORY.md, TASKS.md and notes/."),
+]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="A new name.")],
+    template: Annotated[
+        str,
+        typer.Option(
+            help="What it begins with: default, coding, research, personal, or a directory of your own "
+            "in `templates/` of the home."
+        ),
+    ] = "default",
+    description: DescriptionOption = None,
+    guidance: GuidanceOption = None,
+    config: ConfigOption = None,
+    storage: StorageOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a workspace."""
+    place = None if storage is None else {"provider": storage}
+    stated = as_config(config, harness=_enabled(guidance), storage=place)
+    with opened(home, as_json=as_json) as harness:
+        workspace = harness.workspaces.create(
+            name, template=template, description=description, config=stated
+        )
+        print_record(_shown(workspace), as_json=as_json)
+
+
+@app.command("list")
+def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """All workspaces."""
+    with opened(home, as_json=as_json) as harness:
+        shown = [_placed(harness, record) for record in harness.workspaces.list()]
+    if as_json:
+        print_json({"workspaces": shown})
+        return
+    rows = ((one["name"], one["id"], one.get("description", "")) for one in shown)
+    print_table(("name", "id", "description"), rows)
+
+
+@app.command()
+def show(workspace: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """One workspace, whole."""
+    with opened(home, as_json=as_json) as harness:
+        print_record(_shown(harness.workspaces.get(workspace)), as_json=as_json)
+
+
+@app.command("set")
+def set_(
+    workspace: Reference,
+    name: Annotated[str | None, typer.Option(help="A new name.")] = None,
+    description: DescriptionOption = None,
+    guidance: GuidanceOption = None,
+    config: ConfigOption = None,
+    storage: StorageOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a workspace. An empty description clears it."""
+    place = None if storage is None else {"provider": storage}
+    stated = as_config(config, harness=_enabled(guidance), storage=place)
+    patch: dict[str, Any] = {"config": stated}
+    if name is not None:
+        patch["name"] = name
+    if description is not None:
+        patch["description"] = description or None
+    with opened(home, as_json=as_json) as harness:
+        record = harness.workspaces.patch(workspace, patch)
+        print_record(_shown(harness.workspaces.open(record)), as_json=as_json)
+
+
+@app.command()
+def rm(
+    workspace: Reference,
+    force: Annotated[bool, typer.Option("--force", help="Also when agents mount it.")] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a workspace. Its files and history are moved to the trash of the home."""
+    with opened(home, as_json=as_json) as harness:
+        print_gone(harness.deletion.workspace(workspace, force=force), as_json=as_json)
+
+
+@app.command()
+def attach(
+    workspace: Annotated[
+        str | None,
+        typer.Argument(help="Name or id; without one they are listed.", metavar="[WORKSPACE]"),
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring a workspace from S3 to this machine. Without a name: list those that are there.
+
+    Its name, configuration, files and history come, the agents that mount it, and what is private to them.
+    Interrupted, it can be run again.
+    """
+    from workspaces.errors import Refused
+    from workspaces.home.workspaces import SET_PLACE, is_private
+
+    with opened(home, as_json=as_json) as harness:
+        following = harness.following
+        if following is None:
+            raise Refused("s3", None, "is not set: nothing is shared here", remedy=SET_PLACE)
+        if workspace is None:
+            _print_offers(following.offered(), as_json=as_json)
+            return
+        workspace_id, followed = following.attach(workspace)
+        print_followed(followed)
+        for record in harness.workspaces.list(private=True):
+            if record.id == workspace_id or (record.is_shared and is_private(record.id)):
+                bring(record.name, harness.workspaces)
+        print_record(_shown(harness.workspaces.get(workspace_id)), as_json=as_json)
+
+
+def _print_offers(offers: list[Offer], *, as_json: bool) -> None:
+    if as_json:
+        shown = [
+            {"id": one.id, "name": one.name, "attached": one.is_here, "problem": one.doubt}
+            for one in offers
+        ]
+        print_json({"workspaces": shown})
+        return
+    rows = (
+        (visible(one.name), one.id, one.doubt or ("attached" if one.is_here else ""))
+        for one in offers
+    )
+    print_table(("name", "id", "here"), rows)
+
+
+def _enabled(guidance: str | None) -> dict[str, bool] | None:
+    return None if guidance is None else {"enabled": guidance == "on"}
+
+
+def _placed(harness: Harness, record: WorkspaceRecord) -> dict[str, Any]:
+    """As `_shown`, also where its files are lost."""
+    from workspaces.ids import namespace
+
+    name = namespace(harness.rooms.principal.account_id, record.id)
+    path = str(harness.settings.home.tree(name))
+    return {**record.as_json(), "namespace": name, "path": path}
+
+
+def _shown(workspace: Workspace) -> dict[str, Any]:
+    """The record, and where its files lie on this machine."""
+    record = workspace.record.as_json()
+    return {**record, "namespace": workspace.namespace, "path": str(workspace.root)}

@@ -1,0 +1,40 @@
+"""Functions of the caller's own as tools of a turn that runs elsewhere: declared with it, called here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.messages.event import ToolAnswer
+from harness.messages.message import ToolCall
+from harness.tools.custom import CustomTool
+from harness.tools.port import as_text
+from harness.transcripts.outcome import Outcome
+from workspaces.errors import Failure, Refused
+from workspaces.storage.records import JsonObject
+
+
+def declared(own: Sequence[CustomTool]) -> list[JsonObject]:
+    """Refused for one of which each call must be allowed: nobody asks where it is called."""
+    for tool in own:
+        if tool.asks:
+            remedy = "ask in the function itself"
+            raise Refused("tools", tool.name, "asks, and is called by this client", remedy=remedy)
+    return [
+        {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
+        for tool in own
+    ]
+
+
+async def results_of(outcome: Outcome, own: Sequence[CustomTool]) -> list[ToolAnswer]:
+    """What came of the calls that wait for these functions, made in their order."""
+    tools = {tool.name: tool for tool in own}
+    mine = [one.call for one in outcome.pending if one.asked.waits_for == "result"]
+    return [await _made(tools[call.name], call) for call in mine if call.name in tools]
+
+
+async def _made(tool: CustomTool, call: ToolCall) -> ToolAnswer:
+    """A failure is a result too."""
+    try:
+        return ToolAnswer(call_id=call.id, content=await tool.said(call))
+    except Failure as failure:
+        return ToolAnswer(call_id=call.id, content=as_text(failure), is_error=True)

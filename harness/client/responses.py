@@ -1,0 +1,40 @@
+"""What a server answers, as the types that the same calls give in process."""
+
+from __future__ import annotations
+
+from harness.client.errors import given_back
+from harness.context.receipt import remark_of
+from harness.messages.message import ToolCall
+from harness.messages.model_request import ModelFailure, usage_of
+from harness.messages.pending_call import Asked, PendingCall
+from harness.tools.tool_context import change_of
+from harness.transcripts.outcome import Outcome
+from workspaces.durability import Durable
+from workspaces.ids import ConversationId, TurnId
+from workspaces.storage.records import JsonObject
+
+
+def outcome_of(status: JsonObject) -> Outcome:
+    """Of the status of an event that is settled; the failure, of one that was given back."""
+    if status["status"] == "refused":
+        raise given_back(status["error"])
+    error = status.get("error")
+    return Outcome(
+        status["outcome"],
+        status["reply"],
+        ConversationId(status["conversationId"]),
+        TurnId(status["turnId"]),
+        usage_of(status["usage"]),
+        tuple(map(change_of, status["revisions"])),
+        ModelFailure(error["code"], error["message"], error["remedy"]) if error else None,
+        tuple(status.get("unavailable", ())),
+        tuple(status.get("leftOut", ())),
+        Durable(status["durable"]["files"], status["durable"]["history"]),
+        tuple(map(pending_of, status.get("pending", ()))),
+        tuple(map(remark_of, status.get("context", ()))),
+    )
+
+
+def pending_of(data: JsonObject) -> PendingCall:
+    asked = Asked(data["callId"], data["waitsFor"], data["workspace"])
+    return PendingCall(ToolCall(data["callId"], data["tool"], data["input"]), asked)

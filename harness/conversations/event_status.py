@@ -1,0 +1,67 @@
+"""Where an event stands, for whoever did not wait for what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.transcripts.outcome import Outcome
+from workspaces.errors import Failure
+from workspaces.ids import ConversationId, TurnId
+from workspaces.storage.records import JsonObject
+
+State = Literal["queued", "running", "waiting", "done", "failed", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventStatus:
+    """Where an event stands, for whoever did not wait."""
+
+    event_id: str
+    state: State
+    conversation_id: ConversationId
+    number: int
+    """Its place in the conversation's line."""
+    ahead: int = 0
+    """So many events come before it, while it waits there."""
+    turn_id: TurnId | None = None
+    first: int | None = None
+    """The number of its turn's first entry."""
+    outcome: Outcome | None = None
+    refusal: JsonObject | None = None
+    """Why it was given back before anything happened; it may be sent again."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing more will come of it by itself."""
+        return self.state not in {"queued", "running"}
+
+    def as_json(self) -> JsonObject:
+        """Only what there is to say."""
+        outcome = self.outcome.as_json() if self.outcome else {}
+        known = {"conversation", "turn"}
+        return {
+            "eventId": self.event_id,
+            "status": self.state,
+            "conversationId": self.conversation_id,
+            **({"turnId": self.turn_id} if self.turn_id else {}),
+            **({"ahead": self.ahead} if self.ahead else {}),
+            **{name: value for name, value in outcome.items() if name not in known},
+            **({"error": self.refusal} if self.refusal else {}),
+        }
+
+
+class GivenBack(Failure):
+    """The event failed before anything happened, in another process; it may be sent again."""
+
+    def __init__(self, refusal: JsonObject) -> None:
+        super().__init__(refusal["message"], remedy=refusal["remedy"])
+        self.code = refusal["code"]
+
+
+def state_of(outcome: Outcome) -> State:
+    match outcome.status:
+        case "failed" | "waiting":
+            return outcome.status
+        case _:
+            return "done"

@@ -1,0 +1,288 @@
+"""The line of one conversation: the events that wait in it and the one that runs, as they lie in the records.
+
+    inbox:<conversation>   tail       {next, bytes}            moved by whoever adds an event
+                           head       {next, bytes, running, paused?}   moved by the lease's holder alone
+                           <number>   {event, bytes, ends}     stays until its turn has ended
+                           cancel     {turn}                   wanted by anyone, looked for by its holder
+
+Numbers are given out by `tail` and never again; `bytes` counts all that ever came, so that what waits is
+the difference of the two, and adding and taking disturb nobody but their own kind.
+
+This room reads the line and says what changes are; the inbox says which of them belong into one batch.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+
+from harness.conversations.conversation import inbox_partition
+from harness.messages.event import Event, event_of
+from harness.transcripts.large_values import Aside
+from workspaces.conditions import ABSENT
+from workspaces.errors import NotFound, TooMany
+from workspaces.ids import ConversationId, TurnId
+from workspaces.storage.blobs import BlobStore
+from workspaces.storage.records import (
+    VALUE_BYTES_MAX,
+    Check,
+    Condition,
+    Item,
+    JsonObject,
+    Key,
+    Put,
+    RecordStore,
+)
+
+WAITING_MAX = 100
+WAITING_BYTES_MAX = 2**20
+"""Of the texts of waiting events, as UTF-8."""
+
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    counter: Condition
+    next: int
+    bytes: int
+    running: JsonObject | None
+    paused: JsonObject | None = None
+
+
+NOBODY_YET = Head(ABSENT, 1, 0, None)
+"""Of a line in which nobody has stood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The event whose turn it is."""
+
+    number: int
+    event: Event
+    item: Item
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An event that is being answered, by us or by someone who stopped in the middle."""
+
+    number: int
+    event: Event
+    turn_id: TurnId
+    first: int
+    """The number of the turn's first entry."""
+    attempt: int
+    head: Head
+    is_own: bool = False
+    """Its model is a loop of the caller's own, which nobody else can go on with."""
+
+    def as_json(self) -> JsonObject:
+        return {
+            "number": self.number,
+            "turn": self.turn_id,
+            "first": self.first,
+            "attempt": self.attempt,
+            **({"own": True} if self.is_own else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A turn that waits for an answer."""
+
+    number: int
+    event: Event
+    item: Item
+    turn_id: TurnId
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of an event that is not done."""
+
+    is_begun: bool
+    ahead: int
+    """So many events come before it."""
+    turn_id: TurnId | None = None
+    first: int | None = None
+    """The number of its turn's first entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Of a line, as people see it."""
+
+    waiting: int
+    """Events; some of them may have been withdrawn."""
+    turn_id: TurnId | None
+    """The turn that runs."""
+
+
+class Line:
+    def __init__(
+        self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
+    ) -> None:
+        self._conversation_id = conversation_id
+        self._partition = inbox_partition(conversation_id)
+        self._records = records
+        self._aside = Aside(conversation_id, large)
+
+    # reading
+
+    def ends(self) -> tuple[Head, Item | None]:
+        """Head and tail, in one look."""
+        scan = self._records.scan(self._partition, start="head", end="tail\0")
+        found = {item.key.sort: item for item in scan}
+        tail, item = found.get("tail"), found.get("head")
+        if item is None:
+            return NOBODY_YET, tail
+        value = item.value
+        paused = value.get("paused")
+        return Head(item.counter, value["next"], value["bytes"], value["running"], paused), tail
+
+    def head(self) -> Head:
+        return self.ends()[0]
+
+    def occupancy(self) -> Occupancy:
+        head, tail = self.ends()
+        waiting = tail.value["next"] - head.next if tail else 0
+        return Occupancy(waiting, TurnId(head.running["turn"]) if head.running else None)
+
+    def standing(self, number: int) -> Standing:
+        head = self.head()
+        running = head.running
+        if running is not None and running["number"] == number:
+            return Standing(True, 0, TurnId(running["turn"]), running["first"])
+        ahead = max(0, number - head.next + (running is not None))
+        return Standing(head.next > number, ahead)
+
+    def first(self, head: Head, end: int) -> Waiting | None:
+        """Of those that wait, up to the number `end`; some of them may have been withdrawn."""
+        for number in range(head.next, end):
+            item = self.item(number)
+            if item is not None:
+                return Waiting(number, self.event(item), item, head)
+        return None
+
+    def running(self, head: Head) -> Running | None:
+        data = head.running
+        if data is None:
+            return None
+        event = self.event(self._begun(data["number"]))
+        turn_id, is_own = TurnId(data["turn"]), data.get("own", False)
+        return Running(data["number"], event, turn_id, data["first"], data["attempt"], head, is_own)
+
+    def paused(self, head: Head) -> Paused | None:
+        data = head.paused
+        if data is None:
+            return None
+        item = self._begun(data["number"])
+        turn_id = TurnId(data["turn"])
+        return Paused(data["number"], self.event(item), item, turn_id, data["first"])
+
+    def item(self, number: int) -> Item | None:
+        return self._records.get(self._event_key(number))
+
+    def event(self, item: Item) -> Event:
+        return event_of(self._aside.value(item.value["event"]))
+
+    def is_to_end(self, turn_id: TurnId) -> bool:
+        item = self._records.get(self._cancel_key)
+        return item is not None and item.value["turn"] == turn_id
+
+    def check_room(self, head: Head, tail: Item | None, size: int) -> None:
+        """TooMany. An event that nothing is before waits for nobody, and may be as large as events may be."""
+        if tail is None or is_idle(head, tail):
+            return
+        number, size_bytes = tail.value["next"] - head.next, tail.value["bytes"] - head.bytes
+        if _is_full(number, size_bytes + size) is None:
+            return
+        start = self._event_key(head.next).sort
+        waiting = self._records.scan(self._partition, start=start, end="tail")
+        events = [item for item in waiting if "event" in item.value]  # without those withdrawn
+        full = _is_full(len(events), sum(item.value["bytes"] for item in events) + size)
+        if full is not None:
+            raise full
+
+    # changes
+
+    def moved(self, head: Head) -> Put:
+        paused = {"paused": head.paused} if head.paused is not None else {}
+        value = {"next": head.next, "bytes": head.bytes, "running": head.running, **paused}
+        return Put(self._head_key, value, head.counter)
+
+    def unmoved(self, head: Head) -> Check:
+        return Check(self._head_key, head.counter)
+
+    def joined(
+        self, event: Event, kept: JsonObject, tail: Item | None
+    ) -> tuple[tuple[Put, Put], int]:
+        """What puts an event behind the tail, and the bytes that have come with it."""
+        number: int = tail.value["next"] if tail else 1
+        size = event.size_bytes
+        ends: int = size + (tail.value["bytes"] if tail else 0)
+        value = {"event": kept, "bytes": size, "ends": ends}
+        item = Put(self._event_key(number), value, ABSENT)
+        counter = tail.counter if tail else ABSENT
+        moved = Put(Key(self._partition, "tail"), {"next": number + 1, "bytes": ends}, counter)
+        return (item, moved), ends
+
+    def ending(self, turn_id: TurnId) -> Put:
+        """Wanted: the end of this turn."""
+        return Put(self._cancel_key, {"turn": turn_id})
+
+    # aside
+
+    def kept(self, stated: JsonObject) -> JsonObject:
+        """An event as it is stated, or where it lies, when it is too large for a record."""
+        if not is_large(stated):
+            return stated
+        name = f"event-{secrets.token_hex(8)}"
+        return {"id": stated["id"], **self._aside.keep(name, _JSON.encode(stated))}
+
+    def forget(self, kept: JsonObject) -> None:
+        """What lies aside of an event that is not in the line any more."""
+        self._aside.forget(kept)
+
+    def _begun(self, number: int) -> Item:
+        """Of the event of a turn that has not ended."""
+        item = self.item(number)
+        if item is None:
+            raise NotFound("event", f"{number} of conversation {self._conversation_id}")
+        return item
+
+    @property
+    def _head_key(self) -> Key:
+        return Key(self._partition, "head")
+
+    @property
+    def _cancel_key(self) -> Key:
+        return Key(self._partition, "cancel")
+
+    def _event_key(self, number: int) -> Key:
+        return Key(self._partition, f"{number:012}")
+
+
+def is_idle(head: Head, tail: Item | None) -> bool:
+    """Nothing runs, nothing waits in line."""
+    return head.running is None and (tail is None or head.next == tail.value["next"])
+
+
+def is_large(stated: JsonObject) -> bool:
+    """For a record that has more to hold."""
+    return len(_JSON.encode(stated).encode()) > VALUE_BYTES_MAX // 2
+
+
+def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:
+    """`waiting_bytes` with those of the event that would like to join."""
+    if waiting >= WAITING_MAX:
+        what = "events waiting in the conversation"
+        return TooMany(what, maximum=WAITING_MAX, actual=waiting + 1, unit="events")
+    if waiting_bytes > WAITING_BYTES_MAX:
+        what = "texts waiting in the conversation"
+        return TooMany(what, maximum=WAITING_BYTES_MAX, actual=waiting_bytes, unit="bytes")
+    return None

@@ -1,0 +1,159 @@
+"""Changing another program's configuration, shown before it is done, and taking exactly that back.
+
+What was changed is noted in the home, with the text before and after. Taking back is then either the text
+of before, when nothing else has changed, or a removal of what we put in from the text as it is now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.integrations.integration import Client, Use
+from workspaces.errors import Conflict, NotFound, Unavailable
+
+FILE_BYTES_MAX = 10 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """`before` None: there was no file."""
+
+    client: str
+    file: str
+    use: Use
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a file shall become; `after` None: it goes."""
+
+    file: Path
+    before: str | None
+    after: str | None
+    noted: Noted | None
+    """What is noted once it is done; None: nothing is left to take back."""
+
+    @property
+    def is_one(self) -> bool:
+        return self.before != self.after
+
+    def diff(self) -> str:
+        name = str(self.file)
+        lines = difflib.unified_diff(
+            (self.before or "").splitlines(keepends=True),
+            (self.after or "").splitlines(keepends=True),
+            "/dev/null" if self.before is None else name,
+            "/dev/null" if self.after is None else name,
+        )
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+class Configurations:
+    """`notes`: a directory of the home."""
+
+    def __init__(self, notes: Path) -> None:
+        self._notes = notes
+
+    def use(self, client: Client, file: Path, use: Use) -> Change:
+        """What it takes that this client uses it; an earlier use by the same file is taken back in it."""
+        now = _read(file)
+        noted = self._noted(client, file)
+        before = now if noted is None else _taken_back(client, noted, now)
+        after = client.used(before or client.empty, use)
+        return Change(file, now, after, Noted(client.name, str(file), use, before, after))
+
+    def undo(self, client: Client, file: Path) -> Change:
+        noted = self._noted(client, file)
+        if noted is None:
+            remedy = f"`harness use {client.name} --workspace W` begins it"
+            raise NotFound(f"use by {client.name} in", str(file), remedy=remedy)
+        now = _read(file)
+        return Change(file, now, _taken_back(client, noted, now), None)
+
+    def carry_out(self, client: Client, change: Change) -> None:
+        """Conflict when the file is not what the change was made from."""
+        if _read(change.file) != change.before:
+            raise Conflict("file", str(change.file), expected="what was shown", actual="another")
+        note = self._note(client, change.file)
+        try:
+            if change.noted is not None:
+                note.parent.mkdir(mode=0o700, exist_ok=True)
+                _write(note, json.dumps(asdict(change.noted), indent=2), 0o600)
+            if change.after is None:
+                change.file.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # made for it, or somebody else's too
+                    change.file.parent.rmdir()
+            else:
+                change.file.parent.mkdir(parents=True, exist_ok=True)
+                _write(change.file, change.after, 0o600)
+            if change.noted is None:
+                note.unlink(missing_ok=True)
+        except OSError as error:
+            raise Unavailable(str(change.file), error.strerror or str(error)) from error
+
+    def _noted(self, client: Client, file: Path) -> Noted | None:
+        text = _read(self._note(client, file))
+        if text is None:
+            return None
+        try:
+            values: dict[str, Any] = json.loads(text)
+            values["use"] = Use(**values["use"])
+            return Noted(**values)
+        except (ValueError, TypeError, LookupError) as error:
+            remedy = f"remove {self._note(client, file)}, and what it names from {file}"
+            raise Unavailable(str(file), f"its note is damaged ({error})", remedy=remedy) from error
+
+    def _note(self, client: Client, file: Path) -> Path:
+        told = hashlib.sha256(os.fsencode(file)).hexdigest()[:12]
+        return self._notes / f"{client.name}-{told}.json"
+
+
+def _taken_back(client: Client, noted: Noted, now: str | None) -> str | None:
+    if now is None or now == noted.before:
+        return now  # somebody was faster
+    if now == noted.after:
+        return noted.before
+    return client.unused(now, noted.use, noted.before or client.empty)
+
+
+def _read(file: Path) -> str | None:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(str(file), error.strerror or str(error)) from error
+    if len(data) > FILE_BYTES_MAX:
+        raise Unavailable(str(file), f"has more than {FILE_BYTES_MAX:,} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Unavailable(str(file), "is not UTF-8 text") from error
+
+
+def _write(file: Path, text: str, mode: int) -> None:
+    """Whole or not at all, with the permissions it had. A link stays one: what it leads to is written."""
+    file = file.resolve()
+    with contextlib.suppress(FileNotFoundError):
+        mode = file.stat().st_mode & 0o777
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}.new")
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(fd)
+        unfinished.chmod(mode)
+        unfinished.rename(file)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,66 @@
+"""Recall over several workspaces at once: one ranking, and the fields that every face shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from workspaces.errors import Refused
+from workspaces.history.history import HEAD, View
+from workspaces.search.recall import EVERYTHING, Line, Scope
+from workspaces.timestamp import Stamp, stamp_of
+from workspaces.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    workspace: str
+    """The name under which whoever asks knows it."""
+    line: Line
+
+    def as_json(self) -> dict[str, Any]:
+        line = self.line
+        return {
+            "path": line.path,
+            "line_number": line.line_number,
+            "content": line.content,
+            "score": line.score,
+            "workspace": self.workspace,
+            "updated_at": line.updated_at,
+            "author": line.author,
+            "revision": line.revision,
+            "why": list(line.why),
+        }
+
+
+def recall(
+    places: Iterable[tuple[str, Workspace]],
+    query: str,
+    *,
+    limit: int = 10,
+    scope: Scope = EVERYTHING,
+    view: View = HEAD,
+) -> list[Hit]:
+    """The best lines of all these workspaces; of equals those of the workspace that was named first."""
+    found: Sequence[Hit] = [
+        Hit(name, line)
+        for name, workspace in places
+        for line in workspace.recall.find(query, limit=limit, view=view, scope=scope)
+    ]
+    ranked = sorted(found, key=lambda hit: (not hit.line.is_named, -hit.line.score))
+    return ranked[:limit]
+
+
+def since_of(text: str) -> Stamp:
+    """A day, or a moment: without a zone it is UTC."""
+    try:
+        if len(text) == len("2026-01-31"):
+            moment = datetime.combine(date.fromisoformat(text), datetime.min.time(), tzinfo=UTC)
+        else:
+            moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        remedy = "write 2026-01-31, or 2026-01-31T14:00"
+        raise Refused("since", text, "is no day and no moment", remedy=remedy) from error
+    return stamp_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

@@ -1,0 +1,63 @@
+"""Tools that the client runs: an agent or an event declares them, the model calls, an event answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+
+from harness.messages.model_request import ToolSpec
+from workspaces.errors import Refused
+from workspaces.validation import Shape, parse
+
+NAME_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
+"""What providers take."""
+DESCRIPTION_CHARACTERS_MAX = 10_000
+SCHEMA_CHARACTERS_MAX = 50_000
+CLIENT_TOOLS_MAX = 64
+"""A model that is offered more chooses badly."""
+
+
+class ClientTool(Shape):
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_CHARACTERS_MAX)]
+    input_schema: dict[str, Any]
+    """JSON Schema of the input: of an object."""
+
+    @field_validator("input_schema")
+    @classmethod
+    def _of_an_object(cls, schema: dict[str, Any]) -> dict[str, Any]:
+        if schema.get("type") != "object":
+            raise ValueError('must be the JSON Schema of an object: {"type": "object", …}')
+        if len(json.dumps(schema)) > SCHEMA_CHARACTERS_MAX:
+            raise ValueError(f"is over {SCHEMA_CHARACTERS_MAX:,} characters as JSON")
+        return schema
+
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, self.input_schema)
+
+
+def client_tools_of(data: Sequence[object], *, within: str = "tools") -> tuple[ClientTool, ...]:
+    """As a program states them. Refused."""
+    _check_number(len(data), within)
+    stated = enumerate(data)
+    return tuple(parse(ClientTool, one, within=f"{within}.{at}") for at, one in stated)
+
+
+def check_names(
+    tools: Sequence[ClientTool], taken: Iterable[str], *, within: str = "tools"
+) -> None:
+    """Refused when there are too many, two of one name, or one of a name that is `taken`."""
+    _check_number(len(tools), within)
+    before = set(taken)
+    for at, tool in enumerate(tools):
+        if tool.name in before:
+            raise Refused(f"{within}.{at}.name", tool.name, "is the name of another tool")
+        before.add(tool.name)
+
+
+def _check_number(tools: int, within: str) -> None:
+    if tools > CLIENT_TOOLS_MAX:
+        raise Refused(within, tools, f"are more than {CLIENT_TOOLS_MAX} tools")

@@ -1,0 +1,178 @@
+"""Measuring recall: notes, questions, and the lines that should be found.
+
+A folder holds `questions.jsonl`, one object a line with `question`, `evidence` (pairs of a path and a line
+number, from 1) and perhaps a `category`, and beside it the Markdown files that the paths lead to. A folder
+of such folders is measured as a whole: each question is asked of its own folder. The index is made in a
+temporary directory and thrown away.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, quantiles
+from typing import Annotated
+
+from pydantic import Field
+
+from workspaces.errors import NotFound, Refused
+from workspaces.search.index import Index
+from workspaces.search.source import ENDINGS
+from workspaces.validation import Shape, parse
+
+QUESTIONS = "questions.jsonl"
+DEPTH = 20
+"""How far down an answer is looked at."""
+
+Told = Callable[[int, int], None]
+
+
+class Question(Shape):
+    question: Annotated[str, Field(min_length=1)]
+    evidence: list[Annotated[list[str | int], Field(min_length=2, max_length=2)]]
+    """Pairs of a path and a line; JSON has no pairs."""
+    category: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of one question: where its lines came, from 1, and how long it took."""
+
+    category: str | None
+    ranks: tuple[int | None, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    answers: Sequence[Answer]
+    build_s: float
+    lines: int
+
+    def as_json(self) -> dict[str, object]:
+        times = sorted(answer.seconds * 1e3 for answer in self.answers)
+        percentiles = quantiles(times, n=100, method="inclusive") if len(times) > 1 else times * 99
+        categories = sorted({answer.category for answer in self.answers if answer.category})
+        return {
+            **_figures(self.answers),
+            "p50_ms": round(percentiles[49], 3),
+            "p95_ms": round(percentiles[94], 3),
+            "build_s": round(self.build_s, 3),
+            "lines": self.lines,
+            "questions": len(self.answers),
+            "by_category": {
+                name: {
+                    **_figures(of := [one for one in self.answers if one.category == name]),
+                    "questions": len(of),
+                }
+                for name in categories
+            },
+        }
+
+
+class Folder:
+    """The Markdown files of a directory that is no workspace: read once."""
+
+    def __init__(self, root: Path) -> None:
+        self._texts = {
+            path.relative_to(root).as_posix(): path.read_bytes()
+            for path in sorted(root.rglob("*"))
+            if path.suffix.lower() in ENDINGS and path.is_file()
+        }
+        self._states = dict.fromkeys(self._texts, "read")
+
+    def states(self) -> Mapping[str, str]:
+        return self._states
+
+    def read(self, name: str) -> bytes:
+        return self._texts[name]
+
+
+def measure(root: Path, told: Told | None = None) -> Measured:
+    """NotFound without questions, Refused for one that is none."""
+    folders = [(folder, list(_questions(folder))) for folder in _folders(root)]
+    total = sum(len(questions) for _, questions in folders)
+    answers: list[Answer] = []
+    build_s, lines = 0.0, 0
+    for folder, questions in folders:
+        source = Folder(folder)
+        with tempfile.TemporaryDirectory(prefix="recall-") as place:
+            index = Index(Path(place) / "index.db")
+            begin = time.perf_counter()
+            lines += index.catch_up(source)
+            build_s += time.perf_counter() - begin
+            for question in questions:
+                answers.append(_asked(index, source, question))
+                if told is not None:
+                    told(len(answers), total)
+            index.close()
+    return Measured(answers, build_s, lines)
+
+
+def _asked(index: Index, source: Folder, question: Question) -> Answer:
+    begin = time.perf_counter()
+    found = index.find(source, question.question, limit=DEPTH)
+    seconds = time.perf_counter() - begin
+    rank: dict[tuple[str | int, str | int], int] = {
+        (one.path, one.line): number for number, one in enumerate(found, 1)
+    }
+    return Answer(
+        question.category,
+        tuple(rank.get((path, line)) for path, line in question.evidence),
+        seconds,
+    )
+
+
+def _figures(answers: Sequence[Answer]) -> dict[str, float]:
+    """Recall is the share of a question's lines among the first so many; the reciprocal rank is that of
+    the first of them; each is the mean over all questions."""
+
+    def share(answer: Answer, depth: int) -> float:
+        return mean(rank is not None and rank <= depth for rank in answer.ranks)
+
+    def reciprocal(answer: Answer) -> float:
+        return max(1 / rank if rank else 0.0 for rank in answer.ranks)
+
+    return {
+        **{
+            f"recall@{depth}": round(mean(share(one, depth) for one in answers), 4)
+            for depth in (1, 5, 10, 20)
+        },
+        "hit@10": round(mean(share(one, 10) > 0 for one in answers), 4),
+        "mrr": round(mean(reciprocal(one) for one in answers), 4),
+    }
+
+
+def _folders(root: Path) -> list[Path]:
+    if not root.is_dir():
+        raise NotFound("directory", str(root))
+    folders = [place.parent for place in (root / QUESTIONS, *sorted(root.glob(f"*/{QUESTIONS}")))]
+    found = [folder for folder in folders if (folder / QUESTIONS).is_file()]
+    if not found:
+        remedy = f"put it into {root}, or name a folder of folders that have one"
+        raise NotFound("file", QUESTIONS, remedy=remedy)
+    return found
+
+
+def _questions(folder: Path) -> Iterator[Question]:
+    """Those without evidence cannot be measured, and are left out."""
+    file = folder / QUESTIONS
+    count = 0
+    for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+        if not line.strip():
+            continue
+        where = f"{file}:{number}"
+        try:
+            document = json.loads(line)
+        except ValueError as error:
+            raise Refused(where, line, "is not JSON") from error
+        question = parse(Question, document, within=where)
+        if question.evidence:
+            count += 1
+            yield question
+    if not count:
+        raise Refused(str(file), count, "questions with evidence are too few to measure anything")

@@ -1,0 +1,105 @@
+"""What programs are told of files and histories: the same JSON from the command line and over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.conversations.conversation import Conversation
+from harness.transcripts.session import Session
+from harness.transcripts.transcript import Transcript
+from workspaces.durability import HERE
+from workspaces.file import File
+from workspaces.history.blame import BlamedLine
+from workspaces.history.diff import FileDifference, words
+from workspaces.history.log import Change
+from workspaces.problem import Problem
+from workspaces.revision import Revision, RevisionId
+from workspaces.tree.conflict_copy import is_conflict
+from workspaces.tree.scan import Tree
+from workspaces.workspace.workspace import Written
+
+Document = dict[str, Any]
+
+
+def listing(tree: Tree) -> list[Document]:
+    """Without second files, which are problems to be solved and no memory."""
+    return [
+        {"path": path, "size": state.size, "version": state.version}
+        for path, state in tree.files.items()
+        if not is_conflict(path)
+    ]
+
+
+def file_document(file: File) -> Document:
+    return {"path": file.path, "version": file.version, "content": file.text}
+
+
+def written_document(written: Written) -> Document:
+    return {
+        "path": written.path,
+        "version": written.version,
+        "revision": written.revision,
+        "durable": written.durable.as_json(),
+    }
+
+
+def reverted_document(asked: str, made: RevisionId | None) -> Document:
+    return {"reverted": asked, "revision": made, "durable": HERE.as_json()}
+
+
+def problem_document(problem: Problem) -> Document:
+    return {"path": problem.path, "kind": problem.kind, "detail": problem.detail}
+
+
+def conversation_document(conversation: Conversation, transcript: Transcript) -> Document:
+    newest = transcript.newest()
+    return {
+        **conversation.as_json(),
+        "updatedAt": newest.at if newest else conversation.created_at,
+        "entries": newest.number if newest else 0,
+    }
+
+
+def session_document(session: Session) -> Document:
+    return {"first": session.first, **session.as_json()}
+
+
+def revision_document(revision: Revision) -> Document:
+    return {
+        "revision": revision.id,
+        "at": revision.at,
+        "author": revision.author,
+        "subject": revision.subject,
+        "trailers": dict(revision.trailers),
+        "paths": list(revision.paths),
+    }
+
+
+def change_document(change: Change, *, by_words: bool = False) -> Document:
+    """A revision and what it did."""
+    files = [difference_document(file, by_words=by_words) for file in change.files]
+    return {**revision_document(change.revision), "files": files}
+
+
+def difference_document(file: FileDifference, *, by_words: bool = False) -> Document:
+    document: Document = {
+        "path": file.path,
+        "kind": file.kind,
+        "binary": file.binary,
+        "added": file.added,
+        "removed": file.removed,
+        "patch": file.patch,
+    }
+    return {**document, "words": words(file.patch)} if by_words else document
+
+
+def line_document(line: BlamedLine) -> Document:
+    return {
+        "line_number": line.number,
+        "text": line.text,
+        "revision": line.revision,
+        "at": line.at,
+        "author": line.author,
+        "conversation": line.conversation,
+        "turn": line.turn,
+    }

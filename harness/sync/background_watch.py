@@ -1,0 +1,64 @@
+"""The watcher, for whoever runs as long as it should: `harness watch`, `harness up`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import assert_never
+
+from harness.runtime.async_bridge import in_thread_of_its_own
+from harness.runtime.json_log import event
+from harness.sync.local_copies import Copies
+from workspaces.clock import Clock
+from workspaces.errors import Failure, NotFound
+from workspaces.workspace.watch import News, Settled, Troubled, Watch
+from workspaces.workspace.workspace import Workspace
+
+_log = logging.getLogger("harness.sync.background_watch")
+
+
+class Watching:
+    def __init__(
+        self,
+        trees: Path,
+        workspaces: Callable[[], Iterable[Workspace]],
+        clock: Clock,
+        tell: Callable[[News], None],
+    ) -> None:
+        """`tell` is called from another thread."""
+        self._watch = Watch(trees, workspaces, clock, tell)
+
+    async def run(self) -> None:
+        """Until it is cancelled; a revision that is being made is finished first."""
+        watching = asyncio.ensure_future(in_thread_of_its_own(self._watch.run))
+        try:
+            await asyncio.shield(watching)
+        except asyncio.CancelledError:
+            self._watch.stop()
+            await watching
+            raise
+
+
+def log_news(news: News) -> None:
+    """Without what anybody wrote: a subject quotes it, and a reason may."""
+    match news:
+        case Settled(workspace, revision):
+            event(_log, "settled", workspace=workspace.record.id, revision=revision.id)
+        case Troubled(workspace, _, remedy):
+            about = workspace.record.id if workspace else None
+            event(_log, "not watched", level=logging.WARNING, workspace=about, remedy=remedy)
+        case _:
+            assert_never(news)
+
+
+def all_of(copies: Copies) -> Iterator[Workspace]:
+    """As they are now, but for those whose files are lost: the others are watched all the same."""
+    for record in copies.records():
+        try:
+            yield copies.workspaces.open(record)
+        except NotFound:  # deleted since it was listed
+            continue
+        except Failure as failure:
+            _log.warning("%s is not watched: %s", record.name, failure)

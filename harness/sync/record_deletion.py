@@ -1,0 +1,168 @@
+"""Deletion: what goes with a record, in which order, and what is said about it.
+
+What belongs to a record goes first and the record last, so that a deletion which was interrupted can be
+repeated. Files and history of a workspace are moved to the trash of the home, where a person can still
+find them; a key is gone at once.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.agents.agent import AgentRecord, Agents
+from harness.billing.ledger import Ledger
+from harness.billing.limits import Allowance
+from harness.conversations.conversation import Conversations
+from harness.sandboxes.record import SandboxRecord
+from workspaces.accounts.account import AccountRecord, Accounts, Principal
+from workspaces.accounts.key import Keys
+from workspaces.accounts.record_catalog import Catalog
+from workspaces.accounts.user import Users
+from workspaces.clock import Clock
+from workspaces.errors import Forbidden, InUse, OverLimit, Refused
+from workspaces.home.workspaces import Workspaces, is_private_to
+from workspaces.ids import AgentId, KeyId, UserId
+from workspaces.remote.registry import Roster
+from workspaces.timestamp import stamp_of
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What a deletion took with it."""
+
+    id: str
+    name: str
+    trash: tuple[Path, ...] = ()
+    """Where files and histories of workspaces lie until somebody empties the trash."""
+    keys: tuple[KeyId, ...] = ()
+    conversations: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "deleted": True,
+            "id": self.id,
+            "name": self.name,
+            "trash": [str(place) for place in self.trash],
+            "keys": list(self.keys),
+            "conversations": self.conversations,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    principal: Principal
+    accounts: Accounts
+    users: Users
+    keys: Keys
+    workspaces: Workspaces
+    sandboxes: Catalog[SandboxRecord]
+    agents: Agents
+    conversations: Conversations
+    ledger: Ledger
+    allowance: Allowance
+    clock: Clock
+    roster: Roster | None
+    """By which other machines hear of it; None where nothing is shared."""
+
+    def workspace(self, reference: str, *, force: bool = False) -> Gone:
+        """InUse while agents mount it, unless forced: their mounts of it are then left out."""
+        self._check_right("workspaces")
+        record = self.workspaces.record(reference)
+        _check_unused("workspace", record.name, self.agents.mounting(record.id), force)
+        return Gone(record.id, record.name, (self.workspaces.delete(record.id),))
+
+    def sandbox(self, reference: str, *, force: bool = False) -> Gone:
+        """InUse while agents work in it, unless forced: their mounts in it are then left out."""
+        self._check_right("sandboxes")
+        record = self.sandboxes.get(reference)
+        _check_unused("sandbox", record.name, self.agents.working_in(record.id), force)
+        self.sandboxes.delete(record.id)
+        return Gone(record.id, record.name)
+
+    def agent(self, reference: str) -> Gone:
+        """With its conversations and what was private to it; the workspaces it mounted stay. Busy
+        while one of its turns runs."""
+        self._check_right("agents")
+        record = self.agents.get(reference)
+        self._check_reachable(record.id)
+        conversations = self.conversations.delete_with(record.id)
+        trash = self._private_workspaces(record.id)
+        self.agents.forget(record.id)
+        return Gone(record.id, record.name, trash, conversations=conversations)
+
+    def user(self, reference: str) -> Gone:
+        """With the user's keys, conversations and private workspaces. Busy while a turn of the user
+        runs."""
+        self._check_right("users")
+        record = self.users.get(reference)
+        if record.id == self.principal.owner.id:
+            remedy = "delete the account, or rename its owner"
+            raise Refused("user", record.name, "is the owner of the account", remedy=remedy)
+        self._check_reachable(record.id)
+        keys = tuple(key.id for key in self.keys.list() if key.user_id == record.id)
+        for key_id in keys:
+            self.keys.revoke(key_id)
+        conversations = self.conversations.delete_of(record.id)
+        trash = self._private_workspaces(record.id)
+        self.users.delete(record.id)
+        return Gone(record.id, record.name, trash, keys, conversations)
+
+    def account(self) -> Gone:
+        """With everything in it. Its keys go last, so that whoever was interrupted can go on."""
+        self._check_right("the account")
+        record = self.accounts.get(self.principal.account_id)
+        self._say(record)
+        conversations = 0
+        for agent in self.agents.list():
+            conversations += self.conversations.delete_with(agent.id)
+            self.agents.forget(agent.id)
+        trash = tuple(
+            self.workspaces.delete(workspace.id) for workspace in self.workspaces.list(private=True)
+        )
+        for sandbox in self.sandboxes.list():
+            self.sandboxes.delete(sandbox.id)
+        keys = tuple(key.id for key in self.keys.list())
+        for key_id in keys:
+            self.keys.revoke(key_id)
+        self.ledger.forget(record.id)
+        self.allowance.forget(record.id)
+        self.accounts.forget(record)
+        return Gone(record.id, record.name, trash, keys, conversations)
+
+    def _private_workspaces(self, owner_id: AgentId | UserId) -> tuple[Path, ...]:
+        return tuple(
+            self.workspaces.delete(workspace.id)
+            for workspace in self.workspaces.list(private=True)
+            if is_private_to(workspace.id, owner_id)
+        )
+
+    def _say(self, account: AccountRecord) -> None:
+        """To other machines, before anything goes: nobody joins the account any more, nor brings it back."""
+        if self.roster is None or self.roster.read("account", account.id) is None:
+            return
+        now = stamp_of(self.clock.now())
+        self.roster.entomb("account", account.id, account.name, now)
+        for agent in self.agents.list():
+            self.roster.entomb("agent", agent.id, agent.name, now)
+
+    def _check_reachable(self, owner_id: AgentId | UserId) -> None:
+        """What is private to it and shared is deleted for all machines, and they must hear of it."""
+        if self.roster is not None and any(
+            one.is_shared and is_private_to(one.id, owner_id)
+            for one in self.workspaces.list(private=True)
+        ):
+            with suppress(Refused, OverLimit):  # whatever it says: the place answers
+                self.roster.read("account", self.principal.account_id)
+
+    def _check_right(self, what: str) -> None:
+        """Asked first: a deletion that would stop half way is not begun."""
+        if not self.principal.may_configure:
+            raise Forbidden(f"delete {what}")
+
+
+def _check_unused(family: str, name: str, agents: list[AgentRecord], force: bool) -> None:
+    if agents and not force:
+        raise InUse(family, name, [agent.name for agent in agents])

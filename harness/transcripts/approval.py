@@ -1,0 +1,111 @@
+"""What a turn waits for, and what an answer makes of it: read off its entries, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.messages.event import Answer, Approval, ToolAnswer
+from harness.messages.message import Message, ToolCall, ToolResult
+from harness.messages.pending_call import PendingCall
+from harness.runtime.templates import render
+from harness.transcripts.transcript import Entry
+from workspaces.errors import Conflict, NotFound, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What is stored of an answer: the results that it is, and the calls that it allows."""
+
+    results: tuple[ToolResult, ...]
+    allowed: tuple[str, ...]
+
+    @property
+    def message(self) -> Message:
+        return Message("user", self.results)
+
+
+Unanswered = Literal["superseded", "cancelled"]
+"""Why a call that waited is not waited for any more: something else was said; the turn was cancelled."""
+
+
+def open_calls(entries: Sequence[Entry]) -> tuple[ToolCall, ...]:
+    """Those of the newest reply whose results are not stored."""
+    answered: set[str] = set()
+    for entry in reversed(_said(entries)):
+        if entry.message.role == "assistant":
+            calls = entry.message.tool_calls if entry.is_complete else ()
+            return tuple(call for call in calls if call.id not in answered)
+        parts = entry.message.parts
+        answered |= {part.call_id for part in parts if isinstance(part, ToolResult)}
+    return ()
+
+
+def pending(entries: Sequence[Entry]) -> tuple[PendingCall, ...]:
+    """Those of them that are neither allowed nor made yet."""
+    allowed: set[str] = set()
+    asked = {}
+    for entry in reversed(_said(entries)):
+        if entry.message.role == "assistant":
+            asked = {one.call_id: one for one in entry.asks}
+            break
+        allowed |= set(entry.allowed)
+    return tuple(
+        PendingCall(call, asked[call.id])
+        for call in open_calls(entries)
+        if call.id in asked and call.id not in allowed
+    )
+
+
+def answered(
+    entries: Sequence[Entry], answers: Sequence[Answer], shown: Callable[[str, str], str]
+) -> Answered:
+    """What answers mean for a turn that waits; all of them, or none. `shown` cuts a result, given the id
+    of its call. NotFound, Conflict, Refused."""
+    waiting = {one.id: one for one in pending(entries)}
+    results: list[ToolResult] = []
+    allowed: list[str] = []
+    for answer in answers:
+        found = waiting.get(answer.call_id)
+        if found is None:
+            raise _not_waiting(entries, answer.call_id)
+        match answer:
+            case Approval(is_allowed=False, reason=reason):
+                text = render("turn/denied.md", reason=reason)
+                results.append(ToolResult(answer.call_id, text, is_error=True))
+            case Approval():
+                if found.asked.waits_for != "approval":
+                    rule = "is made by the client: there is nothing to allow"
+                    raise Refused("callId", answer.call_id, rule, remedy="send its `tool_result`")
+                allowed.append(answer.call_id)
+            case ToolAnswer(content=text, is_error=is_error):
+                if found.asked.waits_for != "result":
+                    rule = "is made here, once it is allowed"
+                    raise Refused("callId", answer.call_id, rule, remedy="send an `approval`")
+                results.append(ToolResult(answer.call_id, shown(answer.call_id, text), is_error))
+    return Answered(tuple(results), tuple(allowed))
+
+
+def unanswered(entries: Sequence[Entry], why: Unanswered) -> Message:
+    """The results of all open calls of a turn that goes no further: none of them was run."""
+    text = render(f"turn/{why}.md")
+    calls = open_calls(entries)
+    return Message("user", tuple(ToolResult(call.id, text, is_error=True) for call in calls))
+
+
+def _not_waiting(entries: Sequence[Entry], call_id: str) -> NotFound | Conflict:
+    known = {call.id for entry in entries for call in entry.message.tool_calls}
+    if call_id in known:
+        return Conflict("call", call_id, expected="one that waits", actual="one that was answered")
+    return nothing_waits(call_id)
+
+
+def nothing_waits(call_id: str | None) -> NotFound:
+    remedy = "the outcome of the turn names the calls that wait"
+    return NotFound("call that waits", call_id or "in this conversation", remedy=remedy)
+
+
+def _said(entries: Sequence[Entry]) -> list[Entry]:
+    """Without what was written down before a summary, and summaries."""
+    return [entry for entry in entries if entry.is_said]

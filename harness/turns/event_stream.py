@@ -1,0 +1,207 @@
+"""The sequel of an event: what comes of it, as it comes.
+
+What is yielded in order: the entries of its turn, read from the transcript, each once; between them what
+its turn tells, where it runs in this process; at last where the event stands when nothing more comes of it
+by itself. Where the turn runs elsewhere, or not yet, the transcript is looked at now and then.
+
+Nothing that runs waits for whoever follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TypeVar
+
+from harness.conversations.event_status import EventStatus
+from harness.messages.progress import Counted, Progress, Queued
+from harness.runtime.async_bridge import in_thread
+from harness.transcripts.transcript import Entry
+from harness.turns.broadcast import Ended, Heard, Listener, Stored
+from harness.turns.dispatcher import Ingress
+from workspaces.ids import AgentId
+
+LOOK_S_MIN, LOOK_S_MAX = 0.05, 1.0
+"""Between two looks at an event that this process hears nothing of."""
+
+SIGN_S = 15.0
+"""After so long a silence there is a sign of life; proxies hang up after thirty seconds and more."""
+
+
+NO_ENTRY = 10**12
+"""Behind every entry: for who wants none."""
+
+
+class Curfew:
+    """From some moment on, everyone who follows has to go. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._is_called = False
+        self._listeners: list[Listener] = []
+        self._lock = threading.Lock()
+
+    def call(self) -> None:
+        with self._lock:
+            self._is_called = True
+            for listener in self._listeners:
+                listener.dismiss()
+
+    @contextmanager
+    def over(self, listener: Listener) -> Generator[None]:
+        with self._lock:
+            self._listeners.append(listener)
+            if self._is_called:
+                listener.dismiss()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.remove(listener)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Nothing has come for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissed:
+    """Whoever follows was asked to go: this process is about to end."""
+
+
+T = TypeVar("T")
+
+Step = Entry | Progress | EventStatus | Silence | Dismissed
+
+
+async def follow(
+    ingress: Ingress,
+    agent_id: AgentId,
+    event_id: str,
+    *,
+    after: int = 0,
+    curfew: Curfew,
+    sign_s: float = SIGN_S,
+) -> AsyncGenerator[Step]:
+    """From behind the entry `after`; after `sign_s` without a word there is a sign of life. NotFound, as
+    long as nothing was yielded, and when it is deleted meanwhile."""
+    status = await in_thread(ingress.status, agent_id, event_id)
+    reader = _Reader(ingress, agent_id, status, after)
+    listening = ingress.audience.listening(status.conversation_id)
+    with listening as listener, curfew.over(listener):
+        pause, sign = LOOK_S_MIN, _Sign(sign_s)
+        heard: Sequence[Heard] = ()
+        while True:
+            for one in heard:
+                for step in await reader.heard(one):
+                    yield sign.given(step)
+            if not heard or isinstance(heard[-1].told, Ended):
+                for step in await in_thread(reader.look):
+                    yield sign.given(step)
+                if reader.status.is_settled:
+                    return
+            if listener.is_dismissed:
+                yield Dismissed()
+                return
+            if sign.is_due:
+                yield sign.given(Silence())
+            heard = await listener.heard(pause)
+            pause = LOOK_S_MIN if heard else min(pause * 1.5, LOOK_S_MAX)
+
+
+async def settled(
+    ingress: Ingress, agent_id: AgentId, event_id: str, *, wait_s: float, curfew: Curfew
+) -> EventStatus:
+    """Where an event stands, as soon as nothing more comes of it or so much time has passed."""
+    if wait_s > 0:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                async for step in follow(
+                    ingress, agent_id, event_id, after=NO_ENTRY, curfew=curfew
+                ):
+                    if isinstance(step, EventStatus):
+                        return step
+    return await in_thread(ingress.status, agent_id, event_id)
+
+
+class _Reader:
+    """Of one event: its entries each once, and where it stands."""
+
+    def __init__(
+        self, ingress: Ingress, agent_id: AgentId, status: EventStatus, after: int
+    ) -> None:
+        self.status = status
+        self._ingress = ingress
+        self._agent_id = agent_id
+        self._after = after
+        self._ahead = 0
+
+    def look(self) -> list[Step]:
+        """Everything that came since the last look."""
+        status = self._ingress.status(self._agent_id, self.status.event_id)
+        self.status = status
+        steps: list[Step] = list(self._entries(None))
+        if status.is_settled:
+            steps.append(status)
+        elif not self._is_begun and status.ahead != self._ahead:
+            self._ahead = status.ahead
+            steps.append(Queued(status.ahead))
+        return steps
+
+    async def heard(self, one: Heard) -> Sequence[Step]:
+        match one.told:
+            case Stored() if not self._is_begun:
+                return await in_thread(self.look)
+            case Stored() if one.entry > self._after:
+                return await in_thread(self._entries, one.entry)
+            case Stored() | Ended() | Counted():  # the last is no word to anybody who follows
+                return ()
+            case progress:
+                return (progress,) if one.entry >= self._after and self._is_begun else ()
+
+    @property
+    def _is_begun(self) -> bool:
+        """What is told before that is told of others."""
+        return self.status.first is not None
+
+    def _entries(self, last: int | None) -> list[Entry]:
+        """Of the event's own turn."""
+        first, turn_id = self.status.first, self.status.turn_id
+        if first is None:
+            return []
+        conversations = self._ingress.conversations
+        transcript = conversations.transcript(conversations.get(self.status.conversation_id))
+        found = transcript.entries(max(self._after + 1, first), last)
+        entries = list(takewhile(lambda entry: entry.turn_id == turn_id, found))
+        if not self._after:
+            entries = self._own(entries)
+        if entries:
+            self._after = entries[-1].number
+        return entries
+
+    def _own(self, entries: list[Entry]) -> list[Entry]:
+        """An answer begins in the middle of a turn."""
+        event_id = self.status.event_id
+        mine = (at for at, entry in enumerate(entries) if entry.event_id == event_id)
+        return entries[next(mine, 0) :]
+
+
+class _Sign:
+    """When a sign of life was given last."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._at = time.monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() - self._at >= self._every_s
+
+    def given(self, step: T) -> T:
+        self._at = time.monotonic()
+        return step

@@ -1,0 +1,198 @@
+"""Explanations: what the turns of a conversation were shown, read from their receipts, and when each
+revision of a memory came in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+
+from harness.agents.agent import Agents
+from harness.context.memory_parts import MEMORY, NOTES
+from harness.context.part import memory_of
+from harness.context.receipt import Entrance, Receipt, entrances
+from harness.context.snapshot import Held
+from harness.conversations.conversation import Conversation, Conversations
+from harness.prompts.prompt_log import Showing
+from harness.transcripts.transcript import Entry
+from workspaces.errors import Failure, NotFound
+from workspaces.ids import TurnId
+from workspaces.revision import Revision, RevisionId
+from workspaces.storage.records import JsonObject
+from workspaces.workspace.workspace import Workspace
+
+LOG_MAX = 1_000
+"""Revisions that are looked through for those between two that were shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedTurn:
+    id: TurnId
+    receipts: tuple[Receipt, ...]
+    """One for each time that the model was asked."""
+    entered: tuple[Entrance, ...]
+    """Revisions of memory that no turn before was shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A request from which on a text was shown, or was shown no more."""
+
+    receipt: Receipt
+    source: str
+    revision: RevisionId | None
+    is_shown: bool
+
+    def as_json(self) -> JsonObject:
+        return {
+            "turn": self.receipt.turn_id,
+            "receipt": self.receipt.number,
+            "at": self.receipt.at,
+            "source": self.source,
+            "revision": self.revision,
+            "shown": self.is_shown,
+        }
+
+
+class Explanation:
+    """Of one conversation."""
+
+    def __init__(
+        self,
+        showing: Showing,
+        workspaces: Mapping[str, Workspace],
+        entries: Iterable[Entry] = (),
+    ) -> None:
+        """`workspaces` by the names under which the agent mounts them; `entries`: the transcript's."""
+        self._answers = [
+            entry for entry in entries if entry.is_said and entry.message.role == "assistant"
+        ]
+        self._showing = showing
+        self._workspaces = {memory_of(name): one for name, one in workspaces.items()}
+        self._receipts = showing.receipts()
+        self._held = cache(self._as_shown)
+
+    def turns(self, turn: str | None = None) -> list[ExplainedTurn]:
+        """All, or the one whose id begins like this. NotFound."""
+        found = list(self._turns())
+        if turn is None:
+            return found
+        matching = [one for one in found if one.id == turn]
+        matching = matching or [one for one in found if one.id.startswith(turn)]
+        if len(matching) != 1:
+            what = "turn" if not matching else "single turn that begins with"
+            raise NotFound(what, turn, remedy="without a turn, all of them are explained")
+        return matching
+
+    def reason(self, receipt: Receipt) -> str:
+        """Why the snapshot that it showed was taken."""
+        return self._held(receipt.snapshot, receipt.deltas).snapshot.reason
+
+    def counted(self, receipt: Receipt) -> int | None:
+        """How many tokens its request had, as the provider has counted; None when it has not."""
+        same = [one for one in self._receipts if one.last == receipt.last]
+        later = (one for one in self._answers if one.number > receipt.last)
+        answer = next(later, None)
+        if answer is None or answer.turn_id != receipt.turn_id or same[-1] != receipt:
+            return None
+        return answer.usage.prompt or None
+
+    def text(self, receipt: Receipt) -> str:
+        """Everything beside the messages that the model was shown, as it stood there."""
+        held = self._held(receipt.snapshot, receipt.deltas)
+        parts = [part.text for part in held.snapshot.parts]
+        told = [f"(beside entry {delta.entry})\n{delta.text}" for delta in held.deltas]
+        return "\n\n".join([*parts, *told])
+
+    def sightings(self, text: str) -> list[Sighting]:
+        """Where a text came into what was shown of memory, and where it went."""
+        seen: dict[str, bool] = {}
+        found: list[Sighting] = []
+        for receipt in self._receipts:
+            held = self._held(receipt.snapshot, receipt.deltas)
+            parts = {part.source: part for part in held.parts if part.is_memory}
+            for source in [*parts, *(one for one in seen if one not in parts)]:
+                part = parts.get(source)
+                is_shown = part is not None and text in part.text
+                if is_shown != seen.get(source, False):
+                    revision = part.revision if part else None
+                    found.append(Sighting(receipt, source, revision, is_shown))
+                seen[source] = is_shown
+        return found
+
+    def revisions(self, entrance: Entrance) -> list[Revision]:
+        """What came in with it: every revision since the one that was shown before, newest first. Empty
+        when its workspace is not there any more."""
+        workspace = self._workspaces.get(entrance.source)
+        if workspace is None:
+            return []
+        try:
+            log = workspace.history.log(
+                start=entrance.revision, since=entrance.before, limit=LOG_MAX
+            )
+        except Failure:
+            return []
+        found = [one for one in log if any(map(_is_memory, one.paths))]
+        return found if entrance.before else found[:1]
+
+    def as_json(self, turn: str | None = None, *, with_text: bool = False) -> JsonObject:
+        return {"turns": [self._turn_json(one, with_text) for one in self.turns(turn)]}
+
+    def _turns(self) -> Iterator[ExplainedTurn]:
+        entered = entrances(self._receipts)
+        for turn_id, receipts in groupby(self._receipts, key=lambda one: one.turn_id):
+            own = tuple(receipts)
+            mine = tuple(one for one in entered if one.receipt in own)
+            yield ExplainedTurn(turn_id, own, mine)
+
+    def _turn_json(self, turn: ExplainedTurn, with_text: bool) -> JsonObject:
+        return {
+            "turn": turn.id,
+            "steps": [
+                {
+                    "receipt": one.number,
+                    "reason": self.reason(one),
+                    **one.as_json(),
+                    **({"counted": counted} if (counted := self.counted(one)) else {}),
+                    **({"text": self.text(one)} if with_text else {}),
+                }
+                for one in turn.receipts
+            ],
+            "entered": [self._entrance_json(one) for one in turn.entered],
+        }
+
+    def _entrance_json(self, entrance: Entrance) -> JsonObject:
+        return {
+            "source": entrance.source,
+            "revision": entrance.revision,
+            "before": entrance.before,
+            "receipt": entrance.receipt.number,
+            "revisions": [
+                {"revision": one.id, "at": one.at, "author": one.author, "subject": one.subject}
+                for one in self.revisions(entrance)
+            ],
+        }
+
+    def _as_shown(self, snapshot: int, deltas: int) -> Held:
+        receipt = next(
+            one for one in self._receipts if (one.snapshot, one.deltas) == (snapshot, deltas)
+        )
+        return self._showing.as_shown(receipt)
+
+
+def explained(
+    conversation: Conversation, agents: Agents, conversations: Conversations
+) -> Explanation:
+    """What its turns were shown, and which revision of which memory came in with which."""
+    try:
+        mounts = agents.bindings(agents.get(conversation.agent_id))
+    except NotFound:  # the agent is gone, and with it the names of its mounts
+        mounts = []
+    workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
+    entries = conversations.transcript(conversation).entries()
+    return Explanation(conversations.showing(conversation), workspaces, entries)
+
+
+def _is_memory(path: str) -> bool:
+    return path == MEMORY or path.startswith(f"{NOTES}/")

@@ -1,0 +1,143 @@
+"""The outermost layer: whatever comes in passes here first, and whatever goes out passes here last.
+
+Coming in: the request gets an id, the guard looks at it before anything else does, HEAD is asked as GET
+and answered without a body. Going out: headers that keep a browser from making more of an answer than
+it is, and one line in the log. A request that ends in a bug ends here, with 500 and its traceback in
+the log. No line holds a query, a path as it was stated or anything of a body: the route says enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from harness.runtime.json_log import event
+from harness.web.http.errors import Malformed, broken, refused
+from harness.web.http.origin_check import Guard
+from workspaces.clock import Clock
+from workspaces.errors import Failure
+from workspaces.ids import new_id
+
+GONE = 499
+"""In the log only: the caller went away before there was an answer."""
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+_log = logging.getLogger("harness.web")
+
+
+class Gate:
+    def __init__(self, app: ASGIApp, *, guard: Guard, clock: Clock) -> None:
+        self._app = app
+        self._guard = guard
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        inner: Scope = {**scope, "method": "GET"} if scope["method"] == "HEAD" else {**scope}
+        inner["state"] = {**scope.get("state", {}), "request_id": _request_id(scope)}
+        answer = _Answer(inner["state"]["request_id"], scope["method"] == "HEAD", send)
+        begun = self._clock.monotonic()
+        error: BaseException | None = None
+        try:
+            await self._answer(inner, receive, answer)
+        except ClientDisconnect:
+            answer.status = answer.status or GONE
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+            raise
+        except Exception as bug:  # noqa: BLE001 - the last table of this face
+            error = bug
+            if answer.status is None:
+                await broken()(inner, receive, answer.send)
+        finally:
+            took_ms = round(1000 * (self._clock.monotonic() - begun), 1)
+            self._tell(scope["method"], inner, answer, took_ms, error)
+
+    async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        try:
+            scope["scheme"] = self._guard.check(scope).scheme
+            _check_path(scope)
+        except Failure as failure:
+            await refused(failure)(scope, receive, answer.send)
+            return
+        await self._app(scope, receive, answer.send)
+
+    def _tell(
+        self, method: str, scope: Scope, answer: _Answer, ms: float, error: BaseException | None
+    ) -> None:
+        principal = scope["state"].get("principal")
+        facts: dict[str, Any] = {
+            "id": answer.request_id,
+            "method": method,
+            "route": getattr(scope.get("route"), "path", None),
+            "status": answer.status,
+            "ms": ms,
+            "bytes": answer.bytes,
+            "account": getattr(principal, "account_id", None),
+            "user": getattr(principal, "user_id", None),
+        }
+        if error is not None:
+            facts["error"] = error
+        level = logging.ERROR if isinstance(error, Exception) else logging.INFO
+        event(_log, "request", level=level, **facts)
+
+
+class _Answer:
+    """What goes out, and what is remembered of it."""
+
+    def __init__(self, request_id: str, is_head: bool, send: Send) -> None:
+        self.request_id = request_id
+        self.status: int | None = None
+        self.bytes = 0
+        self._is_head = is_head
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(raw=message.setdefault("headers", []))
+            headers["X-Request-Id"] = self.request_id
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        elif message["type"] == "http.response.body":
+            self.bytes += len(message.get("body", b""))
+            if self._is_head:
+                message = {**message, "body": b""}
+        await self._send(message)
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's own, so that it finds its request in our log; else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value.decode("latin-1")):
+            return value.decode("latin-1")
+    return new_id("req")
+
+
+def _check_path(scope: Scope) -> None:
+    """A path whose bytes are no text would be taken for another one."""
+    if "�" in scope["path"]:
+        try:
+            unquote_to_bytes(scope.get("raw_path", b"")).decode()
+        except UnicodeDecodeError as error:
+            raise Malformed("the path is no UTF-8 text", field="path") from error

@@ -1,0 +1,110 @@
+"""Accounts: made by whoever runs the home, changed and deleted by their own keys."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+
+from harness.bootstrap.composition import House
+from harness.runtime.async_bridge import in_thread
+from harness.web.http.body import Fields, JsonObject, read_json
+from harness.web.http.caller import Caller, access_of, documented_bearer, house_of, secret_of
+from harness.web.http.errors import Json
+from harness.web.http.record_routes import new_schema
+from harness.web.http.route import Route
+from harness.web.http.route_docs import (
+    DELETED,
+    EVERYWHERE,
+    READING_JSON,
+    TEXT,
+    answers,
+    patch_of,
+    refusals,
+    schema_of,
+    takes,
+)
+from workspaces.accounts.account import AccountRecord
+from workspaces.errors import Unauthorized
+
+router = APIRouter(
+    route_class=Route,
+    prefix="/accounts",
+    tags=["accounts"],
+    dependencies=[documented_bearer],
+    responses=refusals(*EVERYWHERE),
+)
+
+NEW = new_schema(AccountRecord, "ownerId")
+ACCOUNT = schema_of(AccountRecord)
+EXAMPLE: JsonObject = {
+    "id": "acct_6f1e2d3c4b5a69788796a5b4",
+    "name": "acme",
+    "ownerId": "usr_0c1d2e3f4a5b6c7d8e9f0a1b",
+    "createdAt": "2026-11-18T14:03:18.875130Z",
+    "updatedAt": "2026-11-18T14:03:18.875130Z",
+}
+
+
+@router.post(
+    "",
+    summary="Make an account",
+    status_code=201,
+    response_model=None,
+    responses={
+        **answers(
+            {**ACCOUNT, "properties": {**ACCOUNT["properties"], "key": TEXT}},
+            {**EXAMPLE, "key": "wh_…"},
+            status=201,
+            description="`key` is the account's first key. It is shown here and never again.",
+        ),
+        **refusals(409, *READING_JSON),
+    },
+    openapi_extra=takes(NEW, {"name": "acme"}),
+)
+async def create_account(request: Request) -> Json:
+    """With the admin key of the home (`admin.key` in it, or HARNESS_ADMIN_KEY) as the bearer."""
+    secret = secret_of(request)
+    if secret is None or not await in_thread(access_of(request).is_admin, secret):
+        raise Unauthorized
+    fields = await read_json(request)
+    return await in_thread(_create, house_of(request), fields)
+
+
+@router.get(
+    "/me",
+    summary="Show the account",
+    response_model=None,
+    responses=answers(AccountRecord, EXAMPLE),
+)
+def show_account(caller: Caller) -> Json:
+    return Json(caller.account.get().as_json())
+
+
+@router.patch(
+    "/me",
+    summary="Change the account",
+    response_model=None,
+    responses={**answers(AccountRecord, EXAMPLE), **refusals(409, *READING_JSON)},
+    openapi_extra=takes(patch_of(NEW), {"config": {"users": {"autocreate": False}}}, patch=True),
+)
+def change_account(caller: Caller, patch: Fields) -> Json:
+    """A merge patch (RFC 7396)."""
+    return Json(caller.account.patch(patch).as_json())
+
+
+@router.delete(
+    "/me",
+    summary="Delete the account",
+    response_model=None,
+    responses={**answers(DELETED, {"deleted": True}), **refusals(409)},
+)
+def delete_account(caller: Caller) -> Json:
+    """With everything in it: users, keys, agents, workspaces, conversations. Refused while a turn runs:
+    what is left then can still be deleted with the same key."""
+    caller.deletion.account()
+    return Json({"deleted": True})
+
+
+def _create(house: House, fields: JsonObject) -> Json:
+    account = house.accounts.create(fields)
+    _, key = house.rooms(house.accounts.owner(account)).keys.create(label="first")
+    return Json({**account.as_json(), "key": key}, 201)

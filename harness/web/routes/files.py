@@ -1,0 +1,220 @@
+"""The files of a workspace: raw bytes with their version as the ETag.
+
+A file is sent as text or as bytes, never as anything that a browser would run: what lies in a
+workspace was written by a model.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi import Query as QueryOf
+
+from harness.presentation.file_json import listing, written_document
+from harness.runtime.async_bridge import in_thread
+from harness.web.http.body import read_body
+from harness.web.http.caller import Caller, Place, documented_bearer
+from harness.web.http.errors import Json
+from harness.web.http.precondition import Expectation, Precondition, etag
+from harness.web.http.route import Route
+from harness.web.http.route_docs import (
+    EVERYWHERE,
+    NUMBER,
+    TEXT,
+    TEXT_OR_NULL,
+    Query,
+    answers,
+    list_of,
+    object_of,
+    refusals,
+)
+from workspaces.errors import NotFound
+from workspaces.file import File
+from workspaces.history.history import HEAD
+from workspaces.ids import Version
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Author
+from workspaces.workspace.workspace import Workspace, Written
+
+router = APIRouter(
+    route_class=Route,
+    prefix="/v1/workspaces/{id}/files",
+    tags=["files"],
+    dependencies=[documented_bearer],
+    responses=refusals(*EVERYWHERE),
+)
+
+FilePath = Annotated[str, Path(description="As seen from the workspace's root.")]
+
+BYTES = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
+DURABLE = object_of({name: {"type": "boolean"} for name in ("local", "files", "history")})
+WRITTEN = object_of(
+    {"path": TEXT, "version": TEXT_OR_NULL, "revision": TEXT_OR_NULL, "durable": DURABLE}
+)
+WRITTEN_EXAMPLE = {
+    "path": "notes/tea.md",
+    "version": "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+    "revision": "8f3c1b2a9d4e5f60718293a4b5c6d7e8f9a0b1c2",
+    "durable": {"local": True, "files": False, "history": False},
+}
+GONE = object_of({"deleted": {"const": True}, "revision": TEXT_OR_NULL, "durable": DURABLE})
+GONE_EXAMPLE = {
+    "deleted": True,
+    "revision": WRITTEN_EXAMPLE["revision"],
+    "durable": WRITTEN_EXAMPLE["durable"],
+}
+ETAG = {"ETag": {"description": "The file's version, in quotes.", "schema": TEXT}}
+CONDITIONS = {
+    "parameters": [
+        {
+            "name": "If-Match",
+            "in": "header",
+            "required": False,
+            "description": "Only if the file is at this version, as `ETag` had it; `*`: if there is one.",
+            "schema": TEXT,
+        },
+        {
+            "name": "If-None-Match",
+            "in": "header",
+            "required": False,
+            "description": "`*`: only if there is no such file. A version: if it is not that.",
+            "schema": TEXT,
+        },
+    ]
+}
+
+
+class Listing(Query):
+    prefix: str = ""
+    """Only what begins so, as in `notes/`."""
+    revision: str = HEAD
+    """As it was at this revision."""
+
+
+class Reading(Query):
+    revision: str = HEAD
+    """As it was at this revision."""
+
+
+@router.get(
+    "",
+    summary="List the files",
+    response_model=None,
+    responses=answers(
+        list_of(
+            object_of({"path": TEXT, "size": NUMBER, "version": TEXT}, optional=["size", "version"])
+        ),
+        [{"path": "MEMORY.md", "size": 3, "version": WRITTEN_EXAMPLE["version"]}],
+    ),
+)
+def list_files(place: Place, query: Annotated[Listing, QueryOf()]) -> Json:
+    """Ascending by path; of a revision the paths alone."""
+    if query.revision == HEAD:
+        listed = listing(place.scan())
+    else:
+        listed = [{"path": path} for path in place.files(view=query.revision)]
+    return Json([file for file in listed if file["path"].startswith(query.prefix)])
+
+
+@router.get(
+    "/{path:path}",
+    summary="Read a file",
+    response_model=None,
+    responses={
+        200: {"description": "Its bytes.", "content": BYTES, "headers": ETAG},
+        304: {"description": "`If-None-Match` names its version.", "headers": ETAG},
+        **refusals(412),
+    },
+    openapi_extra=CONDITIONS,
+)
+def read_file(
+    request: Request, place: Place, path: FilePath, query: Annotated[Reading, QueryOf()]
+) -> Response:
+    condition = Precondition.of(request.headers)
+    try:
+        file = place.read(path, view=query.revision)
+    except NotFound:
+        condition.check_match(None)
+        raise
+    condition.check_match(file.version)
+    headers = {"ETag": etag(file.version), "Cache-Control": "private, no-cache"}
+    if condition.is_unchanged(file.version):
+        return Response(None, 304, headers)
+    return Response(file.data, 200, {**headers, "Content-Type": _content_type(file)})
+
+
+@router.put(
+    "/{path:path}",
+    summary="Write a file",
+    response_model=None,
+    responses={
+        **answers(
+            WRITTEN, WRITTEN_EXAMPLE, description="It was replaced, or had these bytes already."
+        ),
+        **answers(WRITTEN, WRITTEN_EXAMPLE, status=201, description="It is new."),
+        **refusals(408, 409, 412, 413),
+    },
+    openapi_extra={**CONDITIONS, "requestBody": {"required": True, "content": BYTES}},
+)
+async def write_file(request: Request, caller: Caller, place: Place, path: FilePath) -> Response:
+    """The body is what the file becomes, to the byte; this is a revision of its own."""
+    condition = Precondition.of(request.headers)
+    path = WorkspacePath(path)
+    quota = place.record.config.quota
+    data = await read_body(request, bytes_max=quota.file_bytes, what=repr(path))
+    return await in_thread(_write, place, path, data, condition, caller.principal.author("api"))
+
+
+@router.delete(
+    "/{path:path}",
+    summary="Delete a file",
+    response_model=None,
+    responses={**answers(GONE, GONE_EXAMPLE), **refusals(409, 412)},
+    openapi_extra=CONDITIONS,
+)
+def delete_file(request: Request, caller: Caller, place: Place, path: FilePath) -> Response:
+    """Its last version stays in the history."""
+    author = caller.principal.author("api")
+
+    def delete(expect: Expectation) -> Written:
+        return place.delete(path, by=author, expect=expect)
+
+    gone = Precondition.of(request.headers).act(lambda: _version(place, path), delete)
+    told = {"revision": gone.revision, "durable": gone.durable.as_json()}
+    return Json({"deleted": True, **told})
+
+
+def _write(
+    place: Workspace, path: WorkspacePath, data: bytes, condition: Precondition, author: Author
+) -> Response:
+    def write(expect: Expectation) -> Written:
+        return place.write(path, data, by=author, expect=expect)
+
+    written = condition.act(lambda: _version(place, path), write)
+    headers = {"ETag": etag(written.version)} if written.version else {}
+    return Json(written_document(written), 201 if _is_new(place, written) else 200, headers)
+
+
+def _version(place: Workspace, path: str) -> Version | None:
+    try:
+        return place.read(path).version
+    except NotFound:
+        return None
+
+
+def _is_new(place: Workspace, written: Written) -> bool:
+    """Whether the revision before did not have it: what lay there was made one before the write."""
+    if written.revision is None:
+        return False
+    parents = place.history.commit(written.revision).parents
+    return place.history.find(parents[0] if parents else None, written.path) is None
+
+
+def _content_type(file: File) -> str:
+    try:
+        file.data.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    kind = "markdown" if file.path.lower().endswith((".md", ".markdown")) else "plain"
+    return f"text/{kind}; charset=utf-8"

@@ -1,0 +1,137 @@
+"""Keys: by which programs are known as an account or as one of its users. Shown once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from pydantic import Field
+
+from harness.web.http.body import Fields, JsonObject
+from harness.web.http.caller import Caller, access_of, documented_bearer, secret_of
+from harness.web.http.errors import Json
+from harness.web.http.route import Route
+from harness.web.http.route_docs import (
+    DELETED,
+    EVERYWHERE,
+    READING_JSON,
+    TEXT,
+    Responses,
+    Schema,
+    answers,
+    list_of,
+    object_of,
+    refusals,
+    schema_of,
+    takes,
+)
+from workspaces.accounts.key import LABEL_CHARACTERS_MAX, KeyRecord
+from workspaces.errors import Refused
+from workspaces.ids import UserId
+from workspaces.validation import Shape, parse
+
+router = APIRouter(
+    route_class=Route,
+    prefix="/accounts/me",
+    tags=["keys"],
+    dependencies=[documented_bearer],
+    responses=refusals(*EVERYWHERE),
+)
+
+
+class NewKey(Shape):
+    label: Annotated[str, Field(max_length=LABEL_CHARACTERS_MAX)] = ""
+    expires_at: (
+        Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})] | None
+    ) = None
+
+
+KEY: Schema = schema_of(KeyRecord)
+MADE: Schema = {**KEY, "properties": {**KEY["properties"], "key": TEXT}}
+EXAMPLE: JsonObject = {
+    "id": "key_5d7e9a1b3c4f60718293a4b5",
+    "label": "deployment",
+    "createdAt": "2026-11-18T14:03:18.875130Z",
+}
+_NEW = takes(schema_of(NewKey), {"label": "deployment", "expiresAt": "2099-01-31T12:00:00Z"})
+_MADE: Responses = answers(
+    MADE,
+    {**EXAMPLE, "key": "wh_…"},
+    status=201,
+    description="`key` is the secret. It is shown here and never again.",
+)
+
+Id = Annotated[str, Path(alias="id")]
+
+
+@router.get(
+    "/keys",
+    summary="List the keys",
+    response_model=None,
+    responses=answers(object_of({"keys": list_of(KEY)}), {"keys": [EXAMPLE]}),
+)
+def list_keys(caller: Caller) -> Json:
+    """Without their secrets, which are not kept."""
+    return Json({"keys": [record.as_json() for record in caller.keys.list()]})
+
+
+@router.post(
+    "/keys",
+    summary="Make a key of the account",
+    status_code=201,
+    response_model=None,
+    responses={**_MADE, **refusals(*READING_JSON)},
+    openapi_extra=_NEW,
+)
+def create_key(caller: Caller, fields: Fields) -> Json:
+    return made(*_create(caller, fields, None))
+
+
+@router.delete(
+    "/keys/{id}",
+    summary="Revoke a key",
+    response_model=None,
+    responses=answers(DELETED, {"deleted": True}),
+)
+def revoke_key(caller: Caller, key_id: Id) -> Json:
+    """From now on nobody is known by it."""
+    caller.keys.revoke(key_id)
+    return Json({"deleted": True})
+
+
+@router.post(
+    "/users/{id}/keys",
+    summary="Make a key of a user",
+    status_code=201,
+    response_model=None,
+    responses={**_MADE, **refusals(*READING_JSON)},
+    openapi_extra=_NEW,
+)
+def create_user_key(caller: Caller, user: Id, fields: Fields) -> Json:
+    """It acts as that user: it may run turns and see what is the user's own, and change no records."""
+    return made(*_create(caller, fields, caller.users.get(user).id))
+
+
+@router.post(
+    "/rotate-key",
+    summary="Replace the key of this request",
+    status_code=201,
+    response_model=None,
+    responses=_MADE,
+)
+def rotate_key(caller: Caller, request: Request) -> Json:
+    """Another key with the same label, user and expiry; this one is not valid any more."""
+    key = access_of(request).key_of(secret_of(request) or "")
+    if key is None:
+        remedy = "send the key that is to be replaced as the bearer"
+        raise Refused("Authorization", None, "is no key of the account", remedy=remedy)
+    return made(*caller.keys.rotate(key.id))
+
+
+def made(record: KeyRecord, secret: str) -> Json:
+    return Json({**record.as_json(), "key": secret}, 201)
+
+
+def _create(caller: Caller, fields: JsonObject, user_id: UserId | None) -> tuple[KeyRecord, str]:
+    stated = parse(NewKey, fields)
+    return caller.keys.create(label=stated.label, user_id=user_id, expires_at=stated.expires_at)

@@ -1,0 +1,86 @@
+"""Recall over HTTP: the best lines of a workspace for a question."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi import Query as QueryOf
+from pydantic import Field
+
+from harness.memory.recall import recall, since_of
+from harness.web.http.caller import Place, documented_bearer
+from harness.web.http.errors import Json
+from harness.web.http.route import Route
+from harness.web.http.route_docs import (
+    EVERYWHERE,
+    NUMBER,
+    TEXT,
+    TEXT_OR_NULL,
+    Count,
+    Query,
+    answers,
+    list_of,
+    object_of,
+    refusals,
+)
+from workspaces.history.history import HEAD
+from workspaces.search.kind import Kind
+from workspaces.search.recall import Scope
+
+router = APIRouter(
+    route_class=Route,
+    prefix="/v1/workspaces/{id}",
+    tags=["recall"],
+    dependencies=[documented_bearer],
+    responses=refusals(*EVERYWHERE),
+)
+
+HIT = object_of(
+    {
+        "path": TEXT,
+        "line_number": NUMBER,
+        "content": TEXT,
+        "score": NUMBER,
+        "workspace": TEXT,
+        "updated_at": TEXT_OR_NULL,
+        "author": TEXT_OR_NULL,
+        "revision": TEXT_OR_NULL,
+        "why": list_of(TEXT),
+    }
+)
+
+
+class Asking(Query):
+    query: Annotated[str, Field(max_length=10_000)]
+    """A question, some words, a name, an id, a date; an empty one lists lines in order."""
+    limit: Annotated[Count, Field(le=1_000)] = 10
+    path: str | None = None
+    """Only in this file, directory or pattern, as in `notes/*`."""
+    kind: Kind | None = None
+    since: str | None = None
+    """Only lines written on this day or later."""
+    by: str | None = None
+    """Only who wrote it: a name, the id of an agent or a conversation, or a source such as `turn`."""
+    revision: str = HEAD
+    """As it was at this revision."""
+
+
+@router.get(
+    "/recall",
+    summary="Find lines by what they are about",
+    response_model=None,
+    responses=answers(list_of(HIT)),
+)
+def recall_lines(place: Place, query: Annotated[Asking, QueryOf()]) -> Json:
+    """The best first, each with what speaks for it. A name, id or path that stands in one line alone
+    brings that line first."""
+    scope = Scope(
+        (query.path,) if query.path else (),
+        (query.kind,) if query.kind else (),
+        since_of(query.since) if query.since is not None else None,
+        query.by,
+    )
+    places = [(place.record.name, place)]
+    hits = recall(places, query.query, limit=query.limit, scope=scope, view=query.revision)
+    return Json([hit.as_json() for hit in hits])

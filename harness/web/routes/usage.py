@@ -1,0 +1,61 @@
+"""Usage over HTTP: what an account's models have used up, and what it cost."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi import Query as QueryOf
+
+from harness.billing.ledger import Dimension, day_of
+from harness.web.http.caller import Caller, documented_bearer
+from harness.web.http.errors import Json
+from harness.web.http.route import Route
+from harness.web.http.route_docs import (
+    EVERYWHERE,
+    TEXT,
+    Query,
+    answers,
+    list_of,
+    object_of,
+    refusals,
+)
+
+router = APIRouter(
+    route_class=Route,
+    prefix="/v1",
+    tags=["usage"],
+    dependencies=[documented_bearer],
+    responses=refusals(*EVERYWHERE),
+)
+
+REPORT = object_of(
+    {
+        "since": TEXT,
+        "until": TEXT,
+        "by": TEXT,
+        "rows": list_of({"type": "object"}),
+        "total": {"type": "object"},
+        "prices": TEXT,
+    }
+)
+
+
+class Summing(Query):
+    by: Dimension = "day"
+    since: str | None = None
+    """The first day, as 2026-11-01; else the month's first."""
+    until: str | None = None
+    """The last day; else today. Days are UTC."""
+
+
+@router.get(
+    "/usage",
+    summary="Show tokens and dollars",
+    response_model=None,
+    responses=answers(REPORT),
+)
+def usage(caller: Caller, query: Annotated[Summing, QueryOf()]) -> Json:
+    """Of the account; with a user's key, of that user. What has no price is counted in tokens."""
+    since, until = day_of("since", query.since), day_of("until", query.until)
+    return Json(caller.usage.report(by=query.by, since=since, until=until).as_json())

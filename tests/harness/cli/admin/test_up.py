@@ -1,0 +1,235 @@
+"""`harness up` as a process: its address, its log, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import parse_qs, urlsplit
+from urllib.request import Request, urlopen
+
+import pytest
+
+from harness import Harness
+from tests.harness.cli.terminal import COMMAND, ROOT, Terminal
+from workspaces.coordination.writer_lock import WriterLock
+
+WAIT_S_MAX = 120.0
+
+
+@dataclass(frozen=True)
+class Served:
+    process: subprocess.Popen[str]
+    line: str
+    """What it printed first."""
+
+    @property
+    def url(self) -> str:
+        return self.line.strip().partition("/?")[0]
+
+    @property
+    def token(self) -> str:
+        (token,) = parse_qs(urlsplit(self.line.strip()).query)["token"]
+        return token
+
+    def ask(self, method: str, path: str, data: bytes | None = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        request = Request(self.url + path, data, headers, method=method)
+        try:
+            with urlopen(request, timeout=WAIT_S_MAX) as answer:
+                return answer.status, json.load(answer)
+        except HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
+
+    def ended(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, log = self.process.communicate(timeout=WAIT_S_MAX)
+        return self.process.returncode, log
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path / "home", {})
+
+
+@contextmanager
+def served(terminal: Terminal, *arguments: str, **variables: str) -> Iterator[Served]:
+    process = subprocess.Popen(
+        [*COMMAND, "up", "--port", "0", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=terminal.environment(**variables),
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.communicate()[1]
+        yield Served(process, line)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def lines(log: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.splitlines()]
+
+
+def test_it_prints_its_address_in_one_line_and_answers(terminal: Terminal) -> None:
+    with served(terminal, COLUMNS="20") as up:
+        assert up.line.startswith("http://127.0.0.1:")
+        assert len(up.token) >= 43
+        assert up.ask("GET", "/healthz") == (200, {"status": "ok"})
+        code, ready = up.ask("GET", "/readyz")
+        assert (code, ready["status"], ready["records"]) == (200, "ready", "ok")
+        assert {one["state"] for one in ready["residents"].values()} == {"running"}
+        status, listed = up.ask("GET", "/accounts/me/workspaces")
+        assert (status, [one["name"] for one in listed["workspaces"]]) == (200, ["notes"])
+        code, log = up.ended()
+    assert code == 0
+    requests = [line for line in lines(log) if line["event"] == "request"]
+    assert [line["route"] for line in requests] == [
+        "/healthz",
+        "/readyz",
+        "/accounts/me/workspaces",
+    ]
+    assert {line["status"] for line in requests} == {200}
+    assert requests[2]["account"].startswith("acct_")
+    assert up.token not in log
+
+
+def test_the_key_that_makes_accounts_lies_in_the_home_it_serves(terminal: Terminal) -> None:
+    with served(terminal) as up:
+        key = (terminal.home / "admin.key").read_text().strip()
+        body = json.dumps({"name": "acme"}).encode()
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        with urlopen(Request(f"{up.url}/accounts", body, headers), timeout=WAIT_S_MAX) as answer:
+            assert answer.status == 201
+            assert json.load(answer)["key"].startswith("wh_")
+    with served(terminal, HARNESS_ADMIN_KEY="another") as up:
+        headers["Authorization"] = "Bearer another"
+        body = json.dumps({"name": "bolt"}).encode()
+        with urlopen(Request(f"{up.url}/accounts", body, headers), timeout=WAIT_S_MAX) as answer:
+            assert answer.status == 201
+
+
+def test_asked_to_end_it_finishes_what_runs_and_its_token_ends_with_it(terminal: Terminal) -> None:
+    with Harness.open(terminal.home) as harness:
+        workspace = harness.workspaces.get("notes")
+        lock = WriterLock(harness.settings.home.lock(workspace.namespace))
+        path = f"/v1/workspaces/{workspace.record.id}/files/late.md"
+        with served(terminal) as up:
+            address = urlsplit(up.url)
+            with socket.create_connection((address.hostname, address.port), WAIT_S_MAX) as wire:
+                with lock.hold("the test"):
+                    head = (
+                        f"PUT {path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: 4\r\n"
+                        f"Authorization: Bearer {up.token}\r\nExpect: 100-continue\r\n\r\n"
+                    )
+                    wire.sendall(head.encode())
+                    assert wire.recv(65536).startswith(b"HTTP/1.1 100")  # it is being worked on
+                    wire.sendall(b"late")
+                    up.process.send_signal(signal.SIGTERM)
+                    with pytest.raises(OSError):
+                        while True:  # until it listens no more
+                            socket.create_connection((address.hostname, address.port)).close()
+                            time.sleep(0.01)
+                assert wire.recv(65536).startswith(b"HTTP/1.1 201")
+            _, log = up.process.communicate(timeout=WAIT_S_MAX)
+            assert up.process.returncode == 0, log
+        assert workspace.read("late.md").data == b"late"
+        with served(terminal) as again:
+            old = Served(again.process, f"{again.url}/?token={up.token}\n")
+            assert old.ask("GET", "/accounts/me")[0] == 401
+            assert again.ask("GET", "/accounts/me")[0] == 200
+
+
+def test_asked_to_end_at_once_it_ends_as_well(terminal: Terminal) -> None:
+    """The signal comes while it starts."""
+    with served(terminal) as up:
+        code, log = up.ended()
+    assert code == 0, log
+
+
+def test_interrupted_it_ends_with_130_and_no_traceback(terminal: Terminal) -> None:
+    with served(terminal) as up:
+        assert up.ask("GET", "/healthz")[0] == 200
+        code, log = up.ended(signal.SIGINT)
+    assert code == 130
+    assert "Traceback" not in log
+
+
+def test_where_it_cannot_listen_it_says_why(terminal: Terminal) -> None:
+    with served(terminal) as up:
+        taken = str(urlsplit(up.url).port)
+        terminal("up", "--port", taken).refused("unavailable", taken, "another `harness up`")
+    nowhere = terminal("up", "--host", "nonsense.invalid").refused("unavailable", "--host")
+    assert "another" not in nowhere.stderr
+
+
+def test_the_name_it_is_bound_to_and_its_public_url_are_names_of_it(terminal: Terminal) -> None:
+    url = "https://memory.example.com"
+    with served(terminal, "--host", "localhost", HARNESS_PUBLIC_URL=url) as up:
+        assert up.line.startswith("http://localhost:")
+        for host, status in (("memory.example.com", 200), ("evil.example.com", 421)):
+            request = Request(f"{up.url}/healthz", headers={"Host": host})
+            try:
+                with urlopen(request, timeout=WAIT_S_MAX) as answer:
+                    assert answer.status == status
+            except HTTPError as refused:
+                with refused:
+                    assert refused.code == status
+    up = terminal("up", "--port", "0", HARNESS_PUBLIC_URL="memory.example.com")
+    up.refused("public_url", "https://")
+
+
+def test_what_the_readme_says_of_http_works(terminal: Terminal) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    readme = (ROOT / "README.md").read_text()
+    told = [
+        line[4:] for line in readme.splitlines() if line.startswith(("    key=$(", "    curl "))
+    ]
+    assert len(told) == 2
+    with served(terminal) as up:
+        script = "\n".join(told).replace("http://127.0.0.1:8642", up.url)
+        ended = terminal.shell(f'python() {{ "{sys.executable}" "$@"; }}; {script}').done()
+    assert [one["name"] for one in ended.json["workspaces"]] == ["notes"]
+
+
+def test_the_server_is_not_imported_by_commands_that_do_not_serve(terminal: Terminal) -> None:
+    code = "import sys, harness.cli.app; print('fastapi' in sys.modules, 'uvicorn' in sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=terminal.environment(), capture_output=True, text=True
+    )
+    assert ended.stdout == "False False\n", ended.stderr
+
+
+def test_what_is_saved_by_hand_while_it_serves_becomes_a_revision(terminal: Terminal) -> None:
+    with served(terminal) as up:
+        with Harness.open(terminal.home) as harness:
+            notes = harness.workspaces.get("notes")
+        before = notes.tip()
+        (notes.root / "TASKS.md").write_text("- [ ] secret plans\n")
+        assert up.process.stderr is not None
+        for line in up.process.stderr:
+            if json.loads(line)["event"] == "settled":
+                break
+        assert "secret" not in line
+        revision = json.loads(line)["revision"]
+        assert revision == notes.tip() != before
+        assert notes.log(limit=1)[0].trailers["Source"] == "edit"
+        assert up.ended()[0] == 0

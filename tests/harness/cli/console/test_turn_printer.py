@@ -1,0 +1,127 @@
+"""What a turn looks like to a person: at a terminal, on a narrow one, without colours, and in a pipe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.harness.cli.screen import Screen
+from tests.harness.cli.terminal import COMMAND_S_MAX, Terminal
+from tests.harness.messages_server import (
+    KEY,
+    Drop,
+    Hold,
+    MessagesServer,
+    breaks_off,
+    says,
+    text,
+    tool_use,
+)
+
+COLOURS = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+LONG = json.dumps({"path": "notes/" + "long-" * 20 + "name.md", "content": "x"})
+
+
+@pytest.fixture
+def harness(tmp_path: Path, server: MessagesServer) -> Terminal:
+    variables = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.url}
+    return Terminal(tmp_path / "home", variables)
+
+
+def looks_and_says(server: MessagesServer) -> None:
+    call = tool_use("toolu_1", "read", '{"path": "MEMORY.md"}')
+    server.answers(says(text("Let me look."), call), says(text("It is\nempty.\n")))
+
+
+def test_calls_stand_on_lines_of_their_own_between_the_texts(
+    harness: Terminal, server: MessagesServer
+) -> None:
+    looks_and_says(server)
+    screen = Screen(harness, "run", "What do you know?")
+    assert screen.close() == 0
+    assert screen.lines == ["Let me look.", "✓ read MEMORY.md", "It is", "empty.", ""]
+
+
+def test_what_is_at_work_is_said_and_wiped_where_it_can_be(
+    harness: Terminal, server: MessagesServer
+) -> None:
+    looks_and_says(server)
+    screen = Screen(harness, "run", "What do you know?", TERM="xterm", NO_COLOR="1")
+    assert screen.close() == 0
+    assert screen.lines[1] == "… read MEMORY.md\r\x1b[K✓ read MEMORY.md"
+    assert screen.lines[2:] == ["It is", "empty.", ""]
+
+
+def test_in_a_pipe_texts_are_apart_and_calls_are_told_beside_them(
+    harness: Terminal, server: MessagesServer
+) -> None:
+    looks_and_says(server)
+    chat = harness("chat", stdin=b"What do you know?\n").done()
+    assert chat.out == "Let me look.\nIt is\nempty.\n"
+    assert "✓ read MEMORY.md\n" in chat.stderr
+    assert "\x1b" not in chat.out + chat.stderr
+
+
+def test_a_call_takes_one_line_however_narrow_the_terminal(
+    harness: Terminal, server: MessagesServer
+) -> None:
+    server.answers(says(tool_use("toolu_1", "write", LONG)), says(text("Done.")))
+    screen = Screen(harness, "run", "Write it.", COLUMNS="40", TERM="xterm", NO_COLOR="1")
+    assert screen.close() == 0
+    call, reply, _ = screen.lines
+    call = call.rpartition("\x1b[K")[2]
+    assert (len(call), call[:20], call[-1], reply) == (40, "✓ write notes/long-l", "…", "Done.")
+    server.answers(says(tool_use("toolu_2", "write", LONG)), says(text("Done.")))
+    chat = harness("chat", stdin=b"Again.\n").done()
+    assert json.loads(LONG)["path"] in chat.stderr, "whoever keeps a log keeps all of it"
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_coloured"), [(COLOURS, True), ({**COLOURS, "NO_COLOR": "1"}, False)]
+)
+def test_there_are_colours_at_a_terminal_unless_somebody_wants_none(
+    harness: Terminal, server: MessagesServer, variables: dict[str, str], is_coloured: bool
+) -> None:
+    looks_and_says(server)
+    screen = Screen(harness, "run", "What do you know?", **variables)
+    assert screen.close() == 0
+    assert ("\x1b[32m✓" in screen.shown) == is_coloured
+
+
+def test_an_answer_that_breaks_off_is_withdrawn_in_sight(
+    harness: Terminal, server: MessagesServer
+) -> None:
+    server.answers(breaks_off(text("Half an"), ending=[Drop()]), says(text("Whole.")))
+    screen = Screen(harness, "run", "Say it.")
+    assert screen.close() == 0
+    first, withdrawn, waiting, answer, _ = screen.lines
+    assert (first, withdrawn) == ("Half an", "(the answer broke off; it begins anew)")
+    assert waiting.startswith("the provider cannot be reached")
+    assert answer == "Whole."
+
+
+def test_ctrl_c_ends_a_turn_and_not_the_chat_and_twice_at_the_prompt_ends_that(
+    harness: Terminal, server: MessagesServer
+) -> None:
+    hold = Hold()
+    server.answers(breaks_off(text("Once upon "), ending=[hold]), says(text("The end.")))
+    screen = Screen(harness, "chat", "-c", "c1")
+    screen.wait_for("you ›")
+    screen.type("Tell me.\n")
+    screen.wait_for("Once upon")
+    assert hold.reached.wait(COMMAND_S_MAX)
+    screen.interrupt()
+    screen.wait_for("(stopped)")
+    assert hold.left.wait(COMMAND_S_MAX), "the model is not asked any more"
+    screen.wait_for("you ›")
+    screen.interrupt_prompt("(Ctrl-C once more ends)")
+    screen.wait_for("you ›")
+    screen.type("Go on.\n")
+    screen.wait_for("The end.")
+    screen.wait_for("you ›")
+    screen.interrupt_prompt("(Ctrl-C once more ends)")
+    screen.wait_for("you ›")
+    screen.interrupt_prompt(None)
+    assert screen.close() == 130

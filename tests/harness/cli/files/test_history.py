@@ -1,0 +1,189 @@
+"""What a person asks the command line about the past of a workspace."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from harness import Harness
+from harness.cli.app import app
+from harness.presentation.history_view import Reasons
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HARNESS_HOME", str(home))
+    with Harness.open(home) as harness:
+        harness.workspaces.create("journal", template="default")
+    return home
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [*arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.stdout
+
+
+def asked(*arguments: str) -> Any:
+    return json.loads(run(*arguments, "--json"))
+
+
+def edit(text: str) -> None:
+    Path(run("path", "journal", "MEMORY.md").strip()).write_text(text)
+
+
+@pytest.mark.usefixtures("home")
+def test_what_was_just_typed_is_visible() -> None:
+    edit("# Memory\n\n- likes green tea\n")
+    (file,) = asked("diff", "journal")["files"]
+    assert "+- likes green tea\n" in file["patch"]
+    edit("# Memory\n\n- likes black tea\n")
+    assert "- likes [-green-]{+black+} tea" in run("diff", "journal", "MEMORY.md", "--words")
+    assert ["-", "green"] in asked("diff", "journal", "--words")["files"][0]["words"]
+    shown = asked("show", "journal")
+    assert shown["author"] == "owner"
+    assert shown["trailers"]["Source"] == "edit"
+    assert shown["files"][0]["path"] == "MEMORY.md"
+    assert "likes black tea" in run("show", "journal", shown["revision"][:8])
+    lines = asked("blame", "journal", "MEMORY.md")
+    assert lines[-1]["text"] == "- likes black tea"
+    assert lines[-1]["revision"] == shown["revision"]
+    assert "likes black tea" in run("blame", "journal", "MEMORY.md")
+    assert "black" in run("log", "journal", "MEMORY.md", "-p")
+    assert run("git", "journal", "log", "-1", "--format=%an", "--", "MEMORY.md") == "owner\n"
+
+
+@pytest.mark.usefixtures("home")
+def test_the_past_comes_back() -> None:
+    edit("one\ntwo\nthree\n")
+    first = asked("show", "journal")["revision"]
+    edit("one\n2\nthree\n")
+    second = asked("show", "journal")["revision"]
+    edit("zero\none\n2\nthree\n")
+    here = {"local": True, "files": False, "history": False}
+    reverted = asked("revert", "journal", second)
+    assert (reverted["reverted"], reverted["durable"]) == (second, here)
+    assert reverted["revision"]
+    assert run("cat", "journal", "MEMORY.md") == "zero\none\ntwo\nthree\n"
+    assert asked("revert", "journal", second)["revision"] is None
+    assert asked("restore", "journal", "MEMORY.md", "--revision", first)["durable"] == here
+    assert run("cat", "journal", "MEMORY.md") == "one\ntwo\nthree\n"
+    told = asked("diff", "journal", "--from", first, "--to", second)
+    assert (told["from"], told["to"]) == (first, second)
+    assert asked("diff", "journal", "--from", first)["files"] == []
+
+
+@pytest.mark.usefixtures("home")
+def test_a_refusal_is_a_sentence_and_one_document() -> None:
+    for arguments in (
+        ["git", "journal", "log", "--output=/tmp/x"],
+        ["git", "journal", "-c", "core.pager=x", "log"],
+        ["diff", "journal", "--from", "--output=x"],
+        ["show", "journal", "main"],
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert type(result.exception).__name__ == "Refused", arguments
+
+
+def terminal(home: Path, *arguments: str, **environment: str) -> str:
+    """What a person sees: the command on a terminal of its own."""
+    master, slave = pty.openpty()
+    own = {"HARNESS_HOME": str(home), "TERM": "xterm-256color", "PAGER": ""}
+    env = {**os.environ, **own, **environment}
+    command = [sys.executable, "-m", "harness.cli.app", *arguments]
+    with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave, env=env) as process:
+        os.close(slave)
+        chunks: list[bytes] = []
+        try:
+            while chunk := os.read(master, 65536):
+                chunks.append(chunk)
+        except OSError:  # the other end has closed
+            pass
+        assert process.wait(timeout=60) == 0
+    os.close(master)
+    return b"".join(chunks).decode()
+
+
+def test_colours_are_for_terminals_and_files_steer_none(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    edit("evil \x1b[2J\x07 line\n")
+    assert "\x1b" not in run("diff", "journal").replace("\x1b[2J", "")
+    assert "+evil \x1b[2J\x07 line\n" in run("diff", "journal")  # a pipe gets what is there
+    for command in (["diff", "journal"], ["git", "journal", "show"], ["show", "journal"]):
+        seen = terminal(home, *command)
+        assert "\x1b[32m" in seen
+        assert "evil \\x1b[2J\\x07 line" in seen
+        assert "\x1b[2J" not in seen
+        assert "\x1b[32m" not in terminal(home, *command, NO_COLOR="1")
+
+
+@pytest.mark.usefixtures("home")
+def test_log_is_told_by_conversation_with_what_was_asked(home: Path) -> None:
+    run("run", "Remember that tea is green.", "-c", "kitchen")
+    run("run", "Remember that the sky is blue.", "-c", "kitchen")
+    Path(run("path", "notes", "TASKS.md").strip()).write_text("# Tasks\n\n- [ ] call Ann\n")
+    told = run("log", "notes")
+    by_hand, kitchen, first = (chapter.splitlines() for chapter in told.split("\n\n"))
+    assert by_hand[0].endswith("  owner, by hand")
+    assert "TASKS.md: +" in by_hand[1]
+    assert kitchen[0].endswith("  assistant, conversation kitchen")
+    assert [line.strip().partition("  ")[2].partition("  ")[2] for line in kitchen[1::2]] == [
+        "MEMORY.md: +1 −0 · the sky is blue",
+        "MEMORY.md: +1 −0 · tea is green",
+    ]
+    assert [line.strip() for line in kitchen[2::2]] == [
+        "asked: Remember that the sky is blue.",
+        "asked: Remember that tea is green.",
+    ]
+    assert first[0].endswith("  owner, through harness")
+    with Harness.open(home) as harness:
+        revision = harness.workspaces.get("notes").log()[1]
+        assert Reasons(harness.rooms.conversations).why(revision)
+        other = harness.rooms.users.create({"name": "other"})
+        stranger = harness.rooms.principal.as_user(other, may_configure=False)
+        theirs = harness.house.rooms(stranger).conversations
+        assert Reasons(theirs).why(revision) is None
+
+
+def test_a_difference_is_read_by_words_where_texts_are_alike(home: Path) -> None:
+    edit("- likes green tea\n- lives in Graz\n")
+    run("log", "journal")
+    edit("- likes black tea\n- lives in Graz\n")
+    assert "- likes [-green-]{+black+} tea\n" in terminal(
+        home, "diff", "journal", NO_COLOR="1"
+    ).replace("\r\n", "\n")
+    coloured = terminal(home, "diff", "journal", NO_COLOR="")
+    assert "\x1b[32mblack" in coloured
+    assert "[-" not in coloured.replace("\x1b[", "")
+    assert "-- likes green tea\n+- likes black tea\n" in run("diff", "journal")
+    edit("1. Buy milk tomorrow\n- lives in Graz\n")
+    assert "[-- likes black tea-]\n{+1. Buy milk tomorrow+}\n" in run("diff", "journal", "--words")
+
+
+def test_a_pager_is_for_terminals_and_is_whom_one_names(home: Path) -> None:
+    edit("- likes tea\n")
+    assert "P:" not in run("log", "journal")
+    seen = terminal(home, "log", "journal", PAGER="sed s/^/P:/", NO_COLOR="1")
+    assert all(line.startswith("P:") for line in seen.splitlines())
+    assert "by hand" in seen
+    assert "by hand" in terminal(home, "log", "journal", PAGER="no-such-pager")
+    assert terminal(home, "log", "journal", PAGER="true") == ""
+
+
+def test_what_grep_finds_steers_no_terminal(home: Path) -> None:
+    edit("evil \x1b[2J line\n")
+    seen = terminal(home, "grep", "journal", "evil", NO_COLOR="")
+    assert "\x1b[1;31mevil" in seen
+    assert "\\x1b[2J" in seen
+    assert "\x1b[2J" not in seen

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.harness.cli.terminal import Terminal
+
+
+def test_lines_are_found_shown_and_limited(harness: Terminal) -> None:
+    harness("write", "notes", "notes/tea.md", stdin=b"# Drinks\n\n- green tea at nine\n").done()
+    harness("workspace", "create", "other").done()
+    harness("write", "other", "a.md", stdin=b"- a \x1b[31m tea shop\n").done()
+    plain, one, asked, none, listed = harness.all(
+        ("recall", "when is green tea?"),
+        ("recall", "tea", "-w", "other", "--json"),
+        ("recall", "tea", "--kind", "note", "--path", "notes/*", "--by", "owner", "--why"),
+        ("recall", "zebra"),
+        ("recall", "", "--workspace", "notes", "--limit", "1", "--json"),
+    )
+    assert plain.done().out.startswith("notes:notes/tea.md:3: - green tea at nine\n")
+    (shown,) = one.done().json
+    assert (shown["workspace"], shown["path"], shown["line_number"]) == ("other", "a.md", 1)
+    assert {"content", "score", "updated_at", "why"} <= shown.keys()
+    assert "notes/tea.md:3: " in asked.done().out
+    assert "says tea" in asked.out
+    assert "other" not in asked.out
+    assert none.done().out == ""
+    assert "nothing was found" in none.stderr
+    assert listed.done().json[0]["line_number"] == 1
+
+
+def test_a_revision_of_one_workspace_can_be_asked(harness: Terminal) -> None:
+    first = harness("write", "notes", "a.md", "--json", stdin=b"- zebra\n").done().json["revision"]
+    harness("write", "notes", "a.md", stdin=b"- horse\n").done()
+    then, now = harness.all(
+        ("recall", "zebra", "-w", "notes", "-r", first, "--json"), ("recall", "zebra", "--json")
+    )
+    assert [line["content"] for line in then.done().json] == ["- zebra"]
+    assert now.done().json == []
+
+
+def test_misuse_is_a_sentence(harness: Terminal) -> None:
+    harness("workspace", "create", "other").done()
+    for arguments, words in (
+        (("--limit", "0"), ("limit", "between 1 and 100")),
+        (("--kind", "notes"), ("--kind", "did you mean 'note'?")),
+        (("--since", "soon"), ("since", "2026-01-31")),
+        (("-w", "absent"), ("absent",)),
+        (("-r", "abcdef"), ("--workspace",)),
+    ):
+        harness("recall", "tea", *arguments).refused(*words)
+
+
+def test_a_folder_of_questions_is_measured(harness: Terminal, tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    place.mkdir()
+    (place / "a.md").write_text("- green tea at nine\n")
+    question = {"question": "When is tea?", "category": "time", "evidence": [["a.md", 1]]}
+    (place / "questions.jsonl").write_text(json.dumps(question))
+    shown, document, refused = harness.all(
+        ("bench", "recall", str(place)),
+        ("bench", "recall", str(place), "--json"),
+        ("bench", "recall", str(tmp_path / "absent")),
+    )
+    assert "recall@10" in shown.done().out
+    assert document.done().json["recall@1"] == 1.0
+    refused.refused("absent")
+    assert not harness.home.exists()

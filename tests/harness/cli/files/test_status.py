@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from harness import Harness
+from harness.jobs.job import Job
+from harness.presentation.status import SECTIONS, Line, status
+from tests.harness.cli.terminal import Terminal
+from workspaces.errors import Unavailable
+
+
+def test_status_is_one_screen_that_changes_nothing(harness: Terminal) -> None:
+    harness("run", "Remember that tea is green.").done()
+    root = Path(harness("path", "notes").out.strip())
+    (root / "TASKS.md").write_text("- [ ] 2020-01-01 renew the pass\n- [x] done\n- [ ] call Ann\n")
+    (root / "bad:name.md").write_text("x")
+    (root / ".MEMORY.md.swp").write_text("an editor's")
+    told = harness("status", "--json").done().json
+    notes = told["workspaces"]
+    assert [line["state"] for line in notes] == ["ok", "pending", "problem"]
+    assert notes[0]["last"]["author"] == "assistant"
+    assert notes[0]["files"] == 3
+    assert notes[1]["paths"] == ["TASKS.md"]
+    assert (notes[2]["path"], notes[2]["kind"]) == ("bad:name.md", "bad_name")
+    assert notes[2]["remedy"]
+    assert [(line["state"], line["told"]) for line in told["tasks"]] == [
+        ("due", "2020-01-01 renew the pass"),
+        ("ok", "2 open"),
+    ]
+    shown = harness("status").done().out
+    assert "assistant · MEMORY.md: +1 −0 · tea is green" in shown
+    assert "TASKS.md: edited by hand, in no revision yet" in shown
+    harness("log", "notes").done()
+    again = harness("status", "--json").json["workspaces"]
+    assert [line["state"] for line in again] == ["ok", "problem"]
+    assert again[0]["last"]["author"] == "owner"
+
+
+def test_a_workspace_whose_files_are_gone_is_a_problem_among_the_others(harness: Terminal) -> None:
+    harness("workspace", "create", "other").done()
+    Path(harness("path", "other").out.strip()).rename(harness.home / "away")
+    lines = harness("status", "--json").done().json["workspaces"]
+    assert {line["subject"]: line["state"] for line in lines} == {"notes": "ok", "other": "problem"}
+
+
+def test_whoever_adds_a_section_is_heard_and_cannot_silence_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def jobs(_: Harness) -> Iterator[Line]:
+        yield Line("nightly", "due", "since Monday")
+        raise Unavailable("jobs", "the list cannot be read", remedy="look again")
+
+    monkeypatch.setitem(SECTIONS, "jobs", jobs)
+    with Harness.open(tmp_path / "home") as harness:
+        sections = {section.name: section.lines for section in status(harness)}
+    assert list(sections) == ["workspaces", "tasks", "conversations", "jobs", "machines"]
+    assert [line.state for line in sections["jobs"]] == ["due", "problem"]
+    assert sections["jobs"][1].remedy == "look again"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_cannot_be_read_is_a_problem(harness: Terminal) -> None:
+    file = Path(harness("path", "notes", "MEMORY.md").out.strip())
+    file.chmod(0)
+    lines = harness("status", "--json").done().json["workspaces"]
+    assert "problem" in {line["state"] for line in lines}
+
+
+def test_jobs_that_nobody_ran_are_due(tmp_path: Path) -> None:
+    with Harness.open(tmp_path / "home") as harness:
+        now = harness.rooms.clock.now()
+        harness.jobs.enqueue(Job("tidy:ws_1", "tidy", now - timedelta(hours=1)))
+        harness.jobs.enqueue(Job("tidy:ws_2", "tidy", now + timedelta(hours=1)))
+        sections = {section.name: section.lines for section in status(harness)}
+    assert [(line.subject, line.state) for line in sections["jobs"]] == [("tidy:ws_1", "due")]

@@ -1,0 +1,79 @@
+"""`harness run`: what is said, and what comes of it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+
+from tests.harness.cli.terminal import COMMAND, COMMAND_S_MAX, Terminal, told
+from tests.harness.messages_server import Hold, MessagesServer, breaks_off, says, text, tool_use
+
+REVISION = re.compile(r"[0-9a-f]{40}")
+
+
+def test_what_was_remembered_is_a_file_a_revision_and_a_part_of_the_prompt(
+    harness: Terminal,
+) -> None:
+    said = harness("run", "Remember that the sky is blue.").done()
+    assert said.out == "I have written to MEMORY.md: the sky is blue.\n"
+    assert said.stderr == ""
+    cat, log, prompt, asked = harness.all(
+        ("cat", "notes", "MEMORY.md"),
+        ("log", "notes"),
+        ("prompt",),
+        ("run", "What colour is the sky?"),
+    )
+    assert cat.done().out.endswith("- the sky is blue\n")
+    assert "the sky is blue" in log.done().out.splitlines()[1]
+    assert "- the sky is blue" in prompt.done().out
+    assert asked.done().out == "From my memory: the sky is blue.\n"
+    assert [ended.stderr for ended in (cat, log, asked)] == [""] * 3
+    assert "tokens with the tools" in prompt.stderr
+
+
+def test_run_tells_its_outcome_as_json(harness: Terminal) -> None:
+    told = harness("run", "remember that tea is green", "-c", "c1", "--json").done().json
+    assert set(told) == {
+        "outcome",
+        "reply",
+        "conversation",
+        "turn",
+        "usage",
+        "revisions",
+        "durable",
+    }
+    assert told["outcome"] == "done"
+    assert set(told["usage"]) >= {"input", "output", "cacheRead", "cacheWrite"}
+    assert not any(told["usage"].values())
+    (change,) = told["revisions"]
+    assert change["workspace"] == "notes"
+    assert REVISION.fullmatch(change["revision"])
+
+
+def test_run_reads_what_to_say_from_standard_input(harness: Terminal) -> None:
+    said = harness("run", "-", stdin="remember that Zoë drinks 茶".encode())
+    assert "Zoë drinks 茶" in said.done().out
+
+
+def test_an_interrupted_turn_ends_with_130_and_the_conversation_goes_on(
+    asking: Terminal, server: MessagesServer
+) -> None:
+    hold = Hold()
+    call = tool_use("toolu_1", "write", '{"path": "kept.md", "content": "kept"}')
+    server.answers(says(call), breaks_off(text("Once"), ending=[hold]))
+    with subprocess.Popen(
+        [*COMMAND, "run", "Write and tell.", "-c", "c1"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=asking.environment(),
+    ) as run:
+        assert hold.reached.wait(COMMAND_S_MAX)
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=COMMAND_S_MAX)
+    told(errors)
+    assert run.returncode == 130
+    server.answers(says(text("The end.")))
+    assert asking("run", "Go on.", "-c", "c1").done().out == "The end.\n"
+    assert asking("cat", "notes", "kept.md").out == "kept"

@@ -1,0 +1,133 @@
+"""What is refused: a sentence, its code and what to do; an exit code; one JSON document."""
+
+from __future__ import annotations
+
+from tests.harness.cli.terminal import Terminal
+
+NO_TEXT = b"na\xffme"
+
+HUGE = "x" * 120_000
+"""Linux takes no argument over 128 KiB."""
+
+UNKNOWN = [
+    ("ls", "nix"),
+    ("path", "nix"),
+    ("cat", "nix", "a.md"),
+    ("write", "nix", "a.md"),
+    ("log", "nix"),
+    ("prompt", "--agent", "nix"),
+    ("workspace", "show", "nix"),
+    ("agent", "set", "nix", "--name", "x"),
+    ("agent", "rm", "nix"),
+    ("agent", "create", "x", "-w", "nix"),
+    ("agent", "create", "x", "--sandbox", "nix"),
+    ("run", "hi", "--agent", "nix"),
+    ("cat", "notes", "nix.md"),
+    ("ls", "notes", "--revision", "0123456789"),
+]
+
+
+def test_names_that_nothing_has_are_not_found(born: Terminal) -> None:
+    for ended in born.all(*[(*command, "--json") for command in UNKNOWN]):
+        error = ended.refused("not_found").json["error"]
+        assert error["code"] == "not_found"
+        assert error["message"]
+        if "no file" not in error["message"]:
+            assert error["remedy"].endswith(" lists them")
+            assert error["remedy"] in ended.stderr
+    for ended in born.all(("chat", "nix"), UNKNOWN[0], UNKNOWN[-1]):
+        assert ended.refused("not_found").out == ""
+
+
+INVALID = [
+    ("cat", "notes", "../../etc/passwd"),
+    ("cat", "notes", NO_TEXT),
+    ("path", "notes", ""),
+    ("write", "notes", "a\nb.md"),
+    ("write", "notes", ".git/config"),
+    ("write", "notes", HUGE),
+    ("ls", "notes", "--revision", "--all"),
+    ("ls", "notes", "--revision", "HEAD~1"),
+    ("run", ""),
+    ("run", "-"),
+    ("run", NO_TEXT),
+    ("run", "hi", "-c", ""),
+    ("run", "hi", "-c", HUGE),
+    ("run", "hi", "-c", NO_TEXT),
+    ("agent", "create", HUGE),
+    ("agent", "create", NO_TEXT),
+    ("agent", "create", "x", "--system", HUGE),
+    ("workspace", "create", "x", "--template", "defualt"),
+    ("prompt", "notes", "--agent", "assistant"),
+]
+
+
+def test_what_breaks_a_rule_is_refused_with_the_field(born: Terminal) -> None:
+    for ended in born.all(*[(*command, "--json") for command in INVALID]):
+        error = ended.refused("invalid").json["error"]
+        assert error["code"] == "invalid"
+        assert error["field"]
+        assert len(ended.stderr) < 1000, "a refusal repeats all of what it refuses"
+    for ended in born.all(INVALID[0], INVALID[-1]):
+        assert ended.refused("invalid").out == ""
+    names = [
+        workspace["name"] for workspace in born("workspace", "list", "--json").json["workspaces"]
+    ]
+    assert names == ["notes"]
+
+
+def test_a_chat_is_refused_its_key_before_anything_is_said(born: Terminal) -> None:
+    for key in ("acct:x", ""):
+        assert born("chat", "-c", key, stdin=b"hello\n").refused("invalid").out == ""
+
+
+def test_names_without_end_or_text_are_not_found(born: Terminal) -> None:
+    for ended in born.all(
+        ("ls", HUGE), ("ls", NO_TEXT), ("ls", NO_TEXT, "--json"), ("chat", NO_TEXT), ("ls", "")
+    ):
+        assert len(ended.refused("not_found").stderr) < 1000
+
+
+MISUSED = [
+    (),
+    ("nix",),
+    ("ls",),
+    ("ls", "notes", "--bad"),
+    ("log", "notes", "-n", "0"),
+    ("log", "notes", "-n", "many"),
+    ("workspace",),
+    ("workspace", "create", "x", "--harness", "maybe"),
+    ("run", "hi", "--on-busy", "maybe"),
+    ("run",),
+]
+
+
+def test_wrong_usage_is_told_on_standard_error(born: Terminal) -> None:
+    for ended in born.all(*MISUSED):
+        assert (ended.code, ended.out) == (2, ""), ended
+        assert ended.stderr
+        assert "Value error" not in ended.stderr
+
+
+NO_PATH = [
+    ("import", ""),
+    ("export", "notes", "--to", ""),
+    ("use", "codex", "--project", ""),
+    ("bench", "recall", ""),
+    ("--home", "", "status"),
+    ("status", "--home", ""),
+]
+
+
+def test_a_path_that_is_empty_is_not_this_directory(born: Terminal) -> None:
+    for ended in born.all(*[(*command, "--json") for command in NO_PATH]):
+        assert ended.code == 2, ended
+        assert "`.` is the directory you are in" in ended.json["error"]["message"]
+        assert "`.` is the directory you are in" in ended.stderr
+
+
+def test_wrong_usage_is_one_json_document_too(born: Terminal) -> None:
+    for ended in born.all(("ls", "--json"), ("log", "notes", "-n", "0", "--json")):
+        assert ended.code == 2
+        assert ended.json["error"]["code"] == "usage"
+        assert ended.json["error"]["message"]

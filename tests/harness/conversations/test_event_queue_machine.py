@@ -1,0 +1,470 @@
+"""Events of one conversation among processes that crash, sleep, lose answers and come in between.
+
+Each process does what a holder does, one write at a time: take the lease, begin what waits, store the
+answer, store the outcome; or it begins what nothing is before in the batch that accepts it, some time after
+it has looked. Whatever happens, in the end every accepted event stands in the transcript once,
+with its one answer behind it, in the order in which the events came in; and at no moment is an unfinished
+event without the job that looks after it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from harness.conversations.conversation import Conversation, Conversations
+from harness.conversations.event_queue import Accepted, Inbox, Opening
+from harness.conversations.queue_state import Running, Waiting, is_large
+from harness.jobs.job import Jobs
+from harness.messages.event import Event
+from harness.messages.message import Message, Text, user
+from harness.transcripts.outcome import Ending
+from harness.transcripts.transcript import Entry
+from tests.machines import BOUNDED, UNSHRUNK, Flaky
+from tests.workspaces.coordination.test_lease_machine import WithoutFence
+from workspaces.accounts.account import Person, Principal
+from workspaces.conditions import ANY
+from workspaces.coordination.claim import Claim, Claims
+from workspaces.coordination.lease import Lease, Leases
+from workspaces.errors import Busy, Conflict, LeaseLost, NotFound, Unavailable
+from workspaces.ids import AccountId, AgentId, TurnId, UserId, new_id
+from workspaces.storage.faulty import Fault
+from workspaces.storage.in_memory import MemoryBlobs
+from workspaces.storage.records import Change, Key, with_prefix
+from workspaces.timestamp import stamp_of
+
+NAMES = ("red", "green", "blue")
+AGENT = AgentId("agent_1")
+PERSON = Person(UserId("usr_1"), "owner")
+OWNER = Principal(AccountId("acct_1"), PERSON, PERSON)
+names = st.sampled_from(NAMES)
+events = st.integers(0, 11)
+
+
+def say(event: int) -> Event:
+    """Now and then too much for a record."""
+    return Event.said(f"e{event}", "c1", f"text {event}" if event % 5 else "x" * 70_000)
+
+
+@dataclass
+class Process:
+    name: str
+    leases: Leases
+    inbox: Inbox
+    conversations: Conversations
+    lease: Lease | None = None
+    waiting: Waiting | None = None
+    running: Running | None = None
+    entries: list[Entry] = field(default_factory=list)
+    opening: Opening | None = None
+    next_number: int = 0
+    """Of the entry with which it opens, as it was when it was prepared."""
+
+    def forget(self) -> None:
+        self.lease = self.waiting = self.running = None
+        self.entries = []
+
+
+class Machine(RuleBasedStateMachine):
+    leases_as: ClassVar[type[Leases]] = Leases
+    inbox_as: ClassVar[type[Inbox]] = Inbox
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = Flaky(*NAMES, "last")
+        self.large = MemoryBlobs()
+        self.processes = {name: self.started(name) for name in NAMES}
+        self.conversation = self.processes["red"].conversations.open(AGENT, "c1")
+        self.accepted: dict[int, int] = {}
+        """Event → its place in line, of those that were not taken back."""
+
+    def started(self, name: str) -> Process:
+        wire, clock = self.world.wires[name], self.world.clocks[name]
+        leases = self.leases_as(wire, clock, process=f"boot:{name}/1/1")
+        jobs = Jobs(wire, clock, process=f"boot:{name}/1/1")
+        conversations = Conversations(OWNER, wire, self.large, clock, leases=leases, jobs=jobs)
+        inbox = self.inbox_as(
+            OWNER,
+            wire,
+            self.large,
+            clock,
+            conversations=conversations,
+            claims=Claims(wire, clock),
+            leases=leases,
+            jobs=jobs,
+        )
+        return Process(name, leases, inbox, conversations)
+
+    @rule(name=names, event=events)
+    def accept(self, name: str, event: int) -> None:
+        process = self.processes[name]
+        try:
+            accepted = process.inbox.accept(AGENT, say(event), rejects=False)
+        except Unavailable:
+            self.look_for(event)
+            return
+        self.was_accepted(process, event, accepted)
+
+    def look_for(self, event: int) -> None:
+        """The answer got lost: was it accepted?"""
+        claim = self.processes["red"].inbox.claim_key(AGENT, f"e{event}")
+        found = Claims(self.world.store, self.world.true_clock).find(claim)
+        if found is not None and found.refusal is None:
+            self.accepted.setdefault(event, found.about["number"])
+
+    def was_accepted(self, process: Process, event: int, accepted: Accepted) -> None:
+        if accepted.lease is not None and process.lease is None:
+            process.forget()
+            process.lease, process.waiting = accepted.lease, accepted.first
+        assert self.accepted.setdefault(event, accepted.number) == accepted.number
+
+    @rule(name=names, event=events)
+    def receive(self, name: str, event: int) -> None:
+        """It is prepared now and written later: anything may come in between."""
+        process = self.processes[name]
+        try:
+            inbox, said = process.inbox, say(event)
+            found = inbox.opening(AGENT, said) or inbox.accept(AGENT, said, rejects=False)
+            if isinstance(found, Opening):
+                transcript = process.conversations.transcript(self.conversation)
+                process.next_number = transcript.window().next_number
+        except Unavailable:
+            self.look_for(event)
+        else:
+            if isinstance(found, Opening):
+                process.opening = found
+            else:
+                self.was_accepted(process, event, found)
+
+    @rule(name=names, is_refused=st.booleans())
+    def open(self, name: str, *, is_refused: bool = False) -> None:
+        process, opening = self.processes[name], self.processes[name].opening
+        if opening is None:
+            return
+        process.opening = None
+        if is_refused:
+            self.refuse(process, opening)
+            return
+        inbox, event = process.inbox, int(opening.event.id[1:])
+        running, also = inbox.opened(opening, TurnId(new_id("turn")), process.next_number)
+        entry = self.first_entry(running)
+        try:
+            lease = process.conversations.transcript(self.conversation).open(
+                entry, opening.bid, *also
+            )
+        except Conflict:
+            return
+        except Unavailable:
+            process.leases.lose(opening.bid)
+            self.look_for(event)
+            return
+        self.assert_newest(lease)
+        process.forget()
+        process.lease, process.running, process.entries = lease, running, [entry]
+        assert self.accepted.setdefault(event, opening.number) == opening.number
+
+    def refuse(self, process: Process, opening: Opening) -> None:
+        """It could not be prepared."""
+        with suppress(Conflict, Unavailable):
+            process.inbox.refuse(opening, NotFound("agent", AGENT))
+
+    @rule(name=names, other=names, event=events, after=st.integers(0, 8))
+    def open_meanwhile(self, name: str, other: str, event: int, after: int) -> None:
+        if name != other:
+            self.receive(other, event)
+            self.world.meanwhile(name, lambda: self.open(other), after)
+
+    @rule(name=names, other=names, waits=events, event=events)
+    def open_while_something_waits(self, name: str, other: str, waits: int, event: int) -> None:
+        """And nobody is at it."""
+        self.accept(other, waits)
+        self.release(other)
+        self.receive(name, event)
+        self.open(name)
+
+    @rule(name=names, event=events)
+    def withdraw(self, name: str, event: int) -> None:
+        process = self.processes[name]
+        if event not in self.accepted:
+            return
+        claim = process.inbox.claim_key(AGENT, f"e{event}")
+        found = Claims(self.world.store, self.world.true_clock).find(claim)
+        assert found is not None
+        with suppress(Unavailable):
+            place = process.inbox.accept(AGENT, say(event), rejects=False)
+            process.inbox.withdraw(place)
+        found = Claims(self.world.store, self.world.true_clock).find(claim)
+        if found is not None and found.refusal is not None:
+            del self.accepted[event]
+
+    @rule(name=names)
+    def acquire(self, name: str) -> None:
+        process = self.processes[name]
+        if process.lease is not None:
+            return
+        try:
+            process.lease = process.leases.acquire(self.conversation.lease_key)
+        except (Busy, Unavailable):
+            process.forget()
+
+    @rule(name=names, pause=st.sampled_from([30.0, 61.0]))
+    def follow(self, name: str, pause: float) -> None:
+        self.acquire(name)
+        self.wait(pause)
+        self.acquire(name)
+
+    @rule(name=names, count=st.integers(1, 5))
+    def work(self, name: str, count: int) -> None:
+        for _ in range(count):
+            self.guarded(name, self.step)
+
+    @rule(name=names)
+    def give_back(self, name: str) -> None:
+        self.guarded(name, self.given_back)
+
+    @rule(name=names)
+    def release(self, name: str) -> None:
+        process = self.processes[name]
+        if process.lease is not None:
+            with suppress(Unavailable):
+                process.leases.release(process.lease)
+        process.forget()
+
+    @rule(name=names)
+    def crash(self, name: str) -> None:
+        self.processes[name] = self.started(name)
+
+    @rule(seconds=st.sampled_from([1.0, 30.0, 61.0]))
+    def wait(self, seconds: float) -> None:
+        self.world.advance(seconds)
+
+    @rule(name=names, fault=st.sampled_from([Fault.BEFORE, Fault.AFTER]), after=st.integers(0, 8))
+    def fault(self, name: str, fault: Fault, after: int) -> None:
+        self.world.lose_next(name, fault, after)
+
+    @rule(name=names, other=names, event=events, after=st.integers(0, 8))
+    def accept_meanwhile(self, name: str, other: str, event: int, after: int) -> None:
+        if name != other:
+            self.world.meanwhile(name, lambda: self.accept(other, event), after)
+
+    @rule(name=names, other=names, event=events, after=st.integers(0, 8))
+    def accept_at_the_end(self, name: str, other: str, event: int, after: int) -> None:
+        """Just while the last event in line is being finished."""
+        process = self.processes[name]
+        self.acquire(name)
+        for _ in range(4):
+            entries = process.entries
+            is_last_step = bool(entries) and entries[-1].message.role == "assistant"
+            if is_last_step and name != other:
+                self.world.meanwhile(name, lambda: self.accept(other, event), after)
+            self.guarded(name, self.step)
+            if is_last_step:
+                return
+
+    @rule(name=names, other=names, after=st.integers(0, 8))
+    def follow_meanwhile(self, name: str, other: str, after: int) -> None:
+        if name != other:
+            self.world.meanwhile(name, lambda: self.follow(other, 61.0), after)
+
+    def guarded(self, name: str, action: Any) -> None:
+        process = self.processes[name]
+        try:
+            action(process)
+        except LeaseLost:
+            process.forget()
+        except Conflict as conflict:  # withdrawn in this instant
+            assert process.waiting is not None
+            assert conflict.name == str(process.waiting.item.key)
+            process.waiting = None
+        except Unavailable:
+            process.forget()
+
+    def step(self, process: Process) -> None:
+        """The next thing a holder does."""
+        if process.lease is None:
+            return
+        inbox, conversation, lease = process.inbox, self.conversation, process.lease
+        transcript = process.conversations.transcript(conversation)
+        if process.running is not None and process.entries[-1].message.role == "assistant":
+            number = process.entries[-1].number
+            first, turn_id = process.running.first, process.running.turn_id
+            ending, has_enough = Ending("done", turn_id, first, number), number % 3 == 0
+            inbox.finish(conversation, process.running, ending, lease, is_last=has_enough)
+            self.ended(process, lease)
+        elif process.running is not None:
+            answer = Message("assistant", (Text(f"answer to {process.running.event.id}"),))
+            entry = self.entry(process, process.entries[-1].number + 1, answer)
+            transcript.append(entry, lease)
+            self.assert_newest(lease)
+            process.entries.append(entry)
+        elif process.waiting is not None:
+            number, turn_id = transcript.window().next_number, TurnId(new_id("turn"))
+            running, also = inbox.beginning(conversation, process.waiting, turn_id, number)
+            entry = self.first_entry(running)
+            transcript.append(entry, lease, *also)
+            self.assert_newest(lease)
+            process.running, process.waiting, process.entries = running, None, [entry]
+        else:
+            found = inbox.next(conversation, lease)
+            if isinstance(found, Running):
+                process.running = inbox.resume(conversation, found, lease)
+                process.entries = list(transcript.entries(found.first))
+            else:
+                process.waiting = found
+
+    def ended(self, process: Process, lease: Lease) -> None:
+        if process.leases.has_let_go(lease):
+            process.leases.release(lease)
+            process.forget()
+        process.running, process.entries = None, []
+
+    def first_entry(self, running: Running) -> Entry:
+        said, event_id = user(running.event.message.text[:20]), running.event.id
+        at = stamp_of(self.world.true_clock.now())
+        return Entry(running.first, at, running.turn_id, said, event_id)
+
+    def assert_newest(self, lease: Lease) -> None:
+        fence = self.world.store.get(Key(lease.key, "fence"))
+        assert fence is not None
+        assert fence.counter == lease.generation, "written by a stale holder"
+
+    def given_back(self, process: Process) -> None:
+        if process.lease is None or process.waiting is None:
+            return
+        waiting = process.waiting
+        why = NotFound("agent", AGENT)
+        event = int(waiting.event.id[1:])
+        process.waiting = None
+        try:
+            process.inbox.give_back(self.conversation, waiting, why, process.lease)
+        finally:
+            claim = process.inbox.claim_key(AGENT, waiting.event.id)
+            found = Claims(self.world.store, self.world.true_clock).find(claim)
+            if found is not None and found.refusal is not None:
+                self.accepted.pop(event, None)
+
+    def entry(self, process: Process, number: int, message: Message) -> Entry:
+        assert process.running is not None
+        at = stamp_of(self.world.true_clock.now())
+        return Entry(number, at, process.running.turn_id, message)
+
+    @invariant()
+    def whoever_waits_is_looked_after(self) -> None:
+        store, partition = self.world.store, f"inbox:{self.conversation.id}"
+        waiting = with_prefix(store, partition, "0")
+        job = store.scan("jobs", start=f"turn:{self.conversation.id}", limit=1)
+        if waiting:
+            assert job, "an unfinished event without its job"
+            assert "due" in job[0].value, "an unfinished event whose job is done"
+            due = store.scan("jobs-due")
+            assert any(hint.key.sort.endswith(job[0].key.sort) for hint in due)
+
+    def teardown(self) -> None:
+        """Everybody else is gone; one more process comes and does what is left."""
+        self.world.quiet()
+        last = self.started("last")
+        self.processes["last"] = last
+        self.follow("last", 61.0)
+        while self.has_more(last):
+            self.step(last)
+        self.assert_answered_once_in_order(last)
+
+    def has_more(self, last: Process) -> bool:
+        self.acquire("last")
+        assert last.lease is not None
+        is_at_it = last.running is not None or last.waiting is not None
+        return is_at_it or last.inbox.next(self.conversation, last.lease) is not None
+
+    def assert_answered_once_in_order(self, last: Process) -> None:
+        entries = list(last.conversations.transcript(self.conversation).entries())
+        assert [entry.number for entry in entries] == list(range(1, len(entries) + 1))
+        expected = [f"e{event}" for event in sorted(self.accepted, key=self.accepted.__getitem__)]
+        assert [entry.event_id for entry in entries[::2]] == expected
+        answers = [entry.message.text for entry in entries[1::2]]
+        assert answers == [f"answer to {event}" for event in expected]
+        for event in expected:
+            claim = last.inbox.claim(last.inbox.claim_key(AGENT, event))
+            assert claim is not None
+            assert claim.outcome is not None
+            own = entries[claim.outcome["first"] - 1]
+            assert own.event_id == event
+        left = with_prefix(self.world.store, f"inbox:{self.conversation.id}", "0")
+        assert left == []
+
+
+def test_every_event_is_answered_once_in_order_whatever_happens() -> None:
+    run_state_machine_as_test(Machine, settings=BOUNDED)
+
+
+class Careless(Inbox):
+    """Ends the job without asking whether somebody has just added an event."""
+
+    def _job_when_empty(self, conversation: Conversation, head: Any) -> tuple[Change, ...]:
+        job = super()._job_when_empty(conversation, head)
+        return tuple(_blind(change) for change in job)
+
+
+class Silent(Inbox):
+    """Adds an event without a job that looks after it."""
+
+    def _looking_after(self, conversation: Conversation) -> Any:
+        job = super()._looking_after(conversation)
+        return type(job)("somebody else", job.kind, job.due, job.payload)
+
+
+class Repeating(Inbox):
+    """Does not take notice of what runs already."""
+
+    def next(self, conversation: Conversation, lease: Lease) -> Running | Waiting | None:
+        found = super().next(conversation, lease)
+        if isinstance(found, Running):
+            item = self._records.get(Key(f"inbox:{conversation.id}", f"{found.number:012}"))
+            assert item is not None
+            return Waiting(found.number, found.event, item, found.head)
+        return found
+
+
+class Hasty(Inbox):
+    """Opens a turn at once although others wait in line."""
+
+    def opening(self, agent_id: AgentId, event: Event) -> Opening | None:
+        claim, stated = self.claim_key(agent_id, event.id), event.as_json()
+        expect = self._claims.look(claim, event.body_hash)
+        conversation = self._conversation(agent_id, event)
+        bid = self._bid(conversation, rejects=False)
+        if isinstance(expect, Claim) or bid is None or is_large(stated):
+            return None
+        head, tail = self._line(conversation).ends()
+        of = (conversation, (conversation.exists,), None, event, stated, event.body_hash)
+        return Opening(*of, claim, expect, bid, head, tail)
+
+
+def _blind(change: Any) -> Any:
+    return replace(change, expect=ANY)
+
+
+@pytest.mark.parametrize("mutant", [Careless, Silent, Repeating, Hasty])
+def test_an_inbox_that_is_wrong_in_one_thing_is_caught(mutant: type[Inbox]) -> None:
+    class Mutated(Machine):
+        inbox_as = mutant
+
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Mutated, settings=UNSHRUNK)
+
+
+def test_an_inbox_without_fencing_is_caught() -> None:
+    class Mutated(Machine):
+        leases_as = WithoutFence
+
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Mutated, settings=UNSHRUNK)

@@ -1,0 +1,404 @@
+"""What crosses between the rooms is left in order, also when the caller goes away meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import weakref
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from harness.jobs.heartbeat import kept_alive
+from harness.runtime.async_bridge import (
+    _THREADS,
+    ForGood,
+    GivenUp,
+    _Threads,
+    completed,
+    entered,
+    in_thread,
+    in_thread_of_its_own,
+    or_given_up,
+)
+from harness.runtime.fair_share import _SHARES, SOON_MAX
+from workspaces.coordination.lease import Terms
+
+WAIT_S = 30.0
+
+
+class Door:
+    """A context whose steps a test can hold up."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.may_enter = threading.Event()
+        self.may_leave = threading.Event()
+        self.arrived = threading.Event()
+
+    @contextmanager
+    def passed(self) -> Generator[str]:
+        self.arrived.set()
+        self.may_enter.wait(30)
+        self.said.append("entered")
+        try:
+            yield "inside"
+        except BaseException as error:
+            self.said.append(type(error).__name__)
+            raise
+        finally:
+            self.may_leave.wait(30)
+            self.said.append("left")
+
+
+async def until(event: threading.Event) -> None:
+    await asyncio.to_thread(event.wait, 30)
+
+
+def test_a_context_is_entered_and_left() -> None:
+    door = Door()
+    door.may_enter.set()
+    door.may_leave.set()
+
+    async def go() -> None:
+        async with entered(door.passed()) as inside:
+            assert inside == "inside"
+            assert door.said == ["entered"]
+
+    asyncio.run(go())
+    assert door.said == ["entered", "left"]
+
+
+def test_an_error_inside_goes_through_the_context() -> None:
+    door = Door()
+    door.may_enter.set()
+    door.may_leave.set()
+
+    async def go() -> None:
+        async with entered(door.passed()):
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        asyncio.run(go())
+    assert door.said == ["entered", "ValueError", "left"]
+
+
+def test_who_is_cancelled_on_the_way_in_has_left_when_it_is_over() -> None:
+    door = Door()
+    door.may_leave.set()
+
+    async def inner() -> None:
+        async with entered(door.passed()):
+            pytest.fail("nobody comes in here")
+
+    async def go() -> None:
+        task = asyncio.create_task(inner())
+        await until(door.arrived)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        door.may_enter.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    assert door.said == ["entered", "left"]
+
+
+def test_who_is_cancelled_twice_on_the_way_out_still_leaves() -> None:
+    door = Door()
+    door.may_enter.set()
+
+    async def inner() -> None:
+        async with entered(door.passed()):
+            await asyncio.sleep(30)
+
+    async def go() -> None:
+        task = asyncio.create_task(inner())
+        await until(door.arrived)
+        while not door.said:  # noqa: ASYNC110 - a thread says it
+            await asyncio.sleep(0)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        door.may_leave.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    assert door.said[0] == "entered"
+    assert door.said[-1] == "left"
+
+
+def test_what_cannot_be_entered_says_why() -> None:
+    @contextmanager
+    def closed() -> Generator[None]:
+        raise PermissionError
+        yield
+
+    async def go() -> None:
+        async with entered(closed()):
+            pytest.fail("nobody comes in here")
+
+    with pytest.raises(PermissionError):
+        asyncio.run(go())
+
+
+def test_work_is_completed_before_its_cancellation_is_told() -> None:
+    done: list[str] = []
+
+    async def work() -> str:
+        await asyncio.sleep(0.01)
+        done.append("done")
+        return "result"
+
+    async def go() -> None:
+        assert await completed(work()) == "result"
+        task = asyncio.create_task(completed(work()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    assert done == ["done", "done"]
+
+
+class Waiting:
+    """What waits for others, then does something that lasts; a test can hold up both."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+        self.is_for_good, self.may_end = threading.Event(), threading.Event()
+        self.has_ended = threading.Event()
+
+    def run(self, for_good: ForGood) -> str:
+        try:
+            self.has_begun.set()
+            self.may_go_on.wait(WAIT_S)
+            for_good()
+            self.is_for_good.set()
+            self.may_end.wait(WAIT_S)
+            self.said.append("done")
+            return "it"
+        except GivenUp:
+            self.said.append("given up")
+            raise
+        finally:
+            self.has_ended.set()
+
+    def undo(self, done: str) -> None:
+        self.said.append(f"{done} undone")
+
+
+def test_what_only_waits_is_given_up_by_whoever_is_cancelled_and_does_nothing_more() -> None:
+    waiting = Waiting()
+
+    async def go() -> None:
+        task = asyncio.create_task(or_given_up(waiting.run, waiting.undo))
+        await until(waiting.has_begun)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not waiting.has_ended.is_set(), "it was waited for"
+        waiting.may_go_on.set()
+        await until(waiting.has_ended)
+
+    asyncio.run(go())
+    assert waiting.said == ["given up"]
+
+
+def test_what_is_done_for_good_is_undone_for_whoever_is_cancelled_however_often() -> None:
+    waiting = Waiting()
+    waiting.may_go_on.set()
+
+    async def go() -> None:
+        task = asyncio.create_task(or_given_up(waiting.run, waiting.undo))
+        await until(waiting.is_for_good)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        assert not task.done()
+        waiting.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    assert waiting.said == ["done", "it undone"]
+
+
+def test_what_came_of_it_is_told_and_what_went_wrong_too() -> None:
+    waiting = Waiting()
+    waiting.may_go_on.set()
+    waiting.may_end.set()
+
+    def broken(for_good: ForGood) -> str:
+        for_good()
+        raise PermissionError
+
+    async def go() -> None:
+        assert await or_given_up(waiting.run, waiting.undo) == "it"
+        with pytest.raises(PermissionError):
+            await or_given_up(broken, waiting.undo)
+
+    asyncio.run(go())
+    assert waiting.said == ["done"]
+
+
+def test_however_many_wait_for_it_whoever_holds_a_lock_can_let_go_of_it() -> None:
+    """More of them than a loop has threads."""
+    lock = threading.Lock()
+
+    @contextmanager
+    def locked() -> Iterator[None]:
+        if not lock.acquire(timeout=WAIT_S):
+            raise TimeoutError
+        try:
+            yield
+        finally:
+            lock.release()
+
+    async def one() -> None:
+        async with entered(locked()):
+            await asyncio.sleep(0)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(one() for _ in range(64)))
+
+    asyncio.run(all_at_once())
+
+
+def test_signs_of_life_come_through_although_all_threads_are_taken() -> None:
+    release, renewed = threading.Event(), threading.Event()
+    terms = Terms(lease_s=WAIT_S, renew_s=0.01, stop_early_s=0.0)
+
+    async def go() -> None:
+        taken = [asyncio.create_task(in_thread(release.wait, WAIT_S)) for _ in range(64)]
+        await asyncio.sleep(0)
+        try:
+            async with kept_alive(renewed.set, terms, "c1"):
+                assert await in_thread_of_its_own(renewed.wait, WAIT_S / 2)
+        finally:
+            release.set()
+            await asyncio.gather(*taken)
+
+    asyncio.run(go())
+
+
+def test_a_thread_of_ones_own_is_one_that_has_nothing_else_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.runtime.async_bridge._THREADS", _Threads())
+    monkeypatch.setattr("harness.runtime.async_bridge.IDLE_S_MAX", WAIT_S)
+    at_once = 12
+    together = threading.Barrier(at_once)
+
+    def meet() -> threading.Thread:
+        together.wait(WAIT_S)
+        return threading.current_thread()
+
+    async def go() -> set[threading.Thread]:
+        met = await asyncio.gather(*(in_thread_of_its_own(meet) for _ in range(at_once)))
+        assert len(set(met)) == at_once
+        alone = [await in_thread_of_its_own(threading.current_thread) for _ in range(100)]
+        assert set(alone) <= set(met), "a thread was started although others had nothing to do"
+        monkeypatch.setattr("harness.runtime.async_bridge.IDLE_S_MAX", 0.01)
+        last = await asyncio.gather(*(in_thread_of_its_own(meet) for _ in range(at_once)))
+        return {*met, *last}
+
+    for thread in asyncio.run(go()):
+        thread.join(WAIT_S)
+        assert not thread.is_alive(), "it waits for ever"
+
+
+def test_a_thread_that_waits_for_more_keeps_nothing_of_what_it_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Large: ...
+
+    monkeypatch.setattr("harness.runtime.async_bridge._THREADS", threads := _Threads())
+
+    async def go() -> list[weakref.ref[Large]]:
+        given, made = Large(), await in_thread_of_its_own(Large)
+        await in_thread_of_its_own(repr, given)
+        async with asyncio.timeout(WAIT_S):
+            while not threads._idle:  # noqa: ASYNC110 - a thread says it
+                await asyncio.sleep(0)
+        return [weakref.ref(given), weakref.ref(made)]
+
+    kept = asyncio.run(go())
+    gc.collect()
+    assert [one() for one in kept] == [None, None]
+
+
+def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_forgotten() -> None:
+    begun: list[int] = []
+    most: list[int] = []
+    pairs = threading.Barrier(2)
+
+    def work() -> None:
+        begun.append(1)
+        most.append(len(begun))
+        pairs.wait(WAIT_S)
+        begun.pop()
+
+    async def go() -> None:
+        await asyncio.gather(*(in_thread(work) for _ in range(10 * SOON_MAX)))
+
+    for _ in range(3):
+        asyncio.run(go())
+        assert sum(loop.is_closed() for loop in _SHARES) == 1
+    assert 1 < max(most) <= SOON_MAX
+
+
+def test_a_child_that_is_forked_has_threads_of_its_own() -> None:
+    async def go() -> int:
+        return await in_thread_of_its_own(os.getpid)
+
+    async def idle() -> None:
+        assert await go() == os.getpid()
+        async with asyncio.timeout(WAIT_S):
+            while not _THREADS._idle:  # noqa: ASYNC110 - a thread says it
+                await asyncio.sleep(0)
+
+    asyncio.run(idle())
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = int(asyncio.run(asyncio.wait_for(go(), WAIT_S)) != os.getpid())
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_code_that_is_not_ours_keeps_nobody_from_a_thread() -> None:
+    """More of it than a loop has threads; what it raises is raised where it is waited for."""
+    count = 64
+    met = threading.Barrier(count)
+
+    async def all_at_once() -> list[int]:
+        calls = (in_thread_of_its_own(met.wait, WAIT_S) for _ in range(count))
+        return await asyncio.gather(*calls)
+
+    assert sorted(asyncio.run(all_at_once())) == list(range(count))
+
+    def broken() -> None:
+        raise LookupError("nothing")
+
+    with pytest.raises(LookupError):
+        asyncio.run(in_thread_of_its_own(broken))
+
+    def at_an_end() -> None:
+        raise StopIteration
+
+    async def in_time() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await in_thread_of_its_own(at_an_end)
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(in_time())

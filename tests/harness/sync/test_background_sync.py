@@ -1,0 +1,96 @@
+"""The resident that keeps shared workspaces the same, on a place in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.sync.background_sync import Syncing
+from harness.sync.local_copies import Copies
+from tests.workspaces.replicas import MemoryPrefix, Replica
+from workspaces.paths import WorkspacePath
+from workspaces.remote.bucket import Place
+from workspaces.storage.in_memory import MemoryRecords
+
+WAIT_S_MAX = 60.0
+
+
+@pytest.fixture
+def prefix() -> MemoryPrefix:
+    return MemoryPrefix()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, prefix: MemoryPrefix) -> Callable[[str], Replica]:
+    records, place = MemoryRecords(), Place("memory:", prefix)
+    return lambda name: Replica(tmp_path / name, records, place)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not holds():  # noqa: ASYNC110 - what is waited for happens in another thread
+            await asyncio.sleep(0.01)
+
+
+def test_it_syncs_at_once_and_again_after_a_while(machine: Callable[[str], Replica]) -> None:
+    a, b = machine("a"), machine("b")
+    a.put("MEMORY.md", "one\n")
+    a.sync.run()
+
+    async def story() -> None:
+        running = asyncio.create_task(Syncing(lambda: [Copies(b.workspaces)], every_s=0.05).run())
+        await until(lambda: b.texts() == {"MEMORY.md": "one\n"})
+        a.put("MEMORY.md", "two\n")
+        await asyncio.to_thread(a.sync.run)
+        await until(lambda: b.texts() == {"MEMORY.md": "two\n"})
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(story())
+
+
+def test_what_is_marked_goes_out_without_a_listing(
+    machine: Callable[[str], Replica], prefix: MemoryPrefix
+) -> None:
+    a = machine("a")
+    a.put("MEMORY.md", "one\n")
+    syncing = Syncing(lambda: [Copies(a.workspaces)])
+
+    async def story() -> None:
+        running = asyncio.create_task(syncing.run())
+        await until(lambda: "PUT MEMORY.md" in prefix.asked)
+        await until(lambda: a.sync._baseline.fact("packs checked") is not None)
+        prefix.asked.clear()
+        a.put("MEMORY.md", "two\n")
+        syncing.mark(a.workspace.record.id, WorkspacePath("MEMORY.md"))
+        await until(lambda: bool(prefix.asked))
+        running.cancel()
+
+    asyncio.run(story())
+    assert prefix.asked == ["PUT MEMORY.md"]
+
+
+def test_a_store_that_fails_ends_nothing(
+    machine: Callable[[str], Replica], prefix: MemoryPrefix, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = machine("a")
+    for number in range(4):
+        a.put(f"{number}.md", "x\n")
+    a.sync.run()
+    kept = dict(prefix.store._blobs)
+    prefix.store._blobs.clear()
+
+    async def story() -> None:
+        running = asyncio.create_task(Syncing(lambda: [Copies(a.workspaces)], every_s=0.02).run())
+        await until(lambda: "was not synced" in caplog.text)
+        prefix.store._blobs.update(kept)
+        a.put("4.md", "x\n")
+        await until(lambda: any(name.endswith("/4.md") for name in prefix.store._blobs))
+        running.cancel()
+
+    asyncio.run(story())
+    assert "store is empty" in caplog.text

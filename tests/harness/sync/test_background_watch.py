@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness import Harness
+from harness.sync.background_watch import Watching, all_of
+from harness.sync.local_copies import Copies
+from workspaces.workspace.watch import News, Settled
+
+NEWS_S_MAX = 60.0
+
+
+def watching_of(harness: Harness, tell: Callable[[News], None]) -> Watching:
+    trees, clock = harness.settings.home.trees, harness.rooms.clock
+    return Watching(trees, lambda: all_of(Copies(harness.workspaces)), clock, tell)
+
+
+def test_what_is_saved_while_it_runs_is_settled_until_it_is_cancelled(tmp_path: Path) -> None:
+    news: queue.Queue[News] = queue.Queue()
+
+    async def watched(harness: Harness) -> None:
+        watching = asyncio.create_task(watching_of(harness, news.put).run())
+        journal = harness.workspaces.create("journal")  # known only once it changes
+        (journal.root / "MEMORY.md").write_text("# Memory\n\n- by hand\n")
+        told = await asyncio.to_thread(news.get, timeout=NEWS_S_MAX)
+        assert isinstance(told, Settled)
+        assert (told.workspace.record.name, told.revision.author) == ("journal", "owner")
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+
+    with Harness.open(tmp_path / "home") as harness:
+        asyncio.run(watched(harness))
+        assert harness.workspaces.get("journal").log()[0].trailers["Source"] == "edit"

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+from harness import Harness
+from harness.agents.agent import dangling
+from harness.bootstrap.authentication import Access
+from workspaces.errors import InUse, NotFound, Refused, Unauthorized
+
+
+def test_a_workspace_in_use_is_deleted_only_by_force(harness: Harness) -> None:
+    agent = harness.agents.get("assistant")
+    with pytest.raises(InUse, match="assistant"):
+        harness.deletion.workspace("notes")
+    assert dangling(agent, harness.agents.bindings(agent)) == []
+    gone = harness.deletion.workspace("notes", force=True)
+    assert [(place / "files" / "MEMORY.md").exists() for place in gone.trash] == [True]
+    assert harness.agents.bindings(agent) == []
+    assert dangling(agent, harness.agents.bindings(agent)) == ["notes"]
+    assert harness.agents.default_namespace(agent) is None
+
+
+def test_a_sandbox_in_use_is_deleted_only_by_force(harness: Harness) -> None:
+    agent = harness.agents.get("assistant")
+    with pytest.raises(InUse, match="assistant"):
+        harness.deletion.sandbox("default")
+    harness.deletion.sandbox("default", force=True)
+    assert harness.agents.bindings(agent) == []
+    assert dangling(agent, harness.agents.bindings(agent)) == ["notes"]
+
+
+def test_a_sandbox_of_one_mount_is_in_use_too(harness: Harness) -> None:
+    extra = harness.rooms.sandboxes.create({"name": "extra"})
+    notes = harness.workspaces.get("notes")
+    mount = {"name": "n", "workspaceId": notes.record.id, "sandbox": extra.id}
+    harness.agents.add({"name": "second", "config": {"workspaces": [mount]}})
+    with pytest.raises(InUse, match="second"):
+        harness.deletion.sandbox("extra")
+
+
+def test_a_turn_goes_on_without_the_mount_that_dangles(harness: Harness) -> None:
+    harness.deletion.workspace("notes", force=True)
+    assert harness.run("hello").status == "done"
+
+
+def test_a_user_goes_with_its_keys_and_private_workspaces(harness: Harness) -> None:
+    alice = harness.rooms.users.create({"externalId": "alice"})
+    bob = harness.rooms.users.create({"externalId": "bob"})
+    agent = harness.agents.create("diarist", private="rw")
+    access = Access(harness.house)
+    _, account_key = harness.rooms.keys.create()
+    _, alices_key = harness.rooms.keys.create(user_id=alice.id)
+    for name in ("alice", "bob"):
+        rooms = harness.house.rooms(access.principal_of(account_key, as_user=name))
+        rooms.agents.bindings(agent)
+    gone = harness.deletion.user("alice")
+    assert len(gone.trash) == 2
+    assert len(gone.keys) == 1
+    with pytest.raises(Unauthorized):
+        access.principal_of(alices_key)
+    left = {record.id for record in harness.workspaces.list(private=True) if ":" in record.id}
+    expected = {f"agent:{agent.id}", f"user:{bob.id}", f"user:{bob.id}:agent:{agent.id}"}
+    assert left == expected
+    assert access.principal_of(account_key) == harness.rooms.principal
+
+
+def test_the_owner_goes_only_with_the_account(harness: Harness) -> None:
+    with pytest.raises(Refused, match="owner"):
+        harness.deletion.user("owner")
+
+
+def test_an_account_goes_with_everything_and_leaves_the_others_alone(harness: Harness) -> None:
+    accounts, access = harness.house.accounts, Access(harness.house)
+    account = accounts.create({"name": "platform"})
+    rooms = harness.house.rooms(accounts.owner(account))
+    _, secret = rooms.keys.create()
+    workspace = rooms.workspaces.create("shared")
+    rooms.agents.create("helper", workspaces=[workspace], sandbox=None)
+    gone = rooms.deletion.account()
+    assert len(gone.trash) == 1
+    assert harness.house.records.scan(f"account:{account.id}") == []
+    with pytest.raises(Unauthorized):
+        access.principal_of(secret)
+    with pytest.raises(NotFound):
+        accounts.get("platform")
+    assert harness.workspaces.get("notes").read("MEMORY.md")
+    assert harness.run("still there?").status == "done"
+
+
+def test_a_reference_is_an_id_and_never_a_name(harness: Harness) -> None:
+    for config, field in (
+        (
+            {"workspaces": [{"name": "n", "workspaceId": "notes"}]},
+            "config.workspaces.0.workspaceId",
+        ),
+        ({"sandbox": "default"}, "config.sandbox"),
+    ):
+        with pytest.raises(Refused) as caught:
+            harness.agents.add({"name": "second", "config": config})
+        assert caught.value.field == field

@@ -1,0 +1,38 @@
+"""Whether commands can be confined here is asked again, but not for every turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import Harness
+from harness.bootstrap.composition import WORKSHOP_S
+from harness.sandboxes.none import NoSandbox
+from harness.sandboxes.port import Confinement
+from workspaces.clock import ManualClock
+
+
+class Recovering(NoSandbox):
+    """One that does not confine until somebody has put it right."""
+
+    def __init__(self) -> None:
+        super().__init__("not yet")
+        self.asked = 0
+        self.works = False
+
+    async def check(self) -> Confinement:
+        self.asked += 1
+        return Confinement(self.works, "")
+
+
+def test_what_was_lacking_is_found_a_moment_after_it_was_put_right(tmp_path: Path) -> None:
+    sandbox, clock = Recovering(), ManualClock()
+    with Harness.open(tmp_path / "home", clock=clock, sandbox=sandbox) as harness:
+        house = harness.house
+        assert [house.workshop().sandbox for _ in range(3)] == [None] * 3
+        assert sandbox.asked == 1
+        sandbox.works = True
+        clock.advance(WORKSHOP_S)
+        assert house.workshop().sandbox is sandbox
+        clock.advance(10 * WORKSHOP_S)
+        house.workshop()
+        assert sandbox.asked == 2

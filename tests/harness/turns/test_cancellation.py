@@ -1,0 +1,305 @@
+"""Turns that are stopped: by somebody, here or in another process, or at a limit of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import Harness
+from harness.bootstrap.composition import Rooms
+from harness.context.repair import INTERRUPTED, repair
+from harness.messages.event import Event
+from harness.messages.message import Text, ToolCall, ToolResult
+from harness.messages.progress import ToolStarted, silent
+from harness.models.scripted import ScriptedModel
+from harness.transcripts.outcome import Outcome
+from harness.turns.dispatcher import Ingress
+from tests.harness.talk import Rule, conversation_of, entries_of, ingress_of, opened, runner_of
+from tests.harness.turns.test_dispatcher import (
+    Gate,
+    accept,
+    answered_by,
+    begin,
+    conversation_of_new,
+    run,
+    say,
+    status,
+    until,
+)
+from tests.ordinary import reachable_directory
+from workspaces.errors import Refused
+from workspaces.storage.records import Change, RecordStore
+
+SONNET = "claude-sonnet-5"
+READ = ToolCall("t1", "read", {"path": "MEMORY.md"})
+
+Cancel = Callable[[], Awaitable[bool]]
+
+
+@pytest.fixture
+def rooms(home: Path) -> Iterator[Rooms]:
+    rooms = opened(home, Rule())
+    yield rooms
+    rooms.records.close()
+
+
+def assert_intact(rooms: Rooms) -> None:
+    """What is stored needs no repair but the joining of neighbours."""
+    messages = tuple(entry.message for entry in entries_of(rooms, "c1"))
+    parts = [part for message in messages for part in message.parts]
+    assert [part for message in repair(messages) for part in message.parts] == parts
+
+
+async def stopped_at_the_model(rooms: Rooms, by: Ingress) -> Outcome:
+    gate = Gate()
+    ingress = answered_by(rooms, gate)
+    task = asyncio.create_task(ingress.deliver(rooms.agents.get("assistant"), say(rooms, "one")))
+    await gate.asked.wait()
+    assert await by.cancel(conversation_of(rooms, "c1"))
+    outcome = await task
+    assert gate.cancelled
+    return outcome
+
+
+@pytest.mark.parametrize("where", ["here", "in another process"])
+def test_a_turn_that_somebody_ends_is_interrupted_and_the_conversation_goes_on(
+    rooms: Rooms, where: str
+) -> None:
+    other = replace(ingress_of(rooms, process="boot:other/1/1"), stops={})
+    by = rooms.ingress if where == "here" else other
+    outcome = run(stopped_at_the_model(rooms, by))
+    assert (outcome.status, outcome.reply) == ("interrupted", "")
+    assert rooms.jobs.list() == []
+    assert_intact(rooms)
+    again = run(rooms.ingress.deliver(rooms.agents.get("assistant"), say(rooms, "two")))
+    assert again.reply == "answer to two"
+    assert run(rooms.ingress.cancel(conversation_of(rooms, "c1"))) is False
+
+
+@pytest.mark.parametrize("where", ["here", "in another process"])
+def test_a_turn_that_has_not_begun_yet_is_ended_when_it_does(rooms: Rooms, where: str) -> None:
+    other = replace(ingress_of(rooms, process="boot:other/1/1"), stops={})
+
+    async def cancelled() -> Outcome:
+        ingress = answered_by(rooms, Gate())
+        accepted = await ingress.accept(rooms.agents.get("assistant"), say(rooms, "one"))
+        by = ingress if where == "here" else other
+        cancelling = asyncio.create_task(by.cancel(accepted.conversation))
+        await asyncio.sleep(0)
+        outcome = await ingress.answer(accepted)
+        assert await cancelling
+        return outcome
+
+    assert run(cancelled()).status == "interrupted"
+    assert_intact(rooms)
+
+
+def test_what_nobody_begins_is_not_waited_for_for_ever(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.turns.dispatcher.BEGIN_S_MAX", 0.05)
+    accept(rooms, "one")
+    assert not run(rooms.ingress.cancel(conversation_of(rooms, "c1")))
+    assert status(rooms, "one").state == "queued"
+
+
+def test_a_turn_that_is_to_end_and_whose_process_dies_is_ended_by_the_next(rooms: Rooms) -> None:
+    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+    accept(rooms, "one")
+    begin(rooms, lease)
+    assert run(rooms.ingress.cancel(conversation_of(rooms, "c1")))
+    rooms.ingress.leases.release(lease)
+
+    async def follow() -> None:
+        await answered_by(rooms, Gate()).look_after(conversation_of(rooms, "c1").id)
+
+    run(follow())
+    assert status(rooms, "one").outcome.status == "interrupted"
+    assert run(runner_of(rooms).drain()).failed == 0
+
+
+def test_a_turn_that_waits_is_ended_and_its_calls_were_not_run(home: Path) -> None:
+    write = ToolCall("w1", "write", {"path": "a.md", "content": "x"})
+    model = ScriptedModel([write], "Go on.")
+    rooms = opened(home, model)
+    rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
+    agent = rooms.agents.get("assistant")
+    assert run(rooms.ingress.deliver(agent, say(rooms, "one"))).status == "waiting"
+    assert run(rooms.ingress.cancel(conversation_of(rooms, "c1")))
+    assert run(rooms.ingress.deliver(agent, say(rooms, "one"))).status == "interrupted"
+    assert run(rooms.ingress.deliver(agent, say(rooms, "two"))).reply == "Go on."
+    (result,) = [p for p in model.requests[1].messages[-1].parts if isinstance(p, ToolResult)]
+    assert "ended the turn" in result.text
+    assert_intact(rooms)
+    rooms.records.close()
+
+
+def test_a_command_that_runs_is_killed_with_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = ToolCall("b1", "bash", {"command": "echo begun > begun.md; sleep 500", "timeout": 500})
+    with reachable_directory() as place:
+        model = ScriptedModel([sleep], "I see.")
+        with Harness.open(place / "home", model=model) as harness:
+            found = harness.confinement()
+            if not found.works:
+                pytest.skip(f"no sandbox on this machine: {found.detail}")
+            ingress, agent = harness.rooms.ingress, harness.agents.get("assistant")
+            begun = harness.workspaces.get("notes").root / "begun.md"
+
+            async def talk() -> Outcome:
+                task = asyncio.create_task(ingress.deliver(agent, Event.said("e1", "c1", "go")))
+                await until(begun.exists)
+                await ingress.cancel(conversation_of(harness.rooms, "c1"))
+                return await task
+
+            outcome = harness._loop.run(talk())
+            assert outcome.status == "interrupted"
+            assert harness.run("and?", conversation="c1").reply == "I see."
+            (result,) = [
+                p for p in model.requests[1].messages[-1].parts if isinstance(p, ToolResult)
+            ]
+            assert result == ToolResult("b1", INTERRUPTED, is_error=True)
+            assert harness.workspaces.get("notes").read("begun.md").text == "begun\n"
+
+
+def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: Rooms) -> None:
+    """It is up while the model is asked for the second time: then so much passes at once."""
+    seconds = 20.0
+
+    class Slow:
+        name = "slow"
+
+        async def reply(self, request: Any, *, output_tokens_max: int, emit: Any) -> Any:
+            if request.messages[-1].text == "one":
+                return await ScriptedModel([Text("So."), READ]).reply(
+                    request, output_tokens_max=output_tokens_max, emit=silent
+                )
+            loop = asyncio.get_running_loop()
+            time = loop.time
+            loop.time = lambda: time() + seconds  # type: ignore[method-assign]
+            return await asyncio.Event().wait()
+
+    agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": seconds}}})
+    outcome = run(answered_by(rooms, Slow()).deliver(agent, say(rooms, "one")))
+    assert outcome.status == "out_of_time"
+    assert [entry.message.role for entry in entries_of(rooms, "c1")] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert_intact(rooms)
+
+
+def test_a_reply_that_is_being_stored_when_its_turn_is_cancelled_is_stored_and_paid_for(
+    rooms: Rooms,
+) -> None:
+    wire = Interrupting(rooms.records)
+    ingress = ingress_of(rooms, records=wire)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(
+            ingress.deliver(rooms.agents.get("assistant"), say(rooms, "one"))
+        )
+        wire.interrupts(task, lambda: len(ingress.stops))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(cancelled())
+    assert wire.running == [1], "nobody went on before it was stored"
+    assert [entry.message.text for entry in entries_of(rooms, "c1")] == ["one", "answer to one"]
+    assert rooms.usage.report().total.asked == 1
+
+
+class Interrupting:
+    """A wire to the records by which a turn is cancelled in the moment in which its reply is stored."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self.running: list[int] = []
+        """How many turns ran on when the loop had had all the time it wanted."""
+
+    def interrupts(self, task: asyncio.Task[Any], running: Callable[[], int]) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def interrupt() -> None:
+            task.cancel()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            self.running.append(running())
+
+        self._interrupt = lambda: asyncio.run_coroutine_threadsafe(interrupt(), loop).result(60.0)
+
+    def get(self, key: Any) -> Any:
+        return self._store.get(key)
+
+    def scan(self, partition: str, **how: Any) -> Any:
+        return self._store.scan(partition, **how)
+
+    def write(self, *changes: Change) -> tuple[int, ...]:
+        if any(change.key.partition.startswith("usage:") for change in changes):
+            self._interrupt()
+        return self._store.write(*changes)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def test_a_call_under_way_when_the_time_is_up_is_told_as_interrupted(rooms: Rooms) -> None:
+    agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": 600}}})
+
+    def never(progress: Any) -> None:
+        if isinstance(progress, ToolStarted):
+            raise asyncio.CancelledError  # as it is when the time is up just here
+
+    ingress = answered_by(rooms, ScriptedModel([READ]))
+    with pytest.raises(asyncio.CancelledError):
+        run(ingress.deliver(agent, say(rooms, "one"), never))
+    results = entries_of(rooms, "c1")[-1].message.parts
+    assert results == (ToolResult("t1", INTERRUPTED, is_error=True),)
+    assert_intact(rooms)
+
+
+def test_a_turn_stops_when_it_has_spent_what_it_may(rooms: Rooms) -> None:
+    limits = {"dollars": 0.001}
+    agent = rooms.agents.patch("assistant", {"config": {"limits": limits}})
+    long = "x" * 200  # an output token each, for the scripted model: 10 dollars a million
+    model = ScriptedModel(*[[Text(long), READ]] * 50, name=SONNET)
+    outcome = run(answered_by(rooms, model).deliver(agent, say(rooms, "one")))
+    assert outcome.status == "out_of_money"
+    assert 1 <= len(model.requests) < 50
+    assert_intact(rooms)
+
+
+def test_a_limit_on_money_is_refused_where_no_price_is_known(rooms: Rooms) -> None:
+    agent = rooms.agents.patch("assistant", {"config": {"limits": {"dollars": 1.0}}})
+    ingress = answered_by(rooms, ScriptedModel("never", name="nobody-knows"))
+    with pytest.raises(Refused, match="no price"):
+        run(ingress.deliver(agent, say(rooms, "one")))
+    outcome = run(
+        answered_by(rooms, ScriptedModel("hi", name=SONNET)).deliver(agent, say(rooms, "one"))
+    )
+    assert outcome.reply == "hi"
+
+
+def test_an_end_that_was_wanted_just_before_a_turn_would_wait_is_not_forgotten(home: Path) -> None:
+    rooms: list[Rooms] = []
+
+    def cancelled_meanwhile(request: Any) -> list[ToolCall]:
+        elsewhere = ingress_of(rooms[0], process="boot:other/1/1")
+        assert elsewhere.inbox.cancel(conversation_of(rooms[0], "c1"))
+        return [ToolCall("w1", "write", {"path": "a.md", "content": "x"})]
+
+    rooms.append(opened(home, ScriptedModel(cancelled_meanwhile)))
+    rooms[0].sandboxes.patch("default", {"config": {"permission": "ask"}})
+    agent = rooms[0].agents.get("assistant")
+    assert run(rooms[0].ingress.deliver(agent, say(rooms[0], "one"))).status == "interrupted"
+    assert rooms[0].ingress.pending(conversation_of(rooms[0], "c1")) == ()
+    (result,) = entries_of(rooms[0], "c1")[-1].message.parts
+    assert isinstance(result, ToolResult)
+    assert "Nothing was changed" in result.text
+    assert_intact(rooms[0])
+    rooms[0].records.close()

@@ -1,0 +1,154 @@
+"""What a person has changed by hand when a turn begins: in its prompt, or a revision before it is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness import Harness
+from harness.messages.message import Text, ToolCall
+from harness.messages.model_request import ModelFailure, Request
+from harness.models.scripted import ScriptedModel
+from workspaces.workspace.workspace import Workspace
+
+Scripted = Callable[..., tuple[Harness, ScriptedModel]]
+
+READ = ToolCall("t1", "read", {"path": "MEMORY.md"})
+WRITE = ToolCall("t1", "write", {"path": "other.md", "content": "by the agent\n"})
+
+
+def at_rest(harness: Harness) -> Workspace:
+    """The workspace, as it is when everything in it is old, and a turn has looked at it before."""
+    notes = harness.workspaces.get("notes")
+    (notes.root / "notes").mkdir(exist_ok=True)
+    (notes.root / "notes/known.md").write_text("# Known\n")
+    notes.settle()
+    for path in notes.root.rglob("*"):
+        os.utime(path, (1, 1))
+    return notes
+
+
+def let_it_grow_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stamps are trusted at once: no file system here has a clock so coarse."""
+    monkeypatch.setattr("workspaces.tree.scan.YOUNG_S", -3600.0)
+
+
+@pytest.fixture
+def notes_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Harness], Workspace]:
+    def settled(harness: Harness) -> Workspace:
+        let_it_grow_old(monkeypatch)
+        notes = at_rest(harness)
+        assert harness.run("hello", conversation="before").status == "done"
+        notes.settle()
+        return notes
+
+    return settled
+
+
+def sources(workspace: Workspace) -> list[str]:
+    return [revision.trailers["Source"] for revision in workspace.log()]
+
+
+def append_memory(root: Path) -> None:
+    with (root / "MEMORY.md").open("a") as file:
+        file.write("\n- SEEN by hand\n")
+
+
+def new_note(root: Path) -> None:
+    (root / "notes/new.md").write_text("# SEEN in a new note\n")
+
+
+def known_note(root: Path) -> None:
+    (root / "notes/known.md").write_text("# SEEN in one that was shown\n")
+
+
+def note_deep_down(root: Path) -> None:
+    (root / "notes/a/b").mkdir(parents=True)
+    (root / "notes/a/b/c.md").write_text("# SEEN below\n")
+
+
+@pytest.mark.parametrize("change", [append_memory, new_note, known_note, note_deep_down])
+def test_what_was_written_just_before_stands_in_the_first_request(
+    scripted: Scripted,
+    notes_of: Callable[[Harness], Workspace],
+    change: Callable[[Path], None],
+) -> None:
+    harness, model = scripted("hi", "one")
+    notes = notes_of(harness)
+    change(notes.root)
+    harness.run("go")
+    assert "SEEN" in str(model.requests[1].as_json())
+    assert notes.pending() == []
+
+
+def test_memory_that_is_shown_is_the_revision_that_is_noted(
+    scripted: Scripted, notes_of: Callable[[Harness], Workspace]
+) -> None:
+    harness, _ = scripted("hi", "one")
+    notes = notes_of(harness)
+    append_memory(notes.root)
+    outcome = harness.run("go")
+    conversation = harness.conversations.get(outcome.conversation_id)
+    (receipt,) = harness.rooms.conversations.showing(conversation).receipts()
+    assert str(notes.tip()) in str(receipt.as_json())
+    assert "SEEN" in notes.read("MEMORY.md", view=str(notes.tip())).text
+
+
+def test_the_model_is_asked_before_the_rest_is_settled_and_no_tool_is_run_before(
+    scripted: Scripted, notes_of: Callable[[Harness], Workspace]
+) -> None:
+    found: list[list[str]] = []
+
+    def look(request: Request) -> list[ToolCall]:
+        del request
+        found.append([str(path) for path in notes.pending()])
+        return [WRITE]
+
+    def look_again(request: Request) -> str:
+        found.append([str(path) for path in notes.pending()])
+        return "done"
+
+    harness, _ = scripted("hi", look, look_again)
+    notes = notes_of(harness)
+    (notes.root / "TASKS.md").write_text("by hand\n")
+    harness.run("go")
+    assert found == [["TASKS.md"], []]
+    assert sources(notes)[:2] == ["turn", "edit"]
+
+
+@pytest.mark.parametrize(
+    "answer", ["one", ModelFailure("refused", "no", "say it otherwise")], ids=["done", "failed"]
+)
+def test_however_a_turn_ends_the_rest_is_settled(
+    scripted: Scripted, notes_of: Callable[[Harness], Workspace], answer: str | ModelFailure
+) -> None:
+    harness, _ = scripted("hi", answer)
+    notes = notes_of(harness)
+    (notes.root / "TASKS.md").write_text("by hand\n")
+    harness.run("go")
+    assert sources(notes)[0] == "edit"
+    assert notes.pending() == []
+
+
+def test_what_could_not_be_settled_beside_a_turn_is_said_in_its_outcome(
+    scripted: Scripted, notes_of: Callable[[Harness], Workspace]
+) -> None:
+    def lose(request: Request) -> list[Text]:
+        del request
+        objects.rename(objects.with_name("elsewhere"))
+        return [Text("one")]
+
+    harness, _ = scripted("hi", lose)
+    notes = notes_of(harness)
+    (notes.root / "TASKS.md").write_text("by hand\n")
+    objects = harness.rooms.settings.home.history(notes.namespace) / "objects"
+    outcome = harness.run("go")
+    objects.with_name("elsewhere").rename(objects)
+    assert outcome.reply == "one"
+    (remark,) = outcome.remarks
+    assert remark.kind == "unsettled"
+    assert "notes" in remark.detail
+    assert notes.namespace not in remark.detail

@@ -1,0 +1,151 @@
+"""Alive, ready, and how the residents are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.bootstrap.readiness import KEPT_S, Lack, Part, Readiness
+from tests.disk import fill
+from tests.harness.web.site import Site
+from tests.servers import BUCKET, seaweedfs_in
+from workspaces.clock import ManualClock
+
+WAIT_S_MAX = 60.0
+
+
+class Watching:
+    """A resident that crashes once, then lives."""
+
+    def __init__(self) -> None:
+        self.lives = threading.Event()
+        self.ended = threading.Event()
+        self._runs = 0
+
+    async def run(self) -> None:
+        self._runs += 1
+        if self._runs == 1:
+            raise OSError("the disk is gone")
+        self.lives.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
+def test_residents_live_as_long_as_the_app_and_their_crashes_are_shown(tmp_path: Path) -> None:
+    watching = Watching()
+    with Site.open(tmp_path / "home", residents={"watcher": watching}) as site:
+        assert watching.lives.wait(WAIT_S_MAX)
+        ready = site.nobody.get("/readyz")
+        assert ready["status"] == "ready"
+        assert ready["residents"] == {
+            "watcher": {"state": "running", "crashes": 1, "error": "OSError"}
+        }
+        assert not watching.ended.is_set()
+        assert "resident crashed" in site.lines.getvalue()
+    assert watching.ended.is_set()
+
+
+READY = {
+    "status": "ready",
+    "home": "ok",
+    "records": "ok",
+    "s3": None,
+    "problems": [],
+    "residents": {},
+}
+
+
+def unready(site: Site, part: str) -> dict[str, Any]:
+    """What is answered when that part, and no other, is lacking."""
+    answer = site.nobody("GET", "/readyz")
+    told = answer.json()
+    assert (answer.status_code, told["status"]) == (503, "unready")
+    assert [(one["part"], bool(one["remedy"])) for one in told["problems"]] == [(part, True)]
+    assert site.nobody("GET", "/healthz").status_code == 200
+    return told
+
+
+def test_an_app_that_cannot_reach_its_records_lives_and_is_not_ready(site: Site) -> None:
+    site.harness.house.records.close()
+    assert unready(site, "records")["records"] == "unavailable"
+
+
+def test_a_home_on_a_full_disk_is_not_ready_until_there_is_room(tiny_disk: Path) -> None:
+    clock = ManualClock()
+    with Site.open(tiny_disk / "home", clock=clock) as site:
+        assert site.nobody.get("/readyz") == READY
+        fill(tiny_disk / "filler")
+        clock.advance(KEPT_S)
+        told = unready(site, "home")
+        assert (told["home"], told["records"]) == ("unavailable", "ok")
+        assert str(tiny_disk) not in json.dumps(told)
+        assert "No space left on device" in site.lines.getvalue()
+        (tiny_disk / "filler").unlink()
+        clock.advance(KEPT_S)
+        assert site.nobody.get("/readyz") == READY
+        assert not (site.harness.settings.home.root / "staging" / "ready").exists()
+
+
+def test_a_home_whose_s3_is_gone_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, clock = tmp_path / "home", ManualClock()
+    home.mkdir()
+    (home / "harness.yaml").write_text(f"s3: s3://{BUCKET}/shared\n")
+    with ExitStack() as running:
+        server = running.enter_context(seaweedfs_in(tmp_path))
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        with Site.open(home, clock=clock) as site:
+            assert site.nobody.get("/readyz") == {**READY, "s3": "ok"}
+            running.close()  # from now on nobody listens there
+            clock.advance(KEPT_S)
+            told = unready(site, "s3")
+            address = server.url.partition("://")[2]
+            assert address not in json.dumps(told)
+            assert address in site.lines.getvalue()
+
+
+def test_however_many_ask_a_part_is_looked_at_once_and_again_after_a_while() -> None:
+    clock, looks = ManualClock(), list[int]()
+    readiness = Readiness([Part("disk", lambda: looks.append(1), "it is full", "empty it")], clock)
+
+    async def ask() -> None:
+        for number in (1, 1, 2):
+            assert await asyncio.gather(*(readiness.lacks() for _ in range(20))) == [[]] * 20
+            assert len(looks) == number
+            clock.advance(KEPT_S / 2)
+
+    asyncio.run(ask())
+
+
+def test_a_part_that_hangs_is_told_in_time_and_looked_at_by_one_thread() -> None:
+    goes_on, looks = threading.Event(), list[int]()
+
+    def hang() -> None:
+        looks.append(1)
+        assert goes_on.wait(WAIT_S_MAX)
+
+    part = Part("disk", hang, "it is full", "empty it")
+    readiness = Readiness([part], ManualClock(), answer_s=0.01)
+
+    async def ask() -> None:
+        for _ in range(3):
+            assert await readiness.lacks() == [Lack("disk", "too_slow", "it is full", "empty it")]
+        assert len(looks) == 1
+        goes_on.set()
+        deadline = time.monotonic() + WAIT_S_MAX
+        while await readiness.lacks():
+            assert time.monotonic() < deadline
+        assert len(looks) == 1
+
+    asyncio.run(ask())

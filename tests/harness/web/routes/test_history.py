@@ -1,0 +1,150 @@
+"""Histories over HTTP: the same JSON as `--json`, from which a line leads to who wrote it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli.app import app as command
+from tests.harness.web.site import Caller, Site
+
+
+@pytest.fixture
+def acme(site: Site) -> Caller:
+    return site.account("acme")
+
+
+@pytest.fixture
+def place(acme: Caller) -> str:
+    return f"/v1/workspaces/{acme.workspace()}"
+
+
+def written(acme: Caller, place: str, path: str, data: str) -> str:
+    return acme("PUT", f"{place}/files/{path}", content=data.encode()).json()["revision"]
+
+
+def test_the_log_says_what_changed_newest_first(acme: Caller, place: str) -> None:
+    first = written(acme, place, "a.md", "one\n")
+    second = written(acme, place, "a.md", "one\ntwo\n")
+    log = acme.get(f"{place}/log?path=a.md")
+    assert [entry["revision"] for entry in log] == [second, first]
+    assert log[0]["author"] == "owner"
+    assert log[0]["trailers"] == {"Source": "api"}
+    assert log[0]["paths"] == ["a.md"]
+    assert "files" not in log[0]
+    (entry,) = acme.get(f"{place}/log?path=a.md&limit=1&patch=true")
+    assert entry["files"][0]["patch"].endswith("+two\n")
+
+
+def test_a_user_is_the_author_of_what_is_written_for_it(acme: Caller, place: str) -> None:
+    ada = acme.as_user("ada@example.com")
+    ada("PUT", f"{place}/files/a.md", content=b"one\n")
+    (entry,) = acme.get(f"{place}/log?path=a.md")
+    assert entry["author"] == "ada@example.com"
+    (line,) = acme.get(f"{place}/blame?path=a.md")
+    assert (line["author"], line["text"], line["line_number"]) == ("ada@example.com", "one", 1)
+
+
+def test_a_difference_is_between_two_revisions_or_the_last_one(acme: Caller, place: str) -> None:
+    first = written(acme, place, "a.md", "likes tea\n")
+    second = written(acme, place, "a.md", "likes coffee\n")
+    last = acme.get(f"{place}/diff?path=a.md&words=true")
+    assert (last["from"], last["to"]) == (first, second)
+    assert ["-", "tea"] in last["files"][0]["words"]
+    stated = acme.get(f"{place}/diff?from={first}&to={second}")
+    assert stated["files"][0]["kind"] == "changed"
+    assert acme.refused(400, "GET", f"{place}/diff?words=yes")["field"] == "words"
+
+
+def test_restore_and_revert_are_new_revisions(acme: Caller, place: str) -> None:
+    first = written(acme, place, "a.md", "one\n")
+    second = written(acme, place, "a.md", "two\n")
+    body = {"path": "a.md", "revision": first}
+    restored = acme.post(f"{place}/restore", body, 200)
+    assert acme("GET", f"{place}/files/a.md").content == b"one\n"
+    assert acme.get(f"{place}/log?limit=1")[0]["revision"] == restored["revision"]
+    reverted = acme.post(f"{place}/revert", {"revision": restored["revision"]}, 200)
+    assert reverted["reverted"] == restored["revision"]
+    here = {"local": True, "files": False, "history": False}
+    assert reverted["durable"] == restored["durable"] == here
+    assert acme("GET", f"{place}/files/a.md").content == b"two\n"
+    again = {"revision": second}
+    acme.post(f"{place}/restore", {"path": "a.md", "revision": first}, 200)
+    acme("PUT", f"{place}/files/a.md", content=b"three\n")
+    assert acme.refused(400, "POST", f"{place}/revert", json=again)["field"] == "path"
+
+
+def test_what_was_edited_by_hand_is_part_of_every_answer(
+    site: Site, acme: Caller, place: str
+) -> None:
+    house = site.harness.house
+    account = house.accounts.get(acme.get("/accounts/me")["id"])
+    root = house.rooms(house.accounts.owner(account)).workspaces.get("w").root
+    (root / "hand.md").write_text("by hand\n")
+    assert acme.get(f"{place}/log?limit=1")[0]["trailers"] == {"Source": "edit"}
+    assert acme.get(f"{place}/blame?path=hand.md")[0]["text"] == "by hand"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        ("GET", "log?limit=0", None, "limit"),
+        ("GET", "log?limit=1.0", None, "limit"),
+        ("GET", "log?limit=x", None, "limit"),
+        ("GET", "log?limit=99999999999", None, "limit"),
+        ("GET", "log?path=../x", None, "path"),
+        ("GET", "log?page=2", None, "page"),
+        ("GET", "diff?older=head", None, "older"),
+        ("GET", "blame", None, "path"),
+        ("GET", "blame?path=MEMORY.md&revision=HEAD", None, "revision"),
+        ("GET", "diff?from=--output=x", None, "revision"),
+        ("POST", "restore", {"path": "a.md"}, "revision"),
+        ("POST", "restore", {"path": "/etc/passwd", "revision": "head"}, "path"),
+        ("POST", "revert", {"revision": 1}, "revision"),
+        ("POST", "revert", {"revision": "main"}, "revision"),
+        ("POST", "revert", {"revision": "head", "force": True}, "force"),
+    ],
+)
+def test_what_breaks_a_rule_is_400_and_names_the_field(
+    acme: Caller, place: str, method: str, path: str, body: Any, field: str
+) -> None:
+    more = {"json": body} if body is not None else {}
+    assert acme.refused(400, method, f"{place}/{path}", **more)["field"] == field
+
+
+def test_what_is_not_there_is_404(acme: Caller, place: str) -> None:
+    acme.refused(404, "GET", f"{place}/blame?path=nothing.md")
+    acme.refused(404, "POST", f"{place}/revert", json={"revision": "0" * 40})
+    acme.refused(404, "GET", f"{place}/diff?from={'0' * 40}")
+
+
+def test_the_answers_are_those_of_the_command_line(site: Site) -> None:
+    """Of the home's own account, which both faces see."""
+    home = site.harness.settings.home.root
+    rooms = site.harness.rooms
+    _, key = rooms.keys.create(label="test")
+    owner = Caller(site.client, key)
+    workspace = rooms.workspaces.get("notes")
+    place = f"/v1/workspaces/{workspace.record.id}"
+    written(owner, place, "MEMORY.md", "# Memory\n\n- likes tea\n")
+    workspace.root.joinpath("a:b").write_text("x")
+
+    def told(*arguments: str) -> Any:
+        ended = CliRunner().invoke(command, ["--home", str(home), *arguments, "--json"])
+        assert ended.exit_code == 0, ended.output
+        return json.loads(ended.stdout)
+
+    for line, path in (
+        (("log", "notes"), "log"),
+        (
+            ("log", "notes", "MEMORY.md", "--patch", "-n", "1"),
+            "log?path=MEMORY.md&patch=true&limit=1",
+        ),
+        (("diff", "notes", "--words"), "diff?words=true"),
+        (("blame", "notes", "MEMORY.md"), "blame?path=MEMORY.md"),
+        (("ls", "notes"), "files"),
+    ):
+        assert owner.get(f"{place}/{path}") == told(*line), path

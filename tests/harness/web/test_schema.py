@@ -1,0 +1,171 @@
+"""The OpenAPI document, held against the app: nothing that it does not say, nothing that breaks.
+
+Requests are made up from the document, good ones and bad ones, with a key and without. The account they
+are made for has one of everything, and its ids stand in the paths, so that what lies behind an id is
+reached too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.generation import GenerationMode
+
+from harness.messages.event import Event
+from harness.web.app import routes
+from harness.web.openapi import operations
+from tests.harness.web.site import Caller, Site
+from workspaces.ids import new_id
+
+SOAK = bool(os.environ.get("SOAK"))
+EXAMPLES = 300 if SOAK else 6
+
+load_all_checks()
+UNCHECKED = {
+    # Records refer to each other, and names are unique: what is good by its schema may be refused.
+    "positive_data_acceptance",
+    # Deleting what is there answers 404 from then on to everyone who shares the account.
+    "use_after_free",
+    "ensure_resource_availability",
+}
+JUDGES = [check for check in CHECKS.get_all() if check.__name__ not in UNCHECKED]
+"""Among them: no 5xx, only documented statuses, types and shapes, bad data refused, keys asked for."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site.open(tmp_path_factory.mktemp("schema") / "home") as opened:
+        # each request is a life of the app here, with a loop in which no turn lives on: nobody waits for one
+        opened.app.state.curfew.call()
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def schema(site: Site) -> Any:
+    return schemathesis.openapi.from_asgi("/openapi.json", site.app)
+
+
+def test_the_document_is_whole(site: Site) -> None:
+    found = site.app.openapi()
+    assert found["openapi"].startswith("3.1")
+    for path, method, operation in operations(found):
+        assert operation["summary"], (path, method)
+        assert operation["tags"], (path, method)
+        body = operation.get("requestBody")
+        if body:
+            for kind, content in body["content"].items():
+                assert kind == "*/*" or content["example"], (path, method)
+        assert "422" not in operation["responses"]
+        for status, answer in operation["responses"].items():
+            assert answer["description"] != "Successful Response", (path, method, status)
+    names = [operation["operationId"] for _, _, operation in operations(found)]
+    assert len(set(names)) == len(names)
+
+
+def test_every_example_is_answered_as_the_document_says(site: Site) -> None:
+    """What is shown as an example of a new record makes one, but for the ids in it."""
+    acme = site.account("acme")
+    for path, method, operation in operations(site.app.openapi()):
+        if method != "post" or not path.startswith("/accounts/me/") or "{" in path:
+            continue
+        body = operation.get("requestBody")
+        if body is None:
+            continue
+        example = body["content"]["application/json"]["example"]
+        if "agents" in path:
+            continue
+        made = acme.post(path, example)
+        assert acme("DELETE", f"{path}/{made['id']}").status_code == 200
+
+
+IDS = {
+    "/accounts/me/keys/{id}": "key",
+    "/accounts/me/users/{id}": "user",
+    "/accounts/me/users/{id}/keys": "user",
+    "/accounts/me/sandboxes/{id}": "sandbox",
+    "/accounts/me/agents/{id}": "agent",
+    "/accounts/me/workspaces/{id}": "workspace",
+}
+"""What the id of a path is; else it is of the family that /v1 goes on with."""
+
+NOTHING_TO_GET_WRONG = {"/healthz", "/readyz"}
+"""They take nothing."""
+
+OPERATIONS = [
+    (method, route.path_format)
+    for route in routes()
+    if route.include_in_schema
+    for method in sorted(route.methods or ())
+]
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("with_key", [True, False], ids=["with a key", "without"])
+@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[f"{m} {p}" for m, p in OPERATIONS])
+def test_nothing_breaks_and_nothing_is_undocumented(
+    site: Site, schema: Any, method: str, path: str, with_key: bool, mode: GenerationMode
+) -> None:
+    if mode is GenerationMode.NEGATIVE and path in NOTHING_TO_GET_WRONG:
+        return
+    operation = schema[path][method]
+    # of its own: some operations delete what they are asked by
+    caller = site.account(f"the {new_id('name')}")
+    ids = furnished(site, caller) if "{id}" in path else {}
+    parameters = {"id": ids[IDS.get(path) or _family(path)]} if "{id}" in path else {}
+    if "{eventId}" in path:
+        parameters["eventId"] = "e1"
+    if "{path}" in path and method != "PUT":
+        parameters["path"] = "a.md"
+    strategy = operation.as_strategy(mode, path_parameters=parameters)
+    key = site.admin.key if path == "/accounts" else caller.key
+    headers = {"Authorization": f"Bearer {key}"} if with_key else {}
+
+    @settings(
+        max_examples=EXAMPLES if with_key else 2,
+        derandomize=not SOAK,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=strategy)
+    def holds(case: schemathesis.Case) -> None:
+        case.call_and_validate(headers=headers, checks=JUDGES)
+
+    holds()
+
+
+def furnished(site: Site, caller: Caller) -> dict[str, str]:
+    """One of everything."""
+    workspace = caller.workspace()
+    caller.file(workspace, "a.md", b"one\n")
+    mounts = [{"name": "w", "workspaceId": workspace}]
+    post = caller.post
+    agent = post("/accounts/me/agents", {"name": "a", "config": {"workspaces": mounts}})["id"]
+    return {
+        "workspace": workspace,
+        "key": post("/accounts/me/keys", {})["id"],
+        "user": post("/accounts/me/users", {"name": "ada"})["id"],
+        "sandbox": post("/accounts/me/sandboxes", {"name": "s"})["id"],
+        "agent": agent,
+        "conversation": talked(site, caller.get("/accounts/me")["id"], agent),
+    }
+
+
+def talked(site: Site, account_id: str, agent: str) -> str:
+    """The conversation of one event, `e1`."""
+    house = site.harness.house
+    rooms = house.rooms(house.accounts.owner(house.accounts.get(account_id)))
+    event = Event.said("e1", "c1", "hello")
+    return asyncio.run(rooms.ingress.deliver(rooms.agents.get(agent), event)).conversation_id
+
+
+def _family(path: str) -> str:
+    return path.split("/")[2].removesuffix("s")

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+from workspaces.accounts.account import Accounts, default_owner
+from workspaces.accounts.user import Users
+from workspaces.clock import ManualClock
+from workspaces.errors import AlreadyExists, NotFound, Refused
+from workspaces.storage.in_memory import MemoryRecords
+
+
+@pytest.fixture
+def records(clock: ManualClock) -> MemoryRecords:
+    return MemoryRecords(clock)
+
+
+@pytest.fixture
+def accounts(records: MemoryRecords, clock: ManualClock) -> Accounts:
+    return Accounts(records, clock)
+
+
+def test_a_home_has_a_default_account_from_its_first_use(
+    accounts: Accounts, records: MemoryRecords, clock: ManualClock
+) -> None:
+    owner = default_owner(records, clock)
+    assert owner == default_owner(records, clock)
+    assert owner.may_configure
+    assert owner.user == owner.owner
+    assert [account.id for account in accounts.list()] == [owner.account_id]
+
+
+def test_an_account_is_made_with_an_owner_of_its_own(accounts: Accounts) -> None:
+    first, second = accounts.create({"name": "one"}), accounts.create({"name": "two"})
+    assert accounts.owner(first).account_id == first.id
+    assert accounts.owner(first).user_id != accounts.owner(second).user_id
+    assert [account.name for account in accounts.list()] == ["one", "two"]
+
+
+def test_two_accounts_have_no_name_in_common(accounts: Accounts) -> None:
+    accounts.create({"name": "one"})
+    with pytest.raises(AlreadyExists):
+        accounts.create({"name": " one "})
+
+
+@pytest.mark.parametrize("field", ["id", "ownerId", "createdAt", "updatedAt", "colour"])
+def test_what_the_system_says_of_an_account_is_nobody_elses_to_say(
+    accounts: Accounts, field: str
+) -> None:
+    with pytest.raises(Refused) as made:
+        accounts.create({"name": "one", field: "usr_1"})
+    assert made.value.field == field
+    account = accounts.create({"name": "one"})
+    with pytest.raises(Refused) as patched:
+        accounts.patch(account.id, {field: "usr_1"})
+    assert patched.value.field == field
+    assert accounts.get(account.id) == account
+
+
+def test_a_forgotten_account_leaves_nothing_in_its_partition(
+    accounts: Accounts, records: MemoryRecords, clock: ManualClock
+) -> None:
+    account, other = accounts.create({"name": "one"}), accounts.create({"name": "two"})
+    Users(account.id, records, clock).create({"externalId": "alice"})
+    accounts.forget(account)
+    with pytest.raises(NotFound):
+        accounts.get(account.id)
+    assert records.scan(f"account:{account.id}") == []
+    assert accounts.owner(other).user.name == "owner"
+
+
+def test_a_home_whose_default_account_was_deleted_is_given_another(
+    accounts: Accounts, records: MemoryRecords, clock: ManualClock
+) -> None:
+    first = accounts.default()
+    accounts.forget(first)
+    assert default_owner(records, clock).account_id != first.id
+
+
+def test_a_birth_that_was_interrupted_before_its_pointer_goes_on(accounts: Accounts) -> None:
+    account = accounts.create({"name": "default"})
+    assert accounts.default() == account

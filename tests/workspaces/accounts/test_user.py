@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from workspaces.accounts.user import EXTERNAL_ID_CHARACTERS_MAX, Users
+from workspaces.clock import ManualClock
+from workspaces.errors import AlreadyExists, Forbidden, NotFound, Refused
+from workspaces.ids import AccountId
+from workspaces.storage.in_memory import MemoryRecords
+
+
+@pytest.fixture
+def records(clock: ManualClock) -> MemoryRecords:
+    return MemoryRecords(clock)
+
+
+@pytest.fixture
+def users(records: MemoryRecords, clock: ManualClock) -> Users:
+    return Users(AccountId("acct_1"), records, clock)
+
+
+def test_a_user_is_found_by_its_id_and_by_the_platforms(users: Users) -> None:
+    alice = users.create({"externalId": "auth0|7", "name": "Alice"})
+    assert users.get(alice.id) == users.get("auth0|7") == alice
+
+
+def test_users_that_a_platform_knows_may_share_a_name(users: Users) -> None:
+    first = users.create({"externalId": "7", "name": "Alice"})
+    second = users.create({"externalId": "8", "name": "Alice"})
+    assert [user.id for user in users.list()] in ([first.id, second.id], [second.id, first.id])
+    with pytest.raises(NotFound):
+        users.get("Alice")
+
+
+def test_an_external_id_and_a_name_without_one_are_unique(users: Users) -> None:
+    users.create({"externalId": "7"})
+    users.create({"name": "Bob"})
+    with pytest.raises(AlreadyExists):
+        users.create({"externalId": "7", "name": "another"})
+    with pytest.raises(AlreadyExists):
+        users.create({"name": "Bob"})
+    users.create({"externalId": "Bob"})  # an id of the platform's is no name
+
+
+def test_a_user_is_made_when_a_platform_first_names_it(users: Users) -> None:
+    alice = users.named_by_platform("auth0|7", autocreate=True)
+    assert (alice.name, alice.external_id) == ("auth0|7", "auth0|7")
+    assert users.named_by_platform("auth0|7", autocreate=False) == alice
+    assert users.named_by_platform(alice.id, autocreate=False) == alice
+
+
+def test_a_user_is_not_made_where_that_is_off(users: Users) -> None:
+    with pytest.raises(NotFound):
+        users.named_by_platform("auth0|7", autocreate=False)
+    assert users.list() == []
+
+
+def test_a_platforms_owner_is_not_the_owner(users: Users) -> None:
+    owner = users.create({"name": "owner"})
+    assert users.named_by_platform("owner", autocreate=True).id != owner.id
+
+
+def test_nobody_is_made_under_an_id_that_looks_like_one_of_ours(users: Users) -> None:
+    foreign = "usr_0123456789abcdef01234567"
+    with pytest.raises(NotFound):
+        users.named_by_platform(foreign, autocreate=True)
+    with pytest.raises(Refused) as caught:
+        users.create({"externalId": foreign})
+    assert caught.value.field == "externalId"
+
+
+@pytest.mark.parametrize("bad", ["", "two\nlines", "x" * (EXTERNAL_ID_CHARACTERS_MAX + 1), 7])
+def test_a_bad_external_id_is_refused(users: Users, bad: object) -> None:
+    with pytest.raises(Refused) as caught:
+        users.create({"externalId": bad, "name": "someone"})
+    assert caught.value.field == "externalId"
+
+
+def test_a_long_external_id_still_gives_a_name(users: Users) -> None:
+    longest = "x" * EXTERNAL_ID_CHARACTERS_MAX
+    assert users.named_by_platform(longest, autocreate=True).external_id == longest
+
+
+def test_a_user_that_gains_an_external_id_is_found_by_it_from_then_on(users: Users) -> None:
+    bob = users.create({"name": "Bob"})
+    users.patch("Bob", {"externalId": "9"})
+    assert users.get("9").id == bob.id
+    with pytest.raises(NotFound):
+        users.get("Bob")
+    users.patch("9", {"externalId": None})
+    assert users.get("Bob").id == bob.id
+
+
+def test_who_may_not_change_users_is_told_so(
+    users: Users, records: MemoryRecords, clock: ManualClock
+) -> None:
+    bob = users.create({"name": "Bob"})
+    reader = Users(AccountId("acct_1"), records, clock, may_change=False)
+    assert reader.get("Bob") == bob
+    for attempt in (
+        lambda: reader.create({"name": "Eve"}),
+        lambda: reader.patch("Bob", {"name": "Eve"}),
+        lambda: reader.delete("Bob"),
+    ):
+        with pytest.raises(Forbidden):
+            attempt()
+    assert users.list() == [bob]

@@ -1,0 +1,160 @@
+"""The git program, which is told and read while it prints."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from workspaces.errors import Refused, Unavailable
+from workspaces.history.git import program
+from workspaces.history.git.program import run_git, talking_git
+
+
+def a_program(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """In the place of git."""
+
+    def command(arguments: Sequence[str], *, is_limited: bool) -> list[str]:
+        return ["sh", "-c", script]
+
+    monkeypatch.setattr(program, "_command", command)
+
+
+def test_what_git_is_told_comes_back_as_with_a_run_that_is_waited_for() -> None:
+    asked = ("hash-object", "--stdin-paths")
+    told = f"{__file__}\n".encode() * 1000
+    with talking_git(*asked) as talk:
+        talk.told.write(told)
+        talk.told.close()
+        read = talk.out.read()
+    assert read == run_git(*asked, told=told)
+    assert read.count(b"\n") == 1000
+
+
+def test_what_it_prints_can_be_read_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_program(monkeypatch, "echo first; read line; echo $line; exec sleep 60")
+    begun = time.monotonic()
+    with (
+        pytest.raises(Refused),
+        talking_git("cat-file") as talk,
+    ):
+        assert talk.out.readline() == b"first\n"
+        talk.told.write(b"second\n")
+        talk.told.flush()
+        assert talk.out.readline() == b"second\n"
+        raise Refused("bundle", "x", "is bad")
+    assert time.monotonic() - begun < 30, "nobody waits for what nobody reads"
+
+
+def test_a_failure_is_told_after_what_was_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_program(monkeypatch, "echo half; echo fatal: it rains >&2; exit 128")
+    with (
+        pytest.raises(Unavailable, match="git cat-file: fatal: it rains"),
+        talking_git("--git-dir=x", "cat-file") as talk,
+    ):
+        assert talk.out.read() == b"half\n"
+
+
+def test_one_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "GIT_SECONDS_MAX", 0.1)
+    a_program(monkeypatch, "exec sleep 60")
+    begun = time.monotonic()
+    with pytest.raises(Unavailable, match="git cat-file"), talking_git("cat-file") as talk:
+        assert talk.out.read() == b""
+    assert time.monotonic() - begun < 30
+
+
+def test_one_that_hangs_is_ended_with_what_it_has_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(program, "GIT_SECONDS_MAX", 0.5)
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    a_program(monkeypatch, f"sleep 60 >{started} & wait")
+    held = os.open(started, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(Unavailable, match="git cat-file: took longer"):
+            run_git("cat-file")
+        os.set_blocking(held, True)
+        begun = time.monotonic()
+        assert os.read(held, 1) == b"", "nobody writes any more"
+        assert time.monotonic() - begun < 30
+    finally:
+        os.close(held)
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_git_gets_nothing_of_this_process_but_where_programs_are(
+    monkeypatch: pytest.MonkeyPatch, is_limited: bool
+) -> None:
+    monkeypatch.setenv("GIT_DIR", "/elsewhere")
+    monkeypatch.setenv("SECRET", "s3cr3t")
+    asked = ("-c", "alias.said=!env", "said")
+    names = {
+        line.partition(b"=")[0] for line in run_git(*asked, is_limited=is_limited).split(b"\n")
+    }
+    assert {b"PATH", b"GIT_CONFIG_NOSYSTEM", b"HOME", b"TZ"} <= names
+    assert not names & {b"GIT_DIR", b"SECRET", b"PYTHONUNBUFFERED"}
+
+
+def test_what_is_too_long_for_the_system_is_not_a_missing_git() -> None:
+    with pytest.raises(Unavailable, match="too long"):
+        run_git("cat-file", "x" * 4_000_000)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "import workspaces.history.history as h; print(h.run_git('--version').decode())",
+        "from harness.cli.app import main; main()",
+    ],
+)
+def test_nothing_of_gitpython_is_loaded_before_a_pack_is_read(run: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-c", run, "--help"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout
+    loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    assert "typing" in loaded
+    assert not {name for name in loaded if name.partition(".")[0] in {"git", "gitdb"}}
+
+
+def test_a_machine_without_git_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with (
+        pytest.raises(Unavailable, match="not installed"),
+        talking_git("cat-file", is_limited=True) as talk,
+    ):
+        talk.out.read()
+
+
+def test_who_tells_a_dead_one_hears_what_it_died_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_program(monkeypatch, "exec <&-; echo fatal: it rains >&2; exit 128")
+    with (
+        pytest.raises(Unavailable, match="git cat-file: fatal: it rains"),
+        talking_git("cat-file") as talk,
+    ):
+        talk.told.write(bytes(4 * program.PIPE_BYTES))
+
+
+def test_one_that_ends_well_and_has_not_heard_all_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a_program(monkeypatch, "exec <&-; exit 0")
+    with pytest.raises(Unavailable, match="git cat-file"), talking_git("cat-file") as talk:
+        talk.told.write(bytes(4 * program.PIPE_BYTES))
+
+
+def test_where_pipes_cannot_be_widened_they_are_used_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An unprivileged user may have few wide ones."""
+    monkeypatch.setattr(program.fcntl, "F_SETPIPE_SZ", -1, raising=False)
+    with talking_git("hash-object", "--stdin") as talk:
+        talk.told.close()
+        assert talk.out.read() == b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\n"

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workspaces.conftest import AGENT, CALLER
+from workspaces.errors import NotFound, Refused
+from workspaces.history.revert import merged
+from workspaces.workspace.workspace import Workspace
+
+
+def test_a_restored_file_is_a_new_revision_that_says_so(workspace: Workspace) -> None:
+    first = workspace.write("MEMORY.md", "one\n", by=AGENT).revision
+    workspace.write("MEMORY.md", "two\n", by=AGENT)
+    assert first is not None
+    workspace.restore("MEMORY.md", first[:8], by=CALLER)
+    assert workspace.read("MEMORY.md").text == "one\n"
+    newest = workspace.log()[0]
+    assert (newest.author, newest.trailers["Restored"]) == ("caller", first)
+    assert workspace.restore("MEMORY.md", first, by=CALLER).revision is None
+
+
+def test_a_file_that_was_not_there_is_restored_by_being_removed(workspace: Workspace) -> None:
+    first = workspace.write("MEMORY.md", "one\n", by=AGENT).revision
+    workspace.write("notes/a.md", "new\n", by=AGENT)
+    assert first is not None
+    workspace.restore("notes/a.md", first, by=CALLER)
+    assert workspace.files() == ["MEMORY.md"]
+    with pytest.raises(NotFound):
+        workspace.restore("notes/a.md", first, by=CALLER)
+
+
+def test_a_deleted_file_comes_back(workspace: Workspace) -> None:
+    first = workspace.write("notes/a.md", b"\x00\xff", by=AGENT).revision
+    workspace.delete("notes/a.md", by=AGENT)
+    assert first is not None
+    workspace.restore("notes/a.md", first, by=CALLER)
+    assert workspace.read("notes/a.md").data == b"\x00\xff"
+
+
+def test_what_a_person_has_just_typed_is_in_the_history_before_it_is_undone(
+    workspace: Workspace, root: Path
+) -> None:
+    first = workspace.write("MEMORY.md", "one\n", by=AGENT).revision
+    (root / "MEMORY.md").write_text("by hand\n")
+    assert first is not None
+    workspace.restore("MEMORY.md", first, by=CALLER)
+    edit = workspace.log()[1]
+    assert workspace.read("MEMORY.md", view=edit.id).text == "by hand\n"
+
+
+def test_a_reverted_revision_takes_nothing_else_along(workspace: Workspace) -> None:
+    workspace.write("MEMORY.md", "a\nb\nc\nd\ne\n", by=AGENT)
+    bad = workspace.write("MEMORY.md", "a\nB\nc\nd\ne\n", by=AGENT).revision
+    workspace.write("MEMORY.md", "zero\na\nB\nc\nd\ne\nlast\n", by=AGENT)
+    assert bad is not None
+    made = workspace.revert(bad, by=CALLER)
+    assert workspace.read("MEMORY.md").text == "zero\na\nb\nc\nd\ne\nlast\n"
+    newest = workspace.log()[0]
+    assert (newest.id, newest.trailers["Reverted"]) == (made, bad)
+    assert workspace.revert(bad, by=CALLER) is None
+
+
+def test_several_files_are_undone_as_one_revision(workspace: Workspace, root: Path) -> None:
+    workspace.write("keep.md", "keep\n", by=AGENT)
+    workspace.write("gone.md", "gone\n", by=AGENT)
+    (root / "keep.md").write_text("changed\n")
+    (root / "gone.md").unlink()
+    (root / "new.md").write_text("new\n")
+    edit = workspace.settle()
+    assert edit is not None
+    made = workspace.revert(edit, by=CALLER)
+    assert workspace.files() == ["gone.md", "keep.md"]
+    assert workspace.read("keep.md").text == "keep\n"
+    newest = workspace.log()[0]
+    assert (newest.id, set(newest.paths)) == (made, {"gone.md", "keep.md", "new.md"})
+    assert workspace.revert(edit, by=CALLER) is None
+
+
+def test_the_very_first_revision_can_be_undone(workspace: Workspace) -> None:
+    first = workspace.write("MEMORY.md", "one\n", by=AGENT).revision
+    assert first is not None
+    workspace.revert(first, by=CALLER)
+    assert workspace.files() == []
+
+
+def test_lines_changed_again_are_not_guessed_at_and_nothing_is_written(
+    workspace: Workspace, root: Path
+) -> None:
+    workspace.write("MEMORY.md", "a\nb\n", by=AGENT)
+    workspace.write("TASKS.md", "1\n", by=AGENT)
+    (root / "MEMORY.md").write_text("a\nB\n")
+    (root / "TASKS.md").write_text("2\n")
+    bad = workspace.settle()
+    tip = workspace.write("TASKS.md", "3\n", by=AGENT).revision
+    assert bad is not None
+    with pytest.raises(Refused) as caught:
+        workspace.revert(bad, by=CALLER)
+    assert "TASKS.md" in str(caught.value)
+    assert "harness restore" in (caught.value.remedy or "")
+    assert workspace.tip() == tip
+    assert workspace.read("MEMORY.md").text == "a\nB\n"
+
+
+@pytest.mark.parametrize("view", ["main", "--all", "0123456789"])
+def test_what_is_no_revision_is_neither_restored_nor_reverted(
+    workspace: Workspace, view: str
+) -> None:
+    workspace.write("MEMORY.md", "one\n", by=AGENT)
+    for act in (workspace.revert, lambda v, by: workspace.restore("MEMORY.md", v, by=by)):
+        with pytest.raises((Refused, NotFound)):
+            act(view, by=CALLER)
+
+
+UNIQUE = st.lists(st.integers(0, 99), unique=True, max_size=12)
+
+
+@given(UNIQUE, UNIQUE, UNIQUE)
+def test_a_merge_that_succeeds_holds_what_both_sides_did(
+    base: list[int], ours: list[int], theirs: list[int]
+) -> None:
+    def text(lines: list[int]) -> bytes:
+        return b"".join(b"%d\n" % line for line in lines)
+
+    found = merged(text(base), text(ours), text(theirs))
+    if found is None:
+        return
+    lines = {int(line) for line in found.split()}
+    assert set(ours) - set(base) <= lines
+    assert set(theirs) - set(base) <= lines
+
+
+@given(UNIQUE, UNIQUE)
+def test_a_merge_with_one_idle_side_is_the_other(base: list[int], other: list[int]) -> None:
+    def text(lines: list[int]) -> bytes:
+        return b"".join(b"%d\n" % line for line in lines)
+
+    assert merged(text(base), text(base), text(other)) == text(other)
+    assert merged(text(base), text(other), text(base)) == text(other)

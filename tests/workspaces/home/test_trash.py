@@ -1,0 +1,227 @@
+"""What becomes of a workspace that is over: said in the place first, then moved aside, never unlinked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.workspaces.replicas import MemoryPrefix, Replica
+from tests.workspaces.two_machines import place, prefix
+from workspaces.accounts.account import default_owner
+from workspaces.clock import SystemClock
+from workspaces.errors import Deleted, Forbidden, NotFound, Unavailable
+from workspaces.history.history import History
+from workspaces.home.layout import Home
+from workspaces.home.trash import lying
+from workspaces.home.workspaces import Workspaces, private_to_user, told
+from workspaces.remote.bucket import Place
+from workspaces.remote.registry import Living, Tombstone
+from workspaces.storage.faulty import Fault, FaultyBlobs
+from workspaces.storage.in_memory import MemoryRecords
+
+__all__ = ["place", "prefix"]
+
+
+@pytest.fixture
+def records() -> MemoryRecords:
+    return MemoryRecords()
+
+
+@pytest.fixture
+def a(tmp_path: Path, records: MemoryRecords, place: Place) -> Replica:
+    return Replica(tmp_path / "a", records, place)
+
+
+@pytest.fixture
+def b(tmp_path: Path, a: Replica, records: MemoryRecords, place: Place) -> Replica:
+    """Another machine with the same records, and so of the same account."""
+    del a
+    return Replica(tmp_path / "b", records, place)
+
+
+def account_of(replica: Replica) -> str:
+    return replica.workspaces._principal.account_id
+
+
+def test_a_deletion_is_said_in_the_place_and_leaves_nothing_else_there(
+    a: Replica, prefix: MemoryPrefix, place: Place
+) -> None:
+    a.put("MEMORY.md", "one\n")
+    a.put("notes/x.md", "two\n")
+    a.sync.run()
+    record = a.workspace.record
+    trash = a.workspaces.delete("notes")
+    assert (trash / "files/MEMORY.md").read_text() == "one\n"
+    left = [s.name for s in prefix.store.scan() if not s.name.startswith(".probe")]
+    assert left == [f".records/{account_of(a)}/workspaces/{record.id}.json"]
+    seen = place.roster(a.workspaces._principal.account_id).read("workspace", record.id)
+    assert seen is not None
+    assert seen.entry == Tombstone(record.id, "notes", seen.entry.at, is_swept=True)  # type: ignore[union-attr]
+    assert not a.root.exists()
+    assert list((a.home.root / "sync").iterdir()) == []
+
+
+def test_the_tombstone_stands_before_anything_goes(
+    tmp_path: Path, prefix: MemoryPrefix, records: MemoryRecords
+) -> None:
+    """Whatever request fails: the record is here, or the tombstone is there."""
+    for number in range(8):
+        faults = iter([Fault.NONE] * number + [Fault.BEFORE] * 100)
+        wire = MemoryPrefix(FaultyBlobs(prefix.store, faults, "wire"))
+        calm = Replica(tmp_path / str(number), records, Place("memory:", prefix))
+        calm.put("MEMORY.md", "one\n")
+        calm.sync.run()
+        record = calm.workspace.record
+        shaky = Replica(tmp_path / str(number), records, Place("memory:", wire))
+        try:
+            shaky.workspaces.delete("notes")
+        except Unavailable as error:
+            assert "--storage local" in (error.remedy or "")
+            assert calm.workspaces.get("notes").record == record
+            assert calm.texts() == {"MEMORY.md": "one\n"}
+        else:
+            seen = calm.workspaces._roster().read("workspace", record.id)
+            assert seen is not None
+            assert isinstance(seen.entry, Tombstone)
+        if calm.workspaces.list():
+            calm.workspaces.delete("notes")
+
+
+def test_another_machine_stops_and_buries_with_what_was_never_pushed(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    for name in ("MEMORY.md", "same.md", "notes/x.md"):
+        a.put(name, f"{name}\n")
+    a.sync.run()
+    b.sync.run()
+    stale = b.sync
+    record = b.workspace.record
+    a.workspaces.delete("notes")
+    b.put("MEMORY.md", "edited offline\n")
+    b.put("new.md", "never pushed\n")
+    asked = len(prefix.asked)
+    with pytest.raises(Deleted):
+        stale.run()
+    with pytest.raises(Deleted):
+        stale.plan()
+    assert not any(one.startswith("PUT") for one in prefix.asked[asked:])
+    # the records are shared, so the record went with a's deletion: what is left is the tree
+    buried = b.workspaces.bury(record.id, why="elsewhere", name="notes")
+    assert buried is not None
+    assert (buried.name, buried.unpushed) == ("notes", ("MEMORY.md", "new.md"))
+    assert (buried.files / "new.md").read_text() == "never pushed\n"
+    assert (buried.files / "MEMORY.md").read_text() == "edited offline\n"
+    assert not b.root.exists()
+    assert b.workspaces.bury(record.id, why="elsewhere") is None
+
+
+def test_what_was_never_pushed_is_in_the_note_and_in_the_history(a: Replica) -> None:
+    for name in ("MEMORY.md", "same.md"):
+        a.put(name, f"{name}\n")
+    a.sync.run()
+    a.put("MEMORY.md", "edited offline\n")
+    a.put("new.md", "never pushed\n")
+    buried = a.workspaces.bury(a.workspace.record.id, why="elsewhere")
+    assert buried is not None
+    assert buried.unpushed == ("MEMORY.md", "new.md")
+    assert list(lying(a.home)) == [buried]
+    with pytest.raises(NotFound):
+        a.workspaces.get("notes")
+    history = History(buried.place / "history.git", a.workspaces._clock)
+    found = history.find(history.tip(), "new.md")  # type: ignore[arg-type]
+    assert found is not None
+    assert history.read(found) == b"never pushed\n"
+
+
+@pytest.mark.parametrize("dies_at", ["record", "files", "history"])
+def test_a_burial_that_was_interrupted_is_gone_on_with(
+    a: Replica, dies_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put("MEMORY.md", "one\n")
+    workspace_id, tree = a.workspace.record.id, a.root
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        if dies_at == "record":
+            patched.setattr(a.workspaces._catalog, "delete", killed)
+        else:
+            renamed, after = Path.rename, {"files": 0, "history": 1}[dies_at]
+            done: list[Path] = []
+
+            def rename(self: Path, target: Path) -> Path:
+                if self.parent.name in {"workspaces", "history"}:
+                    if len(done) == after:
+                        raise Killed
+                    done.append(self)
+                return renamed(self, target)
+
+            patched.setattr(Path, "rename", rename)
+        with pytest.raises(Killed):
+            a.workspaces.bury(workspace_id, why="elsewhere")
+    a.workspaces.bury(workspace_id, why="elsewhere")
+    assert not tree.exists()
+    assert not a.home.history(a.workspace.namespace).exists()
+    files = [one.files / "MEMORY.md" for one in lying(a.home) if (one.files / "MEMORY.md").exists()]
+    assert [file.read_text() for file in files] == ["one\n"]
+    assert {one.unpushed for one in lying(a.home)} == {("MEMORY.md",)}
+
+
+def test_a_workspace_of_this_machine_alone_is_deleted_without_asking_anybody(
+    a: Replica, prefix: MemoryPrefix, tmp_path: Path
+) -> None:
+    own = MemoryRecords()
+    home = Home(tmp_path / "alone")
+    home.prepare()
+    clock = SystemClock()
+    alone = Workspaces(
+        default_owner(own, clock), home, own, clock, lambda _: {}, place=Place("memory:", prefix)
+    )
+    alone.create("mine", config={"storage": {"provider": "local"}})
+    prefix.asked.clear()
+    alone.delete("mine")
+    assert prefix.asked == []
+
+
+def test_a_users_key_deletes_nothing_and_says_nothing(
+    a: Replica, prefix: MemoryPrefix, records: MemoryRecords, place: Place
+) -> None:
+    principal = replace(a.workspaces._principal, may_configure=False)
+    other = Workspaces(principal, a.home, records, a.workspaces._clock, lambda _: {}, place=place)
+    prefix.asked.clear()
+    with pytest.raises(Forbidden):
+        other.delete("notes")
+    assert prefix.asked == []
+
+
+def test_where_it_is_kept_is_the_one_thing_that_is_not_told(a: Replica) -> None:
+    record = a.workspaces.patch("notes", {"config": {"quota": {"files": 5}}})
+    assert told(record)["config"] == {"quota": {"files": 5}}
+    a.workspaces.bury(record.id, why="elsewhere")
+    adopted = a.workspaces.adopt(told(record), instead_of=None)
+    assert adopted == record
+
+
+def test_a_private_workspace_is_deleted_like_every_other(a: Replica, place: Place) -> None:
+    workspace_id = private_to_user(a.workspaces._principal.user_id)
+    assert a.workspaces.private(workspace_id, create=True) is not None
+    a.workspaces.delete(workspace_id)
+    seen = place.roster(a.workspaces._principal.account_id).read("workspace", workspace_id)
+    assert seen is not None
+    assert not isinstance(seen.entry, Living)
+
+
+def test_what_people_put_into_the_trash_is_no_note(a: Replica) -> None:
+    trash = a.home.trash_root
+    (trash / "mine").mkdir()
+    (trash / "mine" / "note.json").write_text('{"workspace": 7}')
+    (trash / "list").mkdir()
+    (trash / "list" / "note.json").write_text("[]")
+    (trash / "loose.txt").write_text("x")
+    assert list(lying(a.home)) == []

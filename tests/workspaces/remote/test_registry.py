@@ -1,0 +1,210 @@
+"""What machines tell each other of an account's records, and what is believed of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.workspaces.replicas import MemoryPrefix
+from tests.workspaces.two_machines import place, prefix
+from workspaces.conditions import ABSENT, ANY
+from workspaces.errors import Conflict, OverLimit, Refused
+from workspaces.ids import AccountId, new_id
+from workspaces.remote.bucket import Place
+from workspaces.remote.registry import (
+    ENTRIES_MAX,
+    ENTRY_BYTES_MAX,
+    Doubt,
+    Kind,
+    Living,
+    Roster,
+    Seen,
+    Tombstone,
+)
+from workspaces.timestamp import Stamp
+
+__all__ = ["place", "prefix"]
+
+NOW = Stamp("2026-11-18T14:03:18.875130Z")
+ACCOUNT = AccountId("acct_" + 24 * "0")
+
+
+@pytest.fixture
+def roster(place: Place) -> Roster:
+    return place.roster(ACCOUNT)
+
+
+def record(entry_id: str, **more: Any) -> dict[str, Any]:
+    return {"id": entry_id, "name": "notes", "createdAt": NOW, "updatedAt": NOW, **more}
+
+
+def put(prefix: MemoryPrefix, name: str, data: object, account_id: str = ACCOUNT) -> None:
+    """As somebody with access to the bucket puts it there."""
+    raw = data if isinstance(data, bytes) else json.dumps(data).encode()
+    prefix.store.write(f".records/{account_id}/{name}", raw, expect=ANY)
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry_id", "name"),
+    [
+        ("account", ACCOUNT, "account.json"),
+        ("user", "usr_" + 24 * "0", "users/usr_000000000000000000000000.json"),
+        ("workspace", "ws_" + 24 * "a", "workspaces/ws_aaaaaaaaaaaaaaaaaaaaaaaa.json"),
+        (
+            "workspace",
+            f"user:usr_{24 * '0'}:agent:agent_{24 * '1'}",
+            f"workspaces/user.usr_{24 * '0'}.agent.agent_{24 * '1'}.json",
+        ),
+        ("agent", "agent_" + 24 * "f", "agents/agent_ffffffffffffffffffffffff.json"),
+    ],
+)
+def test_an_entry_comes_back_as_it_was_told_and_lies_where_the_data_page_says(
+    roster: Roster, prefix: MemoryPrefix, kind: Kind, entry_id: str, name: str
+) -> None:
+    for entry in (
+        Living(entry_id, record(entry_id, description="für später"), epoch=3),
+        Tombstone(entry_id, "notes", NOW, epoch=3, is_swept=True),
+    ):
+        token = roster.write(kind, entry, expect=ANY)
+        assert roster.read(kind, entry_id) == Seen(entry, token)
+        assert roster.look().tokens == {(kind, entry_id): token}
+    assert [stat.name for stat in prefix.store.scan()] == [f".records/{ACCOUNT}/{name}"]
+
+
+def test_nobody_overwrites_what_it_has_not_seen(roster: Roster) -> None:
+    workspace_id = new_id("ws")
+    first = roster.write("workspace", Living(workspace_id, record(workspace_id)), expect=ABSENT)
+    other = Living(workspace_id, record(workspace_id, name="other"))
+    with pytest.raises(Conflict):
+        roster.write("workspace", other, expect=ABSENT)
+    roster.write("workspace", other, expect=first)
+    with pytest.raises(Conflict):
+        roster.write("workspace", other, expect=first)
+
+
+def test_a_tombstone_replaces_whatever_was_told_and_is_written_once(roster: Roster) -> None:
+    workspace_id = new_id("ws")
+    roster.write("workspace", Living(workspace_id, record(workspace_id), epoch=2), expect=ABSENT)
+    seen = roster.entomb("workspace", workspace_id, "notes", NOW)
+    assert seen.entry == Tombstone(workspace_id, "notes", NOW, epoch=2)
+    later = Stamp("2027-01-01T00:00:00.000000Z")
+    assert roster.entomb("workspace", workspace_id, "renamed", later) == seen
+    never_told = new_id("ws")
+    assert roster.entomb("workspace", never_told, "x", NOW).entry == Tombstone(never_told, "x", NOW)
+
+
+WS = "ws_" + 24 * "a"
+GOOD = {"format": 1, "epoch": 0, "record": record(WS)}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[" * 50_000,
+        b'{"format": 1, "epoch": NaN, "record": {}}',
+        b'{"format": 1, "record": {"id": "\\ud800"}}',
+        [],
+        None,
+        {},
+        {**GOOD, "format": 2},
+        {**GOOD, "format": "1"},
+        {**GOOD, "epoch": -1},
+        {**GOOD, "epoch": 1.5},
+        {**GOOD, "epoch": True},
+        {**GOOD, "epoch": 2**40},
+        {**GOOD, "key": "wh_secret"},
+        {**GOOD, "record": []},
+        {**GOOD, "record": {}},
+        {**GOOD, "record": record("ws_" + 24 * "b")},
+        {**GOOD, "record": record("../../account")},
+        {**GOOD, "record": record(WS, updatedAt="tomorrow")},
+        {**GOOD, "record": record(WS, updatedAt="9999-12-31T23:59:59.999999Z")},
+        {**GOOD, "record": record(WS, createdAt=20261118)},
+        {**GOOD, "record": record(WS, createdAt="2026-11-18")},
+        {**GOOD, "deleted": {"name": "notes", "at": NOW}},
+        {"format": 1, "deleted": {"name": "notes", "at": "once"}},
+        {"format": 1, "deleted": {"name": 300 * "x", "at": NOW}},
+        {"format": 1, "deleted": True},
+    ],
+)
+def test_what_cannot_be_believed_is_refused(
+    roster: Roster, prefix: MemoryPrefix, data: object
+) -> None:
+    put(prefix, f"workspaces/{WS}.json", data)
+    with pytest.raises(Refused):
+        roster.read("workspace", WS)
+    found = roster.read_all([("workspace", WS), ("workspace", new_id("ws"))])
+    assert isinstance(found["workspace", WS], Doubt)
+
+
+def test_an_absurd_size_is_not_even_read(roster: Roster, prefix: MemoryPrefix) -> None:
+    put(prefix, f"workspaces/{WS}.json", b" " * (ENTRY_BYTES_MAX + 1))
+    prefix.asked.clear()
+    listing = roster.look()
+    assert listing.tokens == {}
+    assert [doubt.name for doubt in listing.doubts] == [f"workspaces/{WS}.json"]
+    assert prefix.asked == ["LIST"]
+    with pytest.raises(OverLimit):
+        roster.read("workspace", WS)
+    with pytest.raises(OverLimit):
+        large = Living(WS, record(WS, description="x" * ENTRY_BYTES_MAX))
+        roster.write("workspace", large, expect=ABSENT)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "workspaces/x.json",
+        "workspaces/ws_AAAAAAAAAAAAAAAAAAAAAAAA.json",
+        f"workspaces/deeper/{WS}.json",
+        f"agents/{WS}.json",
+        f"workspaces/{WS}.txt",
+        f"workspaces/{WS}:x.json",
+        "workspaces/user..json",
+        "elsewhere.json",
+    ],
+)
+def test_a_name_that_is_none_of_an_entry_is_listed_and_left_alone(
+    roster: Roster, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    from workspaces.storage.blobs import Stat, Token
+
+    hostile = Roster(ACCOUNT, MemoryPrefix(), lambda: [Stat(name, 10, Token("t"))])
+    assert hostile.look().tokens == {}
+    assert [doubt.name for doubt in hostile.look().doubts] == [name]
+
+
+def test_more_entries_than_there_may_be_are_listed_as_such() -> None:
+    from workspaces.storage.blobs import Stat, Token
+
+    stats = [Stat(f"agents/agent_{n:024x}.json", 10, Token("t")) for n in range(ENTRIES_MAX + 2)]
+    listing = Roster(ACCOUNT, MemoryPrefix(), lambda: stats).look()
+    assert (len(listing.tokens), len(listing.doubts)) == (ENTRIES_MAX, 2)
+
+
+def test_accounts_are_those_with_an_entry_under_an_id_of_an_account(
+    place: Place, roster: Roster, prefix: MemoryPrefix
+) -> None:
+    roster.write("account", Living(ACCOUNT, record(ACCOUNT)), expect=ABSENT)
+    roster.write("user", Living(f"usr_{24 * '0'}", record(f"usr_{24 * '0'}")), expect=ABSENT)
+    put(prefix, "account.json", b"?", "evil")
+    found, doubts = place.accounts()
+    assert found == [ACCOUNT]
+    assert [doubt.name for doubt in doubts] == ["evil/account.json"]
+
+
+def test_what_is_swept_is_the_workspace_and_nothing_else(
+    place: Place, prefix: MemoryPrefix
+) -> None:
+    from workspaces.ids import namespace
+
+    mine, other = namespace(ACCOUNT, WS), namespace(ACCOUNT, "ws_other")
+    for name in (f"{mine}/a.md", f"{mine}/n/b.md", f".history/{mine}/head.json", f"{other}/a.md"):
+        prefix.store.write(name, b"x", expect=ANY)
+    place.sweep(mine)
+    assert [stat.name for stat in prefix.store.scan()] == [f"{other}/a.md"]
+    place.sweep(mine)

@@ -1,0 +1,192 @@
+"""What is to be done about one record, case by case; and that machines which do it end the same."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from workspaces.conditions import ABSENT
+from workspaces.remote.registry import Entry, Living, Seen, Tombstone
+from workspaces.remote.registry_merge import (
+    Action,
+    Agree,
+    Bury,
+    Forget,
+    Take,
+    Tell,
+    TellDeletion,
+    accord,
+    put_together,
+)
+from workspaces.storage.blobs import Token
+from workspaces.timestamp import Stamp
+
+ID = "ws_" + 24 * "a"
+T = Token("t")
+
+
+def at(minute: int) -> Stamp:
+    return Stamp(f"2026-11-18T14:{minute:02}:00.000000Z")
+
+
+def told(name: str = "notes", minute: int = 0, **more: Any) -> dict[str, Any]:
+    return {"id": ID, "name": name, "createdAt": at(0), "updatedAt": at(minute), **more}
+
+
+def living(name: str = "notes", minute: int = 0, epoch: int = 0, **more: Any) -> Living:
+    return Living(ID, told(name, minute, **more), epoch)
+
+
+def dead(epoch: int = 0) -> Tombstone:
+    return Tombstone(ID, "notes", at(30), epoch)
+
+
+def decided(
+    base: Entry | None, here: dict[str, Any] | None, there: Entry | None, **more: bool
+) -> Action | None:
+    seen = None if there is None else Seen(there, T)
+    return accord(ID, base, here, seen, **{"is_wanted": False, **more})
+
+
+OLD, NEW, OTHER = living("notes"), living("new", 1), living("other", 2)
+
+
+@pytest.mark.parametrize(
+    ("base", "here", "there", "expected"),
+    [
+        # in accord
+        (OLD, told("notes"), OLD, None),
+        (None, None, OLD, None),
+        (None, None, None, None),
+        (dead(), None, dead(), None),
+        # only here
+        (None, told("notes"), None, Tell(OLD, ABSENT)),
+        (OLD, told("new", 1), OLD, Tell(NEW, T)),
+        (OLD, None, OLD, TellDeletion(OLD, T)),
+        # only there
+        (OLD, told("notes"), NEW, Take(NEW.record, Seen(NEW, T))),
+        (OLD, told("notes"), dead(), Bury(Seen(dead(), T))),
+        (None, None, dead(), Agree(Seen(dead(), T))),
+        (OLD, None, None, Forget()),
+        # on both
+        (OLD, told("new", 1), NEW, Agree(Seen(NEW, T))),
+        (None, told("notes"), OLD, Agree(Seen(OLD, T))),
+        (OLD, told("new", 1), OTHER, Take(OTHER.record, Seen(OTHER, T), ("name",))),
+        (OLD, told("other", 2), NEW, Tell(OTHER, T)),
+        (None, told("new", 1), OTHER, Take(OTHER.record, Seen(OTHER, T), ("name",))),
+        # a deletion wins over a change, on either side
+        (OLD, told("new", 1), dead(), Bury(Seen(dead(), T))),
+        (OLD, None, NEW, TellDeletion(OLD, T)),
+        # a tombstone stays
+        (dead(), None, OLD, TellDeletion(dead(), T)),
+        (dead(), None, None, Forget()),
+        # what was made here without having heard of the deletion, under an id that comes once
+        (None, told("notes"), dead(), Bury(Seen(dead(), T))),
+        # another life began there
+        (OLD, told("new", 1), living(epoch=1), Bury(Seen(living(epoch=1), T))),
+        (OLD, None, living(epoch=1), Take(OLD.record, Seen(living(epoch=1), T))),
+        (dead(), None, living(epoch=1), Take(OLD.record, Seen(living(epoch=1), T))),
+        # a life that is over was put back there
+        (living(epoch=1), told("notes"), OLD, Tell(living(epoch=1), T)),
+        (living(epoch=1), told("notes"), dead(0), Tell(living(epoch=1), T)),
+        # the bucket lost it
+        (living(epoch=2), told("notes"), None, Tell(living(epoch=2), ABSENT)),
+    ],
+)
+def test_what_is_done(
+    base: Entry | None, here: dict[str, Any] | None, there: Entry | None, expected: Action | None
+) -> None:
+    assert decided(base, here, there) == expected
+
+
+def test_a_record_comes_where_it_is_wanted() -> None:
+    assert decided(None, None, OLD, is_wanted=True) == Take(OLD.record, Seen(OLD, T))
+    assert decided(dead(), None, OLD, is_wanted=True) == TellDeletion(dead(), T)
+
+
+def test_under_an_id_that_comes_again_a_new_life_has_the_next_epoch() -> None:
+    again = {"comes_again": True}
+    assert decided(dead(), told("notes"), dead(), **again) == Tell(living(epoch=1), T)
+    assert decided(None, told("notes"), dead(4), **again) == Tell(living(epoch=5), T)
+    assert decided(OLD, told("notes"), dead(), **again) == Bury(Seen(dead(), T))
+    made_anew = told("notes", createdAt=at(40))
+    assert decided(OLD, made_anew, dead(), **again) == Tell(Living(ID, made_anew, 1), T)
+    assert decided(dead(), told("notes"), None, **again) == Tell(living(epoch=1), ABSENT)
+
+
+def test_where_records_are_shared_the_roster_is_told_and_tells_nothing() -> None:
+    assert decided(OLD, told("notes"), NEW, here_decides=True) == Tell(OLD, T)
+    assert decided(OLD, told("new", 1), OTHER, here_decides=True) == Tell(NEW, T)
+    assert decided(OLD, told("notes"), dead(), here_decides=True) == Bury(Seen(dead(), T))
+
+
+def test_what_only_one_side_changed_counts_key_by_key() -> None:
+    base = told(config={"quota": {"files": 1, "bytes": 2}, "harness": {"enabled": True}})
+    here = told(minute=1, config={"quota": {"files": 9, "bytes": 2}, "harness": {"enabled": True}})
+    there = told("new", 2, config={"quota": {"files": 1, "bytes": 8}}, description="d")
+    expected = told("new", 2, config={"quota": {"files": 9, "bytes": 8}}, description="d")
+    assert put_together(base, here, there) == (expected, ())
+    assert put_together(base, there, here) == (expected, ())
+
+
+def test_where_both_changed_one_value_the_later_record_counts_and_it_is_said() -> None:
+    base, here = told(config={"a": 1, "b": [1]}), told(minute=3, config={"a": 2, "b": [1, 2]})
+    there = told(minute=2, config={"b": [1, 3], "c": 0})
+    expected = told(minute=3, config={"a": 2, "b": [1, 2], "c": 0})
+    record, clashes = put_together(base, here, there)
+    assert (record, sorted(clashes)) == (expected, ["config.a", "config.b"])
+    mirrored, clashes = put_together(base, there, here)
+    assert (mirrored, sorted(clashes)) == (expected, ["config.a", "config.b"])
+
+
+class Shared:
+    """One entry, and three machines that look at it, each with what it last agreed on."""
+
+    def __init__(self) -> None:
+        self.there: Entry | None = None
+        self.bases: list[Entry | None] = [None, None, None]
+        self.heres: list[dict[str, Any] | None] = [told(), None, None]
+
+    def step(self, machine: int) -> bool:
+        base, here = self.bases[machine], self.heres[machine]
+        action = decided(base, here, self.there, is_wanted=True)
+        match action:
+            case Tell(entry):
+                self.there = self.bases[machine] = entry
+            case TellDeletion(was):
+                self.there = self.bases[machine] = Tombstone(ID, "notes", at(30), was.epoch)
+            case Take(record, seen):
+                self.heres[machine], self.bases[machine] = dict(record), seen.entry
+            case Bury(seen):
+                self.heres[machine], self.bases[machine] = None, seen.entry
+            case Agree(seen):
+                self.bases[machine] = seen.entry
+            case Forget():
+                self.bases[machine] = None
+            case None:
+                return False
+        return True
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_machines_that_change_and_delete_at_random_end_the_same(seed: int) -> None:
+    chance, shared, was_deleted = random.Random(seed), Shared(), False
+    shared.step(0)
+    for minute in range(40):
+        machine, what = chance.randrange(3), chance.random()
+        here = shared.heres[machine]
+        if what < 0.4 and here is not None:
+            changed = {**here, chance.choice("abc"): minute, "updatedAt": at(minute)}
+            shared.heres[machine] = changed
+        elif what < 0.43 and here is not None and shared.bases[machine] is not None:
+            shared.heres[machine], was_deleted = None, True
+        else:
+            shared.step(machine)
+    rounds = iter(range(10))
+    while [machine for machine in range(3) if shared.step(machine)]:
+        assert next(rounds, None) is not None, f"seed {seed}: it does not end"
+    assert len({str(sorted((here or {}).items())) for here in shared.heres}) == 1, f"seed {seed}"
+    assert isinstance(shared.there, Tombstone) == was_deleted, f"seed {seed}"
+    assert (shared.heres[0] is None) == was_deleted, f"seed {seed}"

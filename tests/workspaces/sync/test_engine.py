@@ -1,0 +1,769 @@
+"""Sync on real directories and real histories, with a place in memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workspaces.conftest import CALLER
+from tests.workspaces.replicas import MemoryPrefix, Replica
+from tests.workspaces.two_machines import MEMORY, a, b, filled, machine, place, prefix, set_status
+from workspaces.accounts.account import default_owner
+from workspaces.clock import ManualClock
+from workspaces.conditions import ABSENT, ANY
+from workspaces.errors import Conflict, MassDeletion, Refused, Unavailable
+from workspaces.history.git.objects import blob_id
+from workspaces.home.layout import Home
+from workspaces.home.workspaces import Workspaces
+from workspaces.ids import version_of
+from workspaces.paths import WorkspacePath
+from workspaces.remote.bucket import Place
+from workspaces.storage.blobs import BlobName, Expect
+from workspaces.storage.faulty import Fault, FaultyBlobs
+from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
+from workspaces.sync.reconcile import Pull, Push, reconcile
+from workspaces.tree.conflict_copy import conflict_path
+
+__all__ = ["a", "b", "machine", "place", "prefix"]
+
+
+def test_what_one_machine_writes_the_other_has(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "- likes tea\n")
+    a.put("notes/x.md", "deep\n")
+    assert sorted(a.sync.run().pushed) == [MEMORY, "notes/x.md"]
+    assert sorted(b.sync.run().pulled) == [MEMORY, "notes/x.md"]
+    assert b.texts() == a.texts()
+    (b.root / MEMORY).unlink()
+    b.put("notes/x.md", "deeper\n")
+    assert sorted(b.sync.run().pushed) == [MEMORY, "notes/x.md"]
+    a.sync.run()
+    assert a.texts() == {"notes/x.md": "deeper\n"}
+
+
+def test_what_another_machine_wrote_arrives_as_it_was_told_there(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.sync.run()
+    assert b.workspace.tip() == a.workspace.tip()
+    b.put("mine.md", "by hand\n")
+    b.sync.run()
+    told = {revision.paths: revision.trailers["Source"] for revision in b.workspace.log()}
+    assert told == {(MEMORY,): "edit", ("mine.md",): "edit"}
+
+
+def test_what_has_no_history_of_its_own_is_a_revision_by_sync(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.sync.run()
+    a.put(MEMORY, "two\n")
+    assert not a.sync.push([WorkspacePath(MEMORY)]).history
+    b.sync.run()
+    assert [one.trailers["Source"] for one in b.workspace.log()] == ["sync", "edit"]
+    a.sync.run()
+    b.sync.run()
+    assert a.workspace.tip() == b.workspace.tip()
+    assert len(a.workspace.log()) == 4
+    assert a.texts() == b.texts() == {MEMORY: "two\n"}
+
+
+def test_both_sides_of_one_file_are_merged_and_each_line_keeps_its_author(
+    a: Replica, b: Replica
+) -> None:
+    a.put(MEMORY, "one\ntwo\nthree\n")
+    a.sync.run()
+    b.sync.run()
+    a.put(MEMORY, "ONE\ntwo\nthree\n")
+    b.put(MEMORY, "one\ntwo\nTHREE\n")
+    a.sync.run()
+    report = b.sync.run()
+    assert (report.merged, report.pushed, report.pending) == ([MEMORY], [MEMORY], [])
+    a.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "ONE\ntwo\nTHREE\n"}
+    blamed = b.workspace.history.blame(WorkspacePath(MEMORY))
+    person = b.workspace._person.name
+    assert [line.author for line in blamed] == [person, person, person]
+    assert len({line.revision for line in blamed}) == 3
+    assert a.workspace.tip() == b.workspace.tip()
+    theirs = version_of(b"ONE\ntwo\nthree\n")
+    assert b.workspace.find_version(MEMORY, theirs) is not None
+
+
+def by_hand_and_seen_by_the_sync_alone(a: Replica, b: Replica, clock: ManualClock) -> None:
+    set_status(a, "earlier")
+    a.sync.run()
+    clock.advance(60)
+    set_status(b, "later")
+
+
+def by_hand_and_pushed_first(a: Replica, b: Replica, clock: ManualClock) -> None:
+    set_status(b, "earlier")
+    b.workspace.settle()
+    clock.advance(60)
+    set_status(a, "later")
+    a.sync.run()
+
+
+def by_a_program_that_has_not_pushed_its_revision(
+    a: Replica, b: Replica, clock: ManualClock
+) -> None:
+    set_status(b, "earlier")
+    b.workspace.settle()
+    clock.advance(60)
+    seen = a.workspace.read(MEMORY)
+    a.workspace.write(MEMORY, seen.text.replace("begun", "later"), by=CALLER, expect=seen.version)
+
+
+def before_the_other_changed_something_else(a: Replica, b: Replica, clock: ManualClock) -> None:
+    set_status(a, "earlier")
+    a.workspace.settle()
+    clock.advance(60)
+    set_status(b, "later")
+    b.workspace.settle()
+    clock.advance(60)
+    a.put("notes/x.md", "something else\n")
+    a.sync.run()
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        by_hand_and_seen_by_the_sync_alone,
+        by_hand_and_pushed_first,
+        by_a_program_that_has_not_pushed_its_revision,
+        before_the_other_changed_something_else,
+    ],
+)
+def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
+    tmp_path: Path, place: Place, story: Callable[[Replica, Replica, ManualClock], None]
+) -> None:
+    records, clock = MemoryRecords(), ManualClock()
+    a, b = (Replica(tmp_path / name, records, place, clock) for name in "ab")
+    set_status(a, "begun")
+    a.sync.run()
+    b.sync.run()
+    clock.advance(60)
+    story(a, b, clock)
+    b.sync.run()
+    a.sync.run()
+    assert a.texts()[MEMORY] == b.texts()[MEMORY] == "---\nstatus: later\n---\n"
+
+
+def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) -> None:
+    a.put("decisions/d.md", "first\n")
+    b.put("decisions/d.md", "second\n")
+    a.sync.run()
+    report = b.sync.run()
+    second = f"decisions/d.conflict-{version_of(b'second' + chr(10).encode())[:12]}.md"
+    assert report.conflicts == [second]
+    a.sync.run()
+    assert a.texts() == b.texts() == {"decisions/d.md": "first\n", second: "second\n"}
+    assert [(p.path, p.kind) for p in a.workspace.scan().problems] == [(second, "conflict")]
+    assert second not in a.workspace.files()
+
+
+def test_a_second_file_that_another_machine_has_made_and_changed_comes_as_it_is_there(
+    a: Replica, b: Replica
+) -> None:
+    path = "decisions/d.md"
+    a.put(path, "seen\n")
+    a.sync.run()
+    b.sync.run()
+    b.put(path, "theirs\n")
+    b.sync.run()
+    second = conflict_path(WorkspacePath(path), version_of(b"mine\n"))
+    b.put(second, "mine\nand more\n")
+    b.sync.run()
+    a.put(path, "mine\n")
+    a.sync.run()
+    b.sync.run()
+    assert a.texts() == b.texts() == {path: "theirs\n", second: "mine\nand more\n"}
+
+
+def test_an_edit_wins_over_a_deletion(a: Replica, b: Replica) -> None:
+    for path in (MEMORY, "here.md", "there.md"):
+        a.put(path, f"{path}\n")
+    a.sync.run()
+    b.sync.run()
+    (a.root / "here.md").unlink()
+    a.put("there.md", "edited\n")
+    b.put("here.md", "edited\n")
+    (b.root / "there.md").unlink()
+    a.sync.run()
+    b.sync.run()
+    a.sync.run()
+    assert a.texts() == b.texts()
+    assert a.texts() == {MEMORY: "MEMORY.md\n", "here.md": "edited\n", "there.md": "edited\n"}
+
+
+def test_of_two_copies_each_may_go_on_another_machine_and_both_are_in_the_history(
+    a: Replica, b: Replica
+) -> None:
+    for path in (MEMORY, "one.md", "two.md"):
+        a.put(path, "- a line\n" if path != MEMORY else "# Memory\n")
+    a.sync.run()
+    b.sync.run()
+    (a.root / "two.md").rename(a.root / "one.md")
+    b.put("one.md", "- something else\n")
+    b.sync.run()
+    a.sync.run()
+    b.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "# Memory\n", "one.md": "- something else\n"}
+    for one in (a, b):
+        before = one.workspace.log(path=WorkspacePath("two.md"))[-1].id
+        assert one.workspace.read("two.md", view=before).text == "- a line\n"
+
+
+def test_nothing_to_do_costs_a_look_at_the_head_and_one_listing(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    prefix.asked.clear()
+    assert a.sync.run().requests == 2
+    assert prefix.asked == ["GET head.json", "LIST"]
+    prefix.asked.clear()
+    assert a.sync.pull().requests == 1
+    assert prefix.asked == ["GET head.json"]
+
+
+def test_where_neither_side_has_anything_new_nothing_is_planned_anew(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[object] = []
+
+    def reconciling(*arguments: Any, **how: Any) -> Any:
+        planned.append(arguments)
+        return reconcile(*arguments, **how)
+
+    monkeypatch.setattr("workspaces.sync.survey.reconcile", reconciling)
+    monkeypatch.setattr("workspaces.tree.scan.YOUNG_S", -3600)
+
+    def look_twice() -> None:
+        a.sync.run()
+        a.sync.run()
+        planned.clear()
+        assert a.sync.run().requests == 2
+        assert planned == []
+
+    for number in range(4):
+        a.put(f"{number}.md", "text\n")
+    look_twice()
+    b.sync.run()
+    b.put("0.md", "theirs\n")
+    b.sync.run()
+    assert a.sync.run().pulled == ["0.md"]
+    look_twice()
+    a.put("1.md", "ours\n")
+    assert a.sync.run().pushed == ["1.md"]
+    look_twice()
+    a.sync._baseline.begin_anew()
+    a.sync.run()
+    assert len(a.sync._baseline.tree()) == 4
+
+
+def test_what_another_process_pushes_during_a_listing_is_not_taken_for_deleted_there(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.sync.run()
+    other, walk = machine("a"), MemoryPrefix.walk
+
+    def overtaken(self: MemoryPrefix, *arguments: Any, **how: Any) -> Any:
+        found = list(walk(self, *arguments, **how))
+        monkeypatch.setattr(MemoryPrefix, "walk", walk)
+        assert other.sync.push([WorkspacePath("new.md")]).pushed == ["new.md"]
+        return iter(found)
+
+    monkeypatch.setattr(MemoryPrefix, "walk", overtaken)
+    a.put("new.md", "one\n")
+    a.sync.run()
+    assert a.texts() == {"new.md": "one\n"}
+    assert a.sync.run().pushed == []
+
+
+def test_a_remote_change_of_one_file_costs_a_listing_and_two_gets(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    b.sync.run()
+    a.put(MEMORY, "two\n")
+    a.sync.run()
+    prefix.asked.clear()
+    assert b.sync.pull().requests == 4
+    (pack,) = [one for one in prefix.asked if one.endswith(".bundle")]
+    assert prefix.asked[0] == "GET head.json"
+    assert sorted(prefix.asked[1:]) == sorted([pack, "LIST", f"GET {MEMORY}"]), "at the same time"
+
+
+def test_a_file_known_to_be_dirty_costs_one_put(a: Replica, prefix: MemoryPrefix) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    a.put(MEMORY, "two\n")
+    prefix.asked.clear()
+    report = a.sync.push([WorkspacePath(MEMORY)])
+    assert (report.pushed, report.requests, prefix.asked) == ([MEMORY], 1, [f"PUT {MEMORY}"])
+    assert a.sync.push([WorkspacePath(MEMORY)]).requests == 0
+
+
+def test_a_dirty_file_that_another_machine_changed_is_merged_first(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "1\n2\n3\n")
+    a.sync.run()
+    b.sync.run()
+    a.put(MEMORY, "one\n2\n3\n")
+    a.sync.run()
+    b.put(MEMORY, "1\n2\nthree\n")
+    assert b.sync.push_dirty().is_durable
+    a.sync.run()
+    assert a.texts() == b.texts() == {MEMORY: "one\n2\nthree\n"}
+
+
+def test_memory_is_the_last_to_arrive(a: Replica, prefix: MemoryPrefix) -> None:
+    for name in (MEMORY, "a.md", "notes/z.md"):
+        a.put(name, name)
+    a.sync.run()
+    put = [one for one in prefix.asked if one.startswith("PUT") and ".probe" not in one]
+    assert sorted(put[:2]) == ["PUT a.md", "PUT notes/z.md"]
+    assert put[2] == f"PUT {MEMORY}"
+    assert put[3].endswith(".bundle")
+    assert put[4:] == ["PUT head.json"]
+
+
+def test_what_a_push_left_is_told_to_whoever_looks_into_the_bucket(a: Replica) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    blob = a.sync._there.read(WorkspacePath(MEMORY))
+    (revision,) = a.workspace.log()
+    assert blob.meta == {
+        "version": version_of(b"one\n"),
+        "revision": revision.id,
+        "stamp": revision.at,
+    }
+
+
+# What stops the hand.
+
+
+def test_an_emptied_directory_does_not_empty_the_store(a: Replica, b: Replica) -> None:
+    filled(a, b, 2)
+    for file in list(a.root.iterdir()):
+        file.unlink()
+    with pytest.raises(MassDeletion, match="directory is empty") as stopped:
+        a.sync.run()
+    assert "--accept-deletions" in (stopped.value.remedy or "")
+    assert b.sync.run().pulled == []
+    assert len(b.texts()) == 2
+    a.sync.run(accept_deletions=True)
+    with pytest.raises(MassDeletion, match="store is empty"):
+        b.sync.run()
+    b.sync.run(accept_deletions=True)
+    assert b.texts() == {}
+
+
+def test_an_empty_listing_does_not_empty_the_directory(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    filled(a, b)
+    prefix.store._blobs.clear()
+    with pytest.raises(MassDeletion, match="store is empty"):
+        a.sync.run()
+    assert len(a.texts()) == 6
+
+
+def test_more_than_half_gone_stops_and_half_does_not(a: Replica, b: Replica) -> None:
+    filled(a, b)
+    for number in range(3):
+        (a.root / f"{number}.md").unlink()
+    assert len(a.sync.run().pushed) == 3
+    b.put("x.md", "x")
+    for number in (3, 4, 5):
+        a.put(f"{number}b.md", "new\n")
+    a.sync.run()
+    for file in list(a.root.iterdir())[:4]:
+        file.unlink()
+    with pytest.raises(MassDeletion, match="4 of 6 files are gone"):
+        a.sync.run()
+
+
+def test_known_deletions_take_the_long_way_past_the_guards(a: Replica, b: Replica) -> None:
+    filled(a, b)
+    paths = [WorkspacePath(name) for name in a.texts()]
+    for path in paths:
+        (a.root / path).unlink()
+    with pytest.raises(MassDeletion):
+        a.sync.push(paths)
+    with pytest.raises(MassDeletion):
+        a.sync.push_dirty()
+
+
+def test_another_directory_in_the_place_of_the_root_stops(
+    a: Replica, b: Replica, machine: Callable[[str], Replica]
+) -> None:
+    """As when a volume is not mounted, or was restored from an old copy."""
+    filled(a, b)
+    a.root.rename(a.root.with_name("away"))
+    with pytest.raises(MassDeletion, match="missing"):
+        a.sync.run()
+    a.root.mkdir(mode=0o700)
+    a.put("other.md", "something else\n")
+    with pytest.raises(MassDeletion):
+        machine("a").sync.run()
+    for number in range(6):
+        a.put(f"{number}.md", "an old copy\n")
+    with pytest.raises(MassDeletion, match="not the directory of the last sync"):
+        machine("a").sync.run()
+
+
+def test_the_same_files_in_another_directory_are_the_same_workspace(
+    a: Replica, b: Replica, machine: Callable[[str], Replica]
+) -> None:
+    filled(a, b)
+    moved = a.root.with_name("moved")
+    shutil.copytree(a.root, moved)
+    shutil.rmtree(a.root)
+    moved.rename(a.root)
+    assert machine("a").sync.run().requests == 2
+
+
+def test_another_store_begins_anew_and_deletes_nothing(
+    a: Replica, b: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(a, b)
+    elsewhere = MemoryPrefix()
+    monkeypatch.setattr(MemoryPrefix, "address", lambda self: "elsewhere")
+    a.workspaces._place = Place("memory:", elsewhere)
+    a.workspaces._close(a.workspace.record.id)
+    assert len(a.workspaces.sync("notes").run().pushed) == 6
+    assert len(a.texts()) == 6
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(a: Replica, b: Replica) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    plan = b.sync.plan()
+    assert plan.actions == (Pull(WorkspacePath(MEMORY), None),)
+    assert b.texts() == {}
+    for file in list(a.root.iterdir()):
+        file.unlink()
+    assert a.sync.plan().alarm is not None
+
+
+def test_a_dry_run_with_another_store_forgets_nothing_of_the_first(
+    a: Replica, b: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(a, b)
+    (a.root / "1.md").unlink()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(MemoryPrefix, "address", lambda self: "elsewhere")
+        a.workspaces._place = Place("memory:", MemoryPrefix())
+        a.workspaces._close(a.workspace.record.id)
+        plan = a.workspaces.sync("notes").plan()
+        assert {type(action) for action in plan.actions} == {Push}
+        assert (len(plan.actions), plan.alarm) == (5, None)
+    machine("a").sync.run()
+    assert "1.md" not in a.texts()
+    b.sync.run()
+    assert "1.md" not in b.texts()
+
+
+class Liar(MemoryBlobs):
+    """Accepts conditions and ignores them."""
+
+    def _check(self, name: str, expect: object) -> None:
+        return
+
+
+class HalfLiar(MemoryBlobs):
+    """Honours conditions on writes alone."""
+
+    def delete(self, name: str, *, expect: object) -> None:
+        super().delete(name, expect=ANY)
+
+
+def test_a_store_that_ignores_conditions_is_refused_with_the_reason(tmp_path: Path) -> None:
+    place = Place("s3://liar/x", MemoryPrefix(Liar()))
+    a = Replica(tmp_path / "a", MemoryRecords(), place)
+    a.put(MEMORY, "one\n")
+    with pytest.raises(Refused, match="overwrite each other"):
+        a.sync.run()
+    with pytest.raises(Refused, match="overwrite each other"):
+        a.workspace.write("x.md", "x", by=CALLER, expect=ABSENT)
+
+
+def test_without_conditional_delete_it_is_looked_at_under_a_lease(tmp_path: Path) -> None:
+    prefix = MemoryPrefix(HalfLiar())
+    records = MemoryRecords()
+    place = Place("s3://half/x", prefix)
+    a, b = (Replica(tmp_path / name, records, place) for name in "ab")
+    filled(a, b)
+    (a.root / "1.md").unlink()
+    prefix.asked.clear()
+    assert a.sync.run().pushed == ["1.md"]
+    lease = f".lease/{a.workspace.namespace}"
+    begin = prefix.asked.index(f"PUT {lease}")
+    assert prefix.asked[begin : begin + 4] == [
+        f"PUT {lease}", "GET 1.md", "DELETE 1.md", f"DELETE {lease}"
+    ]  # fmt: skip
+    b.put("2.md", "edited\n")
+    b.sync.push_dirty()
+    (a.root / "2.md").unlink()
+    a.sync.run()
+    assert a.texts()["2.md"] == "edited\n"
+
+
+class Cut(FaultyBlobs):
+    """A wire that is cut with a deletion, before it is carried out or after."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryBlobs(), iter(self._fault, None))
+        self.cut_with: Fault | None = None
+        self._is_cut = False
+
+    def _fault(self) -> Fault:
+        return Fault.BEFORE if self._is_cut else Fault.NONE
+
+    def delete(self, name: BlobName, *, expect: Expect) -> None:
+        if self.cut_with is Fault.AFTER and not self._is_cut:
+            super().delete(name, expect=expect)
+        self._is_cut = self.cut_with is not None
+        super().delete(name, expect=expect)
+
+    def mend(self) -> None:
+        self.cut_with, self._is_cut = None, False
+
+
+@pytest.fixture
+def wire() -> Cut:
+    return Cut()
+
+
+@pytest.fixture
+def on_wire(tmp_path: Path, wire: Cut) -> tuple[Replica, Replica]:
+    records, place = MemoryRecords(), Place("memory:", MemoryPrefix(wire))
+    a, b = (Replica(tmp_path / name, records, place) for name in "ab")
+    filled(a, b)
+    return a, b
+
+
+def deletes_unheard(machine: Replica, wire: Cut, cut_with: Fault) -> None:
+    wire.cut_with = cut_with
+    with pytest.raises(Unavailable):
+        machine.sync.run()
+    wire.mend()
+
+
+def moves_away_and_back(machine: Replica, wire: Cut, cut_with: Fault) -> None:
+    file, elsewhere = machine.root / "1.md", machine.root / "moved.md"
+    file.rename(elsewhere)
+    deletes_unheard(machine, wire, cut_with)
+    elsewhere.rename(file)
+
+
+@pytest.mark.parametrize("cut_with", [Fault.BEFORE, Fault.AFTER])
+def test_what_is_here_again_after_a_deletion_that_nobody_confirmed_is_new(
+    on_wire: tuple[Replica, Replica], wire: Cut, cut_with: Fault
+) -> None:
+    """The same file, moved away and back: it has not been deleted there by somebody else."""
+    a, b = on_wire
+    whole = a.texts()
+    moves_away_and_back(a, wire, cut_with)
+    for one in (a, b, a):
+        one.sync.run()
+    assert a.texts() == b.texts() == whole
+    assert a.sync.run().requests == 2
+
+
+def test_what_is_here_again_goes_out_without_a_look_at_everything(
+    on_wire: tuple[Replica, Replica], wire: Cut
+) -> None:
+    a, b = on_wire
+    whole = a.texts()
+    moves_away_and_back(a, wire, Fault.AFTER)
+    assert a.sync.push([WorkspacePath("1.md")]).pending == []
+    b.sync.run()
+    assert b.texts() == whole
+    expect = a.workspace.read("1.md").version
+    a.workspace.write("1.md", "by a program\n", by=CALLER, expect=expect)
+
+
+def test_what_a_program_writes_over_what_is_here_again_is_written(
+    on_wire: tuple[Replica, Replica], wire: Cut
+) -> None:
+    a, _ = on_wire
+    moves_away_and_back(a, wire, Fault.AFTER)
+    expect = a.workspace.read("1.md").version
+    a.workspace.write("1.md", "by a program\n", by=CALLER, expect=expect)
+    assert a.sync.run().pending == []
+    assert a.texts()["1.md"] == "by a program\n"
+
+
+def test_what_is_here_again_meets_what_others_have_put_there_as_new(
+    on_wire: tuple[Replica, Replica], wire: Cut
+) -> None:
+    a, b = on_wire
+    moves_away_and_back(a, wire, Fault.AFTER)
+    b.sync.run()
+    b.put("1.md", "theirs\n")
+    b.sync.run()
+    for one in (a, b, a):
+        one.sync.run()
+    assert a.texts() == b.texts()
+    assert set(a.texts()["1.md"].splitlines()) == {"1", "theirs"}
+
+
+@pytest.mark.parametrize("cut_with", [Fault.BEFORE, Fault.AFTER])
+def test_a_deletion_that_nobody_confirmed_is_one_in_the_end(
+    on_wire: tuple[Replica, Replica], wire: Cut, cut_with: Fault
+) -> None:
+    a, b = on_wire
+    (a.root / "1.md").unlink()
+    deletes_unheard(a, wire, cut_with)
+    for one in (a, b, a):
+        one.sync.run()
+    assert a.texts() == b.texts()
+    assert "1.md" not in a.texts()
+    assert a.sync.run().requests == 2
+
+
+def gone_on_both_sides(machine: Replica, prefix: MemoryPrefix) -> None:
+    """A program's deletion has gone out, and it died; then a person has deleted the file here."""
+    prefix.below(machine.workspace.namespace).delete("1.md", expect=ANY)
+    (machine.root / "1.md").unlink()
+
+
+def newest(machine: Replica) -> set[str]:
+    return set(machine.workspace.history.tree(machine.workspace.tip()))
+
+
+def test_what_is_gone_on_both_sides_is_gone_from_the_newest_revision(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    filled(a, b)
+    gone_on_both_sides(a, prefix)
+    (b.root / "1.md").unlink()
+    assert a.sync.run().history
+    b.sync.run()
+    assert newest(a) == newest(b) == set(a.texts()) == set(b.texts())
+    assert "1.md" not in newest(a)
+    assert a.workspace.tip() == b.workspace.tip()
+
+
+@pytest.mark.parametrize("before", [None, "before\n"])
+def test_what_both_sides_have_made_alike_is_in_the_newest_revision(
+    a: Replica, b: Replica, prefix: MemoryPrefix, before: str | None
+) -> None:
+    """By hand, here and in the bucket: neither has told of it."""
+    a.put("0.md", "0\n")
+    if before is not None:
+        a.put("1.md", before)
+    a.sync.run()
+    there = prefix.below(a.workspace.namespace)
+    there.write("1.md", b"alike\n", expect=ANY)
+    a.put("1.md", "alike\n")
+    assert a.sync.run().history
+    found = a.workspace.history.find(a.workspace.tip(), WorkspacePath("1.md"))
+    assert found == blob_id(b"alike\n")
+    b.sync.run()
+    assert b.texts() == a.texts()
+    assert b.workspace.tip() == a.workspace.tip()
+    assert a.sync.run().requests == 2
+
+
+def test_where_a_file_is_gone_on_both_sides_a_program_writes_it_anew(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
+    a.put("1.md", "1\n")
+    a.sync.run()
+    gone_on_both_sides(a, prefix)
+    a.workspace.write("1.md", "anew\n", by=CALLER, expect=ABSENT)
+    assert a.texts() == {"1.md": "anew\n"}
+    assert a.sync.run().pending == []
+
+
+def test_what_has_no_place_here_is_left_there_and_listed(a: Replica, prefix: MemoryPrefix) -> None:
+    below = prefix.below(a.workspace.namespace)
+    a.put("dir/file.md", "x\n")
+    for name in ("good.md", "GOOD.md", "dir"):
+        below.write(name, b"theirs\n", expect=ABSENT)
+    bad = f"{a.workspace.namespace}/bad name.md "
+    prefix.store._blobs[bad] = replace(below.read("good.md"), name=bad)
+    report = a.sync.run()
+    assert {problem.path for problem in report.refused} == {"bad name.md ", "dir", "good.md"}
+    assert a.texts() == {"GOOD.md": "theirs\n", "dir/file.md": "x\n"}
+    assert {p.path for p in a.sync.problems()} == {"bad name.md ", "dir", "good.md"}
+
+
+def test_what_has_no_place_here_is_not_told_as_deleted(a: Replica, b: Replica) -> None:
+    filled(a, b)
+    (a.root / "1.md").rename(a.root / "1.MD")
+    a.sync.run()
+    b.put("2.md", "edited\n")
+    b.sync.run()
+    (a.root / "2.md").rename(a.root / "2.MD")
+    assert [problem.path for problem in a.sync.run().refused] == ["2.md"]
+    with pytest.raises(Conflict):
+        a.workspace.write("2.md", "told\n", by=CALLER, expect=version_of(b"2\n"))
+    assert a.sync.run().history
+    b.sync.run()
+    assert a.workspace.tip() == b.workspace.tip()
+    assert b.texts()["2.md"] == "edited\n"
+
+
+def test_what_is_over_quota_stays_where_it_is(
+    tmp_path: Path, place: Place, prefix: MemoryPrefix
+) -> None:
+    records = MemoryRecords()
+    a = Replica(tmp_path / "a", records, place)
+    a.workspaces.patch("notes", {"config": {"quota": {"fileBytes": 10}}})
+    a = Replica(tmp_path / "a", records, place)
+    a.put("large.md", "x" * 20)
+    a.put("small.md", "x")
+    prefix.below(a.workspace.namespace).write("there.md", b"y" * 20, expect=ABSENT)
+    report = a.sync.run()
+    assert report.pushed == ["small.md"]
+    assert [problem.path for problem in report.refused] == ["there.md"]
+    a.put("small.md", "x" * 20)
+    assert a.sync.run().pushed == [], "it has not been deleted"
+    assert a.sync.push_dirty().pushed == []
+
+
+# What is refused when a workspace is made.
+
+
+def test_a_home_without_a_place_refuses_s3_and_names_the_setting(tmp_path: Path) -> None:
+    home, records, clock = Home(tmp_path), MemoryRecords(), ManualClock()
+    home.prepare()
+    owner = default_owner(records, clock)
+    workspaces = Workspaces(owner, home, records, clock, lambda _: {})
+    with pytest.raises(Refused, match="no S3 location") as refused:
+        workspaces.create("x", config={"storage": {"provider": "s3"}})
+    assert "HARNESS_S3" in (refused.value.remedy or "")
+    assert refused.value.field == "config.storage.provider"
+    local = workspaces.create("local")
+    assert not local.record.is_shared
+    with pytest.raises(Refused, match="this machine alone"):
+        workspaces.sync("local")
+
+
+def test_shared_records_refuse_files_of_one_machine_alone(a: Replica) -> None:
+    with pytest.raises(Refused, match="shared with other machines"):
+        a.workspaces.create("x", config={"storage": {"provider": "local"}})
+
+
+def test_a_shared_workspace_in_a_home_that_lost_its_place_can_be_read_and_decides_nothing(
+    a: Replica,
+) -> None:
+    a.put(MEMORY, "one\n")
+    a.sync.run()
+    a.workspaces._place = None
+    a.workspaces._close(a.workspace.record.id)
+    workspace = a.workspaces.get("notes")
+    assert workspace.read(MEMORY).text == "one\n"
+    with pytest.raises(Unavailable, match="no S3 location"):
+        workspace.write(MEMORY, "two\n", by=CALLER, expect=version_of(b"one\n"))
+    with pytest.raises(Refused, match="no S3 location"):
+        a.workspaces.sync("notes")

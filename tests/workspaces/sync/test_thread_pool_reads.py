@@ -1,0 +1,176 @@
+"""What is read once, and what is put aside while the rest is on its way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.workspaces.replicas import MemoryPrefix, Replica
+from tests.workspaces.two_machines import MEMORY, a, b, in_staging, machine, place, prefix
+from workspaces.errors import Unavailable
+from workspaces.localfs.staging import STAGED_PREFIX
+from workspaces.sync.thread_pool import TOLD_AT_ONCE
+
+__all__ = ["a", "b", "machine", "place", "prefix"]
+
+WAIT_S_MAX = 60.0
+
+
+def test_a_new_process_hashes_only_what_changed(
+    a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        a.put(f"{number}.md", "x")
+        os.utime(a.root / f"{number}.md", (1, 1))
+    monkeypatch.setattr("workspaces.tree.scan.YOUNG_S", -3600)
+    a.sync.run()
+    again = machine("a")
+    again.sync._get_ready()
+    read = files_read(again, monkeypatch)
+    a.put("3.md", "changed")
+    again.sync.run()
+    assert set(read) == {"3.md"}
+
+
+def files_read(of: Replica, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    read: list[str] = []
+    tree = of.workspace._blobs._tree
+    plain = tree._opened_file
+    monkeypatch.setattr(tree, "_opened_file", lambda at, n: (read.append(n), plain(at, n))[1])
+    return read
+
+
+def test_what_was_read_to_be_looked_at_is_sent_without_being_read_again(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{number}.md" for number in range(50)]
+    for name in names:
+        a.put(name, name)
+    a.workspace.settle()
+    read = files_read(a, monkeypatch)
+    assert sorted(a.sync.run().pushed) == sorted(names)
+    assert sorted(read) == sorted(names)
+    b.sync.run()
+    assert b.texts() == a.texts()
+
+
+def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workspaces.sync.read_cache.BYTES_MAX", 10)
+    a.put("0.md", "12345")
+    a.put("1.md", "678901")
+    a.put("2.md", "abcde")
+    a.workspace.settle()
+    read = files_read(a, monkeypatch)
+    settled = a.workspace.settled
+
+    def saved_meanwhile(found: Any) -> Any:
+        if a.texts()["1.md"] == "678901":
+            a.put("1.md", "changed")
+        return settled(found)
+
+    monkeypatch.setattr(a.workspace, "settled", saved_meanwhile)
+    report = a.sync.run()
+    assert sorted(report.pushed) == ["0.md", "1.md", "2.md"]
+    assert read.count("1.md") > read.count("0.md") == read.count("2.md")
+    assert a.workspace.pending() == []
+    b.sync.run()
+    assert b.texts() == a.texts() == {"0.md": "12345", "1.md": "changed", "2.md": "abcde"}
+
+
+def test_what_comes_is_put_aside_while_the_rest_is_on_its_way(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 3 * TOLD_AT_ONCE
+    for number in range(count):
+        a.put(f"{number:03}.md", f"{number}")
+    a.sync.run()
+    is_aside = threading.Event()
+    stage, read = b.workspace._blobs.stage, MemoryPrefix.read
+
+    def staging(data: bytes) -> Any:
+        staged = stage(data)
+        is_aside.set()
+        return staged
+
+    def waiting(self: MemoryPrefix, name: str) -> Any:
+        if name == f"{count - 1:03}.md":
+            assert is_aside.wait(WAIT_S_MAX)
+        return read(self, name)
+
+    monkeypatch.setattr(b.workspace._blobs, "stage", staging)
+    monkeypatch.setattr(MemoryPrefix, "read", waiting)
+    assert len(b.sync.run().pulled) == count
+    assert b.texts() == a.texts()
+    assert in_staging(b) == []
+
+
+def test_what_was_put_aside_goes_when_the_rest_does_not_come(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2 * TOLD_AT_ONCE):
+        a.put(f"{number:03}.md", f"{number}")
+    a.sync.run()
+    aside: list[str] = []
+    read, unstage = MemoryPrefix.read, b.workspace._blobs.unstage
+
+    def failing(self: MemoryPrefix, name: str) -> Any:
+        if name == f"{2 * TOLD_AT_ONCE - 1:03}.md":
+            raise Unavailable("S3", "does not answer")
+        return read(self, name)
+
+    def unstaging() -> None:
+        aside.extend(in_staging(b))
+        unstage()
+
+    monkeypatch.setattr(b.workspace._blobs, "unstage", unstaging)
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryPrefix, "read", failing)
+        with pytest.raises(Unavailable):
+            b.sync.run()
+    assert aside, "nothing was on its way"
+    assert in_staging(b) == []
+    assert b.texts() == {}
+    b.sync.run()
+    assert b.texts() == a.texts()
+
+
+def test_what_was_on_its_way_when_somebody_died_goes_before_anything_comes(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "theirs\n")
+    a.sync.run()
+    (b.home.staging(b.workspace.namespace) / f"{STAGED_PREFIX}dead").write_bytes(b"half")
+    stage, found = b.workspace._blobs.stage, list[list[str]]()
+
+    def staging(data: bytes) -> Any:
+        found.append(in_staging(b))
+        return stage(data)
+
+    monkeypatch.setattr(b.workspace._blobs, "stage", staging)
+    assert b.sync.run().pulled == [MEMORY]
+    assert found == [[]]
+
+
+def test_a_disk_that_is_full_while_something_comes_is_told_with_what_helps(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a.put(MEMORY, "theirs\n")
+    a.sync.run()
+
+    def full(_fd: int, _data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(Unavailable, match="the disk is full") as failure:
+            b.sync.run()
+    assert failure.value.remedy == "free some space and try again"
+    assert in_staging(b) == []
+    assert b.sync.run().pulled == [MEMORY]

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.workspaces.conftest import CALLER
+from tests.workspaces.replicas import MemoryPrefix, Replica
+from workspaces.ids import version_of
+from workspaces.paths import WorkspacePath
+from workspaces.remote.bucket import Place
+from workspaces.revision import FIELD_CHARACTERS_MAX
+from workspaces.storage.in_memory import MemoryRecords
+from workspaces.sync.incoming import SYNC
+from workspaces.tree.merge_marks import (
+    LINES_MAX,
+    Pair,
+    Seam,
+    open_seams,
+    pairs,
+    seams_since,
+    told_of,
+    trailer_of,
+)
+from workspaces.workspace.incoming_changes import Arrival
+
+MEMORY = WorkspacePath("MEMORY.md")
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Replica, Replica]:
+    """Two machines that agree on a MEMORY.md and a note."""
+    records, place = MemoryRecords(), Place("memory:", MemoryPrefix())
+    a, b = (Replica(tmp_path / name, records, place) for name in ("a", "b"))
+    a.put("MEMORY.md", "- top\n- tea\n- end\n")
+    a.put("notes/fact.md", "---\nvalue: one\ntags: x\n---\nbody\n")
+    a.sync.run()
+    b.sync.run()
+    return a, b
+
+
+def seams(machine: Replica) -> list[Seam]:
+    tip = machine.workspace.tip()
+    assert tip is not None
+    return seams_since(machine.workspace.history, tip, None)
+
+
+def still_open(machine: Replica) -> list[Seam]:
+    log = machine.workspace.log(limit=200)
+    return open_seams(machine.workspace.history, [(one.id, one.trailers) for one in log])
+
+
+def test_lines_of_two_sides_side_by_side_are_a_pair() -> None:
+    one, other = "- top\n- green\n- end\n", "- top\n- black\n- white\n- end\n"
+    merged = "- top\n- black\n- white\n- green\n- end\n"
+    assert pairs(one, other, merged) == (Pair(("- green",), ("- black", "- white")),)
+
+
+def test_lines_of_one_side_alone_are_no_pair() -> None:
+    assert pairs("a\nb\n", "a\nc\nd\ne\nb\n", "a\nc\nd\ne\nb\n") == ()
+    assert pairs("1\na\nb\nc\n", "a\nb\nc\n2\n", "1\na\nb\nc\n2\n") == ()
+
+
+def test_a_very_long_file_is_not_compared() -> None:
+    long = "x\n" * LINES_MAX
+    assert pairs(f"{long}a\n", f"{long}b\n", f"{long}b\na\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("overlaps", "clashes", "told"),
+    [
+        (0, (), ""),
+        (1, (), "1 place"),
+        (2, ("a",), "2 places, keys a"),
+        (0, ("a", "b"), "keys a, b"),
+    ],
+)
+def test_what_is_told_of_a_merge(overlaps: int, clashes: tuple[str, ...], told: str) -> None:
+    assert told_of(overlaps, clashes) == told
+
+
+def test_a_trailer_has_room_for_some_and_says_how_many_more() -> None:
+    many = {WorkspacePath(f"notes/{number:030}.md"): "1 place" for number in range(100)}
+    trailer = trailer_of(many)
+    kept = trailer.count("1 place")
+    assert len(trailer) <= FIELD_CHARACTERS_MAX
+    assert 5 < kept < 100 and trailer.endswith(f" | and {100 - kept} more")
+
+
+def test_a_merge_names_its_places_with_the_lines_of_both(two: tuple[Replica, Replica]) -> None:
+    a, b = two
+    a.put("MEMORY.md", "- top\n- green tea\n- end\n")
+    b.put("MEMORY.md", "- top\n- black tea\n- end\n")
+    a.put("notes/fact.md", "---\nvalue: two\ntags: x\n---\nbody\n")
+    b.put("notes/fact.md", "---\nvalue: three\ntags: x\n---\nbody\n")
+    a.sync.run()
+    report = b.sync.run()
+    assert sorted(report.merged) == ["MEMORY.md", "notes/fact.md"]
+    fact, memory = sorted(seams(b), key=lambda seam: seam.path, reverse=True)
+    assert (memory.path, memory.told) == (MEMORY, "1 place")
+    assert memory.pairs == (Pair(("- green tea",), ("- black tea",)),) or memory.pairs == (
+        Pair(("- black tea",), ("- green tea",)),
+    )
+    assert (fact.path, fact.told, fact.pairs) == ("notes/fact.md", "keys value", ())
+
+
+def test_a_merge_of_files_alone_tells_of_them_itself(two: tuple[Replica, Replica]) -> None:
+    """Where the history of the other side was not to be had."""
+    a, _ = two
+    green, black = b"- top\n- green tea\n- end\n", b"- top\n- black tea\n- end\n"
+    a.workspace.write("MEMORY.md", green, by=CALLER)
+    both = b"- top\n- black tea\n- green tea\n- end\n"
+    arrival = Arrival(MEMORY, both, version_of(green), beside=black, seam="1 place")
+    a.workspace.bring([arrival], by=SYNC)
+    assert a.workspace.log(limit=1)[0].trailers["Merged"] == "MEMORY.md: 1 place"
+    assert seams(a) == [Seam(MEMORY, seams(a)[0].revision, "1 place", seams(a)[0].pairs)]
+    assert seams(a)[0].pairs == (Pair(("- green tea",), ("- black tea",)),)
+
+
+def test_changes_that_do_not_meet_are_no_seam(two: tuple[Replica, Replica]) -> None:
+    a, b = two
+    a.put("MEMORY.md", "- first\n- top\n- tea\n- end\n")
+    b.put("MEMORY.md", "- top\n- tea\n- end\n- last\n")
+    a.sync.run()
+    assert b.sync.run().merged == ["MEMORY.md"]
+    assert seams(b) == []
+
+
+def test_a_seam_is_open_until_the_file_is_changed(two: tuple[Replica, Replica]) -> None:
+    a, b = two
+    a.put("MEMORY.md", "- top\n- green tea\n- end\n")
+    b.put("MEMORY.md", "- top\n- black tea\n- end\n")
+    a.sync.run()
+    b.sync.run()
+    b.workspace.write("notes/other.md", "x\n", by=CALLER)
+    assert [seam.path for seam in still_open(b)] == [MEMORY]
+    b.workspace.write("MEMORY.md", "- top\n- green tea\n- end\n", by=CALLER)
+    assert still_open(b) == []
+    assert [seam.path for seam in seams(b)] == [MEMORY]
+
+
+def test_only_what_came_since_is_told(two: tuple[Replica, Replica]) -> None:
+    a, b = two
+
+    def clash(one: str, other: str) -> None:
+        a.put("MEMORY.md", one)
+        b.put("MEMORY.md", other)
+        a.sync.run()
+        b.sync.run()
+        a.sync.run()
+
+    clash("- 1a\n", "- 1b\n")
+    known, history = b.workspace.tip(), b.workspace.history
+    b.workspace.write("notes/other.md", "x\n", by=CALLER)
+    clash("- 2a\n", "- 2b\n")
+    tip = b.workspace.tip()
+    assert tip is not None
+    since = seams_since(history, tip, known)
+    assert [seam.path for seam in since] == [MEMORY]
+    assert len(seams(b)) == 2
+    assert seams_since(history, tip, tip) == []

@@ -1,0 +1,187 @@
+"""Looking at a tree again when nothing was touched: quickly, and never wrongly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.workspaces.conftest import CALLER
+from workspaces.clock import ManualClock
+from workspaces.coordination.writer_lock import WriterLock
+from workspaces.errors import NotFound, Unavailable
+from workspaces.home.layout import Home
+from workspaces.paths import WorkspacePath
+from workspaces.tree.directory import FileBlobs
+from workspaces.workspace.workspace import Workspace
+
+MEMORY, NOTE = WorkspacePath("MEMORY.md"), "notes/a.md"
+LATER = timedelta(seconds=60)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A minute ahead of all that is written in a test: none of it is young."""
+    clock = ManualClock()
+    clock.advance((datetime.now(UTC) + LATER - clock.now()).total_seconds())
+    return clock
+
+
+@pytest.fixture
+def settled(workspace: Workspace) -> Workspace:
+    for path in (MEMORY, NOTE, "notes/deep/b.md", "TASKS.md"):
+        workspace.write(path, "one\n", by=CALLER)
+    workspace.settle()
+    return workspace
+
+
+def touched(root: Path, path: str) -> Path:
+    """As if its last change were long ago: what is written to it next has another stamp for sure."""
+    os.utime(root / path, (1, 1))
+    return root / path
+
+
+def write_again(root: Path) -> None:
+    (root / "TASKS.md").write_text("two\n")
+
+
+def write_as_long(root: Path) -> None:
+    """Nothing but the time of the change tells."""
+    (root / NOTE).write_text("two\n")
+    os.utime(root / NOTE, (1, 1))
+
+
+def make(root: Path) -> None:
+    (root / "new.md").write_text("new\n")
+
+
+def remove(root: Path) -> None:
+    (root / NOTE).unlink()
+
+
+def replace(root: Path) -> None:
+    (root / "other").write_text("two\n")
+    (root / "other").rename(root / NOTE)
+
+
+def move(root: Path) -> None:
+    (root / "notes").rename(root / "moved")
+
+
+@pytest.mark.parametrize("change", [write_again, write_as_long, make, remove, replace, move])
+def test_what_was_touched_since_is_settled(
+    settled: Workspace, root: Path, change: Callable[[Path], None]
+) -> None:
+    touched(root, NOTE)
+    settled.settle()
+    before = settled.settle()
+    change(root)
+    assert settled.settle() != before
+    assert settled.log()[0].trailers["Source"] == "edit"
+    assert settled.pending() == []
+
+
+def test_where_nothing_was_touched_nobody_is_waited_for(settled: Workspace, home: Home) -> None:
+    tip = settled.settle()
+    with WriterLock(home.lock(settled.namespace)).hold("a command"):
+        assert settled.settle(wait_s=0) == tip
+
+
+def test_another_write_may_hide_behind_the_stamp_of_a_young_file(
+    workspace: Workspace, root: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.advance(-LATER.total_seconds())
+    workspace.write(NOTE, "one\n", by=CALLER)
+    workspace.settle()
+    stats = dict(FileBlobs(root, root.parent).walk())
+    (root / NOTE).write_text("two\n")
+    monkeypatch.setattr(FileBlobs, "walk", lambda _: iter(stats.items()))  # as of a coarse clock
+    workspace.settle()
+    found = workspace.history.find(workspace.tip(), WorkspacePath(NOTE))
+    assert found is not None
+    assert workspace.history.read(found) == b"two\n"
+
+
+def test_a_history_that_was_lost_is_not_taken_for_settled(settled: Workspace, home: Home) -> None:
+    history = home.history(settled.namespace)
+    history.rename(history.with_name("elsewhere"))
+    with pytest.raises(Unavailable, match="missing"):
+        settled.settle()
+    assert not settled.is_settled(MEMORY, "notes", [])
+
+
+def test_a_workspace_that_is_elsewhere_is_not_taken_for_settled(
+    settled: Workspace, root: Path
+) -> None:
+    settled.settle()
+    root.rename(root.with_name("elsewhere"))
+    with pytest.raises(NotFound):
+        settled.settle()
+    assert not settled.is_settled(MEMORY, "notes", [])
+
+
+def test_what_root_changes_is_mended_though_no_byte_is_new(settled: Workspace, root: Path) -> None:
+    settled.settle()
+    (root / NOTE).chmod(0o444)
+    (root / "notes/deep").chmod(0o500)
+    settled.settle()
+    if os.geteuid() == 0:
+        assert (root / NOTE).stat().st_mode & 0o200
+        assert (root / "notes/deep").stat().st_mode & 0o200
+
+
+def add_note(root: Path) -> None:
+    (root / "notes/deep/c.md").write_text("new\n")
+
+
+def change_memory(root: Path) -> None:
+    """Not even the time of the change tells."""
+    status = (root / MEMORY).stat()
+    (root / MEMORY).write_text("two\n")
+    os.utime(root / MEMORY, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def remove_memory(root: Path) -> None:
+    (root / MEMORY).unlink()
+
+
+@pytest.mark.parametrize(
+    "change", [change_memory, remove_memory, write_as_long, add_note, remove, replace, move]
+)
+def test_a_glance_finds_what_is_to_be_settled_in_a_file_and_a_directory(
+    settled: Workspace, root: Path, change: Callable[[Path], None]
+) -> None:
+    touched(root, NOTE)
+    settled.settle()
+    assert settled.is_settled(MEMORY, "notes", [NOTE])
+    change(root)
+    assert not settled.is_settled(MEMORY, "notes", [NOTE])
+    settled.settle()
+    settled.settle()
+    assert settled.is_settled(MEMORY, "notes", [])
+
+
+def test_a_glance_leaves_the_rest_to_settling(settled: Workspace, root: Path) -> None:
+    settled.settle()
+    write_again(root)
+    assert settled.is_settled(MEMORY, "notes", [NOTE])
+    assert settled.pending() == ["TASKS.md"]
+
+
+def test_a_scan_by_somebody_else_settles_nothing(settled: Workspace, root: Path) -> None:
+    settled.settle()
+    (root / NOTE).write_text("changed\n")
+    settled.scan()
+    assert settled.scan() is settled.scan()
+    assert not settled.is_settled(MEMORY, "notes", [NOTE])
+
+
+def test_a_directory_that_comes_later_is_no_oversight(workspace: Workspace, root: Path) -> None:
+    workspace.write(MEMORY, "one\n", by=CALLER)
+    workspace.settle()
+    assert workspace.is_settled(MEMORY, "notes", [])
+    (root / "notes").mkdir()
+    assert not workspace.is_settled(MEMORY, "notes", [])

@@ -1,0 +1,141 @@
+"""The tables of line origins, in a namespace's search database. See docs/data.md."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from workspaces.localfs.sqlite_file import transaction, use_log
+from workspaces.revision import RevisionId
+from workspaces.timestamp import Stamp
+
+FORMAT = 2
+"""Another number, and the tables are made anew."""
+
+WAIT_S = 30.0
+"""For another process that catches up; it lets others in after each transaction."""
+
+_TABLES = {
+    "origin_state": "(format INTEGER NOT NULL, tip TEXT)",
+    "origin_revision": "(number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, at TEXT NOT NULL)",
+    "origin_file": "(path TEXT PRIMARY KEY, blob TEXT, first INTEGER NOT NULL,"
+    " newest INTEGER NOT NULL, runs BLOB NOT NULL) WITHOUT ROWID",
+}
+
+Lines = list[int]
+"""One line's origin each, as numbers of `origin_revision`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    blob: str | None
+    first: int
+    runs: bytes
+
+
+def connected(file: Path) -> sqlite3.Connection:
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
+    try:
+        use_log(database, wait_s=WAIT_S)
+        database.execute("PRAGMA synchronous=NORMAL")
+        if _format(database) != FORMAT:
+            reset(database, unless=FORMAT)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def reset(database: sqlite3.Connection, *, unless: int | None = None) -> None:
+    """Empty tables. `unless`: not when another process has just made them in this format."""
+    with transaction(database):
+        if unless is not None and _format(database) == unless:
+            return
+        for table, columns in _TABLES.items():
+            database.execute(f"DROP TABLE IF EXISTS {table}")
+            database.execute(f"CREATE TABLE {table} {columns}")
+        database.execute("INSERT INTO origin_state VALUES (?, NULL)", (FORMAT,))
+
+
+def tip_of(database: sqlite3.Connection) -> RevisionId | None:
+    """The revision that the tables have come to."""
+    row = database.execute("SELECT tip FROM origin_state").fetchone()
+    return None if row is None or row[0] is None else RevisionId(row[0])
+
+
+def move_tip(database: sqlite3.Connection, tip: RevisionId) -> None:
+    database.execute("UPDATE origin_state SET tip = ?", (tip,))
+
+
+def number_of(database: sqlite3.Connection, revision: RevisionId, at: Stamp) -> int:
+    database.execute("INSERT OR IGNORE INTO origin_revision (id, at) VALUES (?, ?)", (revision, at))
+    found = database.execute("SELECT number FROM origin_revision WHERE id = ?", (revision,))
+    return int(found.fetchone()[0])
+
+
+def row_of(database: sqlite3.Connection, path: str) -> Row | None:
+    row = database.execute(
+        "SELECT blob, first, runs FROM origin_file WHERE path = ?", (path,)
+    ).fetchone()
+    return None if row is None else Row(*row)
+
+
+def ids_of(database: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, RevisionId]:
+    rows = database.execute(
+        "SELECT number, id FROM origin_revision WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return {int(number): RevisionId(of) for number, of in rows}
+
+
+def stamps_of(database: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Stamp]:
+    rows = database.execute(
+        "SELECT number, at FROM origin_revision WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return {int(number): Stamp(at) for number, at in rows}
+
+
+def believable_stamps(
+    database: sqlite3.Connection, revisions: Iterable[RevisionId]
+) -> dict[RevisionId, Stamp]:
+    rows = database.execute(
+        "SELECT id, at FROM origin_revision WHERE id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(revisions)),),
+    )
+    return {RevisionId(of): Stamp(at) for of, at in rows}
+
+
+def encoded(lines: Lines) -> bytes:
+    """Pairs of (revision's number, how many lines), 32 bits each, least byte first."""
+    runs = array("I")
+    for number, group in groupby(lines):
+        runs.extend((number, len(list(group))))
+    return _little(runs).tobytes()
+
+
+def decoded(data: bytes) -> Lines:
+    runs = array("I")
+    runs.frombytes(data)
+    _little(runs)
+    return [number for n in range(0, len(runs), 2) for number in [runs[n]] * runs[n + 1]]
+
+
+def _little(runs: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        runs.byteswap()
+    return runs
+
+
+def _format(database: sqlite3.Connection) -> int | None:
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'origin_state'").fetchone():
+        return None
+    row = database.execute("SELECT format FROM origin_state").fetchone()
+    return int(row[0]) if row else None

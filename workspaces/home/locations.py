@@ -1,0 +1,139 @@
+"""Where things are kept, written down: "s3://bucket/prefix" → a store. The only file that names adapters.
+
+    blobs     file:/absolute/directory · s3://bucket/prefix · memory:
+    records   sqlite:file · dynamodb:table · memory:
+    place     s3://bucket/prefix
+
+An adapter is imported when a location asks for it: a command that needs no S3 does not wait for boto3.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workspaces.clock import Clock
+from workspaces.errors import Refused, Unavailable
+from workspaces.paths import broken_rule
+from workspaces.storage.blobs import BlobStore
+from workspaces.storage.records import RecordStore
+
+if TYPE_CHECKING:
+    from workspaces.remote.bucket import Place
+    from workspaces.storage.s3.blobs import S3Blobs
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+
+BLOB_FORMS = "file:/directory, s3://bucket/prefix or memory:"
+RECORD_FORMS = "sqlite:file, dynamodb:table or memory:"
+
+
+def blobs_at(location: str, *, field: str = "storage") -> BlobStore:
+    """Refused when `location`, the value of the setting `field`, says nothing that can be opened.
+
+    A directory gets two below it: `blobs` with the files under their names, and `staging`."""
+    kind, colon, place = location.partition(":")
+    match kind:
+        case "file":
+            return _files(_absolute(place, location, field))
+        case "s3":
+            return _s3(place, location, field)
+        case "memory" if colon and not place:
+            from workspaces.storage.in_memory import MemoryBlobs
+
+            return MemoryBlobs()
+        case _:
+            raise Refused(field, location, f"must be {BLOB_FORMS}")
+
+
+def place_at(location: str, *, field: str = "s3") -> Place:
+    """Where machines share their workspaces. Refused when it is not written s3://bucket/prefix."""
+    from workspaces.remote.bucket import Place
+
+    kind, _, rest = location.partition(":")
+    if kind != "s3":
+        raise Refused(field, location, "must be written s3://bucket/prefix")
+    return Place(location, _s3(rest, location, field))
+
+
+def are_shared(records: str) -> bool:
+    """Whether other machines can have these records too."""
+    return records.startswith("dynamodb:")
+
+
+def records_at(
+    location: str,
+    *,
+    field: str = "records",
+    base: Path | None = None,
+    clock: Clock | None = None,
+) -> RecordStore:
+    """A relative file is below `base`, where there is one."""
+    kind, colon, place = location.partition(":")
+    match kind:
+        case "sqlite" if place:
+            from workspaces.storage.sqlite import SqliteRecords
+
+            file = str(base / place) if base else place
+            return SqliteRecords(_absolute(file, location, field), clock=clock)
+        case "dynamodb" if _TABLE.fullmatch(place):
+            from workspaces.storage.dynamodb.records import DynamoRecords
+
+            return DynamoRecords(place, clock=clock)
+        case "memory" if colon and not place:
+            from workspaces.storage.in_memory import MemoryRecords
+
+            return MemoryRecords(clock)
+        case _:
+            raise Refused(field, location, f"must be {RECORD_FORMS}")
+
+
+def make_record_table(table: str) -> None:
+    """The DynamoDB table that `dynamodb:<table>` needs; returns when it can be used."""
+    if not _TABLE.fullmatch(table):
+        raise Refused("table", table, "must be 3 to 255 letters, digits, '.', '_' and '-'")
+    from workspaces.storage.dynamodb.table import create_table
+
+    create_table(table)
+
+
+def _files(directory: Path) -> BlobStore:
+    from workspaces.tree.directory import FileBlobs
+
+    root, staging = directory / "blobs", directory / "staging"
+    try:
+        for path in (root, staging):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"directory {directory}",
+            error.strerror or str(error),
+            remedy="name a directory that you can write",
+        ) from error
+    return FileBlobs(root, staging)
+
+
+def _s3(place: str, location: str, field: str) -> S3Blobs:
+    if not place.startswith("//"):
+        raise Refused(field, location, "must be written s3://bucket/prefix")
+    bucket, _, prefix = place.removeprefix("//").removesuffix("/").partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise Refused(
+            field, location, "must name a bucket: 3 to 63 lower-case letters, digits, dots, hyphens"
+        )
+    broken = broken_rule(prefix) if prefix else None
+    if broken is not None:
+        raise Refused(field, location, f"has a prefix that {broken}")
+
+    from workspaces.storage.s3.blobs import S3Blobs
+
+    return S3Blobs(bucket, prefix)
+
+
+def _absolute(place: str, location: str, field: str) -> Path:
+    path = Path(place)
+    if not path.is_absolute() or "\0" in place:
+        raise Refused(field, location, "must have an absolute path behind the colon")
+    return path

@@ -1,0 +1,99 @@
+"""Deleting under a condition where the store has none for it: look, then delete, under a lease.
+
+Some servers honour `If-Match` on PUT and not on DELETE. There the look and the deletion are two requests,
+and another machine's deletion must not come in between: a lease object, taken by a conditional write,
+keeps it out. What it does not keep out is another machine's write in those milliseconds. Its bytes are in
+its history then, but gone from both sides; a store that is to be trusted with more must honour the condition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+
+from workspaces.clock import Clock, SystemClock
+from workspaces.conditions import ABSENT, ANY, is_met
+from workspaces.errors import Conflict, Failure, NotFound, Unavailable
+from workspaces.ids import new_id
+from workspaces.storage.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
+
+LEASE_S = 10.0
+"""Two requests take less. A lease that stays unchanged for so long, on one's own clock, is a dead one's."""
+
+WAIT_S = 30.0
+PAUSE_S = 0.2
+
+
+class LeasedDeletion:
+    """A store whose deletions, where `is_needed`, are looked at first."""
+
+    def __init__(
+        self,
+        store: BlobStore,
+        leases: BlobStore,
+        lease: BlobName,
+        *,
+        is_needed: Callable[[], bool],
+        clock: Clock | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`leases` is not the store itself: there, the lease would be somebody's file."""
+        self._store = store
+        self._leases = leases
+        self._lease = lease
+        self._is_needed = is_needed
+        self._clock = clock or SystemClock()
+        self._pause = pause
+
+    def read(self, name: BlobName) -> Blob:
+        return self._store.read(name)
+
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        return self._store.read_if_changed(name, since)
+
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
+        return self._store.write(name, data, expect=expect, meta=meta)
+
+    def scan(self, prefix: str = "") -> Iterator[Stat]:
+        return self._store.scan(prefix)
+
+    def delete(self, name: BlobName, *, expect: Expect) -> None:
+        if expect is ANY or not self._is_needed():
+            self._store.delete(name, expect=expect)
+            return
+        with self._leased():
+            try:
+                there = self._store.read(name).token
+            except NotFound:
+                there = None
+            if not is_met(expect, there):
+                raise Conflict("file", name, expected=expect, actual=there)
+            self._store.delete(name, expect=ANY)
+
+    @contextmanager
+    def _leased(self) -> Generator[None]:
+        self._acquire()
+        try:
+            yield
+        finally:
+            with suppress(Failure):  # else it ends by itself
+                self._leases.delete(self._lease, expect=ANY)
+
+    def _acquire(self) -> None:
+        mine = new_id("lease").encode()
+        begun = self._clock.monotonic()
+        seen: Token | None = None
+        seen_at = begun
+        while self._clock.monotonic() - begun < WAIT_S:
+            now = self._clock.monotonic()
+            expect = seen if seen is not None and now - seen_at >= LEASE_S else ABSENT
+            with suppress(Conflict):
+                self._leases.write(self._lease, mine, expect=expect)
+                return
+            with suppress(NotFound):
+                there = self._leases.read(self._lease).token
+                if there != seen:
+                    seen, seen_at = there, now
+            self._pause(PAUSE_S)
+        raise Unavailable("a deletion in S3", "other machines keep deleting", remedy="sync again")

@@ -1,0 +1,114 @@
+"""Both ports with the faults the world has, for whoever wants to know what becomes of them.
+
+A fault comes before the effect (nothing happened) or after it (it happened, and the answer was lost);
+the caller is told `Unavailable` either way and cannot tell them apart, as on a real wire. Which call meets
+which fault is a plan: any iterator, or one drawn from a seed, and then the seed is in every error.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import TypeVar
+
+from workspaces.errors import Unavailable
+from workspaces.storage.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
+from workspaces.storage.records import SCAN_ITEMS_MAX, Change, Counter, Item, Key, RecordStore
+
+Answer = TypeVar("Answer")
+
+
+class Fault(Enum):
+    NONE = "none"
+    BEFORE = "before the effect"
+    AFTER = "after the effect"
+
+
+def seeded(seed: int, *, before: float = 0.1, after: float = 0.1) -> Iterator[Fault]:
+    """Endless; `before` and `after` are the parts of the calls that meet such a fault."""
+    dice = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
+    while True:
+        thrown = dice.random()
+        if thrown < before:
+            yield Fault.BEFORE
+        else:
+            yield Fault.AFTER if thrown < before + after else Fault.NONE
+
+
+class FaultyBlobs:
+    """Meets no fault once the plan has ended. `plan_name` is what its errors say of the plan."""
+
+    def __init__(self, store: BlobStore, plan: Iterator[Fault], plan_name: str = "") -> None:
+        self._store = store
+        self._plan = _Plan(plan, plan_name)
+
+    def read(self, name: BlobName) -> Blob:
+        return self._plan.carried_out(lambda: self._store.read(name))
+
+    def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
+        return self._plan.carried_out(lambda: self._store.read_if_changed(name, since))
+
+    def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
+        return self._plan.carried_out(
+            lambda: self._store.write(name, data, expect=expect, meta=meta)
+        )
+
+    def delete(self, name: BlobName, *, expect: Expect) -> None:
+        return self._plan.carried_out(lambda: self._store.delete(name, expect=expect))
+
+    def scan(self, prefix: str = "") -> Iterator[Stat]:
+        """Every name that comes may be the last one before a fault."""
+        for stat in self._plan.carried_out(lambda: self._store.scan(prefix)):
+            yield self._plan.carried_out(lambda stat=stat: stat)
+
+
+class FaultyRecords:
+    def __init__(self, store: RecordStore, plan: Iterator[Fault], plan_name: str = "") -> None:
+        self._store = store
+        self._plan = _Plan(plan, plan_name)
+
+    def get(self, key: Key) -> Item | None:
+        return self._plan.carried_out(lambda: self._store.get(key))
+
+    def write(self, *changes: Change) -> tuple[Counter, ...]:
+        return self._plan.carried_out(lambda: self._store.write(*changes))
+
+    def scan(
+        self,
+        partition: str,
+        *,
+        start: str = "",
+        end: str | None = None,
+        backwards: bool = False,
+        limit: int = SCAN_ITEMS_MAX,
+    ) -> list[Item]:
+        return self._plan.carried_out(
+            lambda: self._store.scan(
+                partition, start=start, end=end, backwards=backwards, limit=limit
+            )
+        )
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class _Plan:
+    def __init__(self, plan: Iterator[Fault], name: str) -> None:
+        self._plan = plan
+        self._name = name
+        self._lock = threading.Lock()
+
+    def carried_out(self, call: Callable[[], Answer]) -> Answer:
+        with self._lock:
+            fault = next(self._plan, Fault.NONE)
+        if fault is Fault.BEFORE:
+            raise self._unavailable(fault)
+        answer = call()
+        if fault is Fault.AFTER:
+            raise self._unavailable(fault)
+        return answer
+
+    def _unavailable(self, fault: Fault) -> Unavailable:
+        return Unavailable("faulty store", f"a planned fault {fault.value} {self._name}".rstrip())

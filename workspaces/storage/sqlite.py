@@ -1,0 +1,305 @@
+"""Records in one SQLite file: for one machine, any number of threads and processes.
+
+One table clustered by its key, so that a scan reads neighbours. WAL lets readers go on while someone
+writes; synchronous FULL makes a returned write survive a power cut, at the cost of one fdatasync of
+the log. Every batch begins with BEGIN IMMEDIATE: a transaction that only turns into a writer later
+fails at once with SQLITE_BUSY_SNAPSHOT, whatever the busy timeout says (241 of 400 did, measured).
+
+Connections are lent to one thread at a time and kept for the next one. They belong to the process that
+opened them, and so does the turn in which its threads write: after a fork the child finds none and makes its
+own. What it inherited it must never touch, not even to close, so a forked child that does not exec has to
+leave through `os._exit`, as multiprocessing's do.
+
+What has expired is invisible at once and removed a minute later, along with whatever is written then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from workspaces.clock import Clock, SystemClock
+from workspaces.conditions import Wildcard, is_met
+from workspaces.errors import Conflict, Refused, Unavailable
+from workspaces.localfs.sqlite_file import DAMAGED, LOCKED, explained, transaction, use_log
+from workspaces.storage.idle_hook import about_to_wait
+from workspaces.storage.records import (
+    SCAN_ITEMS_MAX,
+    Change,
+    Counter,
+    Delete,
+    Item,
+    Key,
+    Put,
+    check_batch,
+    encoded_batch,
+)
+
+FORMAT = 1
+"""`PRAGMA user_version` of the file. Newer is refused; older is migrated on opening."""
+
+WAIT_FOR_LOCK_S = 10.0
+"""A batch takes well under a millisecond: whoever waits this long waits for something stuck."""
+
+CONNECTIONS_KEPT_MAX = 16
+"""What more threads than this have opened at once is closed again when they are done."""
+
+SWEEP_EVERY_S = 60.0
+SWEEP_ITEMS_MAX = 500
+"""A batch that sweeps stays under a few milliseconds; the rest goes with the next ones."""
+
+WAL_PAGES = 256
+"""A log that still grows costs a commit 250 µs instead of 115, because the file system allocates along;
+once this long it is written over. SQLite's own 1 000 pages made the first four hundred appends slow."""
+
+_PRAGMAS = (
+    f"wal_autocheckpoint={WAL_PAGES}",
+    "synchronous=FULL",
+    "temp_store=MEMORY",
+    "trusted_schema=OFF",
+)
+
+_TABLE = """
+create table if not exists item (
+    partition text not null,
+    sort text not null,
+    counter integer not null,
+    value text not null,
+    expires_at real,
+    primary key (partition, sort)
+) without rowid
+"""
+_EXPIRY = (
+    "create index if not exists item_expires on item (expires_at) where expires_at is not null"
+)
+_READ = "select counter, value, expires_at from item where partition = ? and sort = ?"
+_COUNTER = (
+    "select counter from item where partition = ? and sort = ?"
+    " and (expires_at is null or expires_at > ?)"
+)
+_WRITE_NEW = (
+    "insert into item (partition, sort, counter, value, expires_at) values (?,?,1,?,?)"
+    " on conflict do update set value = excluded.value, expires_at = excluded.expires_at, counter = 1"
+    " where expires_at <= ?"
+)
+_WRITE_SEEN = (
+    "update item set counter = counter + 1, value = ?, expires_at = ?"
+    " where partition = ? and sort = ? and counter = ? and (expires_at is null or expires_at > ?)"
+)
+_WRITE_ANY = (
+    "insert into item (partition, sort, counter, value, expires_at) values (?,?,1,?,?)"
+    " on conflict do update set value = excluded.value, expires_at = excluded.expires_at,"
+    " counter = case when expires_at is null or expires_at > ? then counter + 1 else 1 end"
+    " returning counter"
+)
+_DELETE = "delete from item where partition = ? and sort = ?"
+_SWEEP = (
+    "delete from item where (partition, sort) in"
+    " (select partition, sort from item where expires_at <= ? order by expires_at limit ?)"
+)
+
+
+class SqliteRecords:
+    def __init__(
+        self, file: Path, *, clock: Clock | None = None, wait_s: float = WAIT_FOR_LOCK_S
+    ) -> None:
+        self._file = file
+        self._clock = clock or SystemClock()
+        self._wait_s = wait_s
+        self._kept: dict[int, list[sqlite3.Connection]] = {}
+        self._turns: dict[int, threading.Lock] = {}
+        self._is_closed = False
+        self._sweep_at = 0.0
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def get(self, key: Key) -> Item | None:
+        try:
+            with self._connected() as connection:
+                return self._item(key, connection.execute(_READ, key).fetchone())
+        except UnicodeEncodeError:  # half of a surrogate pair: `write` lets no such key in
+            return None
+
+    def write(self, *changes: Change) -> tuple[Counter, ...]:
+        check_batch(changes)
+        texts = encoded_batch(changes)
+        with self._turn(), self._connected() as connection, transaction(connection):
+            counters: list[Counter] = []
+            now = self._now()
+            for change, text in zip(changes, texts, strict=True):
+                if isinstance(change, Put):
+                    counter = _put(connection, change, text, now)
+                    if counter is not None:
+                        counters.append(counter)
+                        continue
+                row = connection.execute(_COUNTER, (*change.key, now)).fetchone()
+                there: Counter | None = row[0] if row else None
+                if isinstance(change, Put) or not is_met(change.expect, there):
+                    raise Conflict("record", str(change.key), expected=change.expect, actual=there)
+                if isinstance(change, Delete):
+                    connection.execute(_DELETE, change.key)
+            self._sweep_now_and_then(connection)
+            about_to_wait()
+            return tuple(counters)
+
+    def scan(
+        self,
+        partition: str,
+        *,
+        start: str = "",
+        end: str | None = None,
+        backwards: bool = False,
+        limit: int = SCAN_ITEMS_MAX,
+    ) -> list[Item]:
+        query = (
+            "select sort, counter, value, expires_at from item where partition = ? and sort >= ?"
+            + ("" if end is None else " and sort < ?")
+            + " and (expires_at is null or expires_at > ?)"
+            + (" order by sort desc" if backwards else " order by sort")
+            + " limit ?"
+        )
+        bounds = (partition, start) if end is None else (partition, start, end)
+        arguments = (*bounds, self._now(), max(0, min(limit, SCAN_ITEMS_MAX)))
+        with self._connected() as connection:
+            return [
+                Item(Key(partition, sort), json.loads(value), counter, expires_at)
+                for sort, counter, value, expires_at in connection.execute(query, arguments)
+            ]
+
+    def close(self) -> None:
+        """From any thread. A call that is under way ends as it would have; later ones are refused."""
+        self._is_closed = True
+        self._close_kept()
+
+    def _prepare(self) -> None:
+        """A new file is its owner's alone, whatever the umask says: SQLite gives the files that it
+        keeps beside it the same mode. What cannot be made is said by the first connection."""
+        with suppress(OSError):
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with self._connected() as connection:
+            found = connection.execute("pragma user_version").fetchone()[0]
+        if found > FORMAT:
+            raise Refused(
+                str(self._file),
+                found,
+                f"is a newer format than this version can read ({FORMAT})",
+                remedy="use the version of workspace-harness that wrote it, or a newer one",
+            )
+        if found < FORMAT:
+            with self._connected() as connection, transaction(connection):
+                connection.execute(_TABLE)
+                connection.execute(_EXPIRY)
+                connection.execute(f"pragma user_version = {FORMAT}")
+
+    def _sweep_now_and_then(self, connection: sqlite3.Connection) -> None:
+        now = self._now()
+        if now < self._sweep_at <= now + SWEEP_EVERY_S:  # further ahead: the clock was set back
+            return
+        swept = connection.execute(_SWEEP, (now, SWEEP_ITEMS_MAX)).rowcount
+        self._sweep_at = now if swept == SWEEP_ITEMS_MAX else now + SWEEP_EVERY_S
+
+    def _item(self, key: Key, row: tuple[Counter, str, float | None] | None) -> Item | None:
+        if row is None:
+            return None
+        counter, value, expires_at = row
+        if expires_at is not None and expires_at <= self._now():
+            return None
+        return Item(key, json.loads(value), counter, expires_at)
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+    @contextmanager
+    def _connected(self) -> Generator[sqlite3.Connection]:
+        """A connection that no other thread has meanwhile, and what fails on it as the port says it. One
+        context for both: each call enters it, and most calls take a few microseconds.
+
+        No lock: taking from and adding to a list are atomic, and a lock could be held by another thread
+        of the parent at the moment of a fork, forever.
+        """
+        kept = self._kept.setdefault(os.getpid(), [])
+        connection = None
+        try:
+            try:
+                connection = kept.pop()
+            except IndexError:
+                connection = self._opened()
+            yield connection
+        except sqlite3.Error as error:
+            raise self._unavailable(*explained(error, damaged=_DAMAGED)) from error
+        except json.JSONDecodeError as error:
+            raise self._unavailable(*_DAMAGED) from error
+        finally:
+            if connection is not None:
+                kept.append(connection)
+                if self._is_closed or len(kept) > CONNECTIONS_KEPT_MAX:
+                    self._close_kept(0 if self._is_closed else CONNECTIONS_KEPT_MAX)
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """Of this process's threads one writes at a time. SQLite itself lets whoever finds the file locked
+        sleep and try again, and of a hundred who do some never wake at the right moment. The lock is this
+        process's: one that a thread of the parent held at the moment of a fork is left behind with it."""
+        turn = self._turns.setdefault(os.getpid(), threading.Lock())
+        if not turn.acquire(timeout=self._wait_s):
+            raise self._unavailable(*LOCKED)
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def _close_kept(self, keep: int = 0) -> None:
+        kept = self._kept.get(os.getpid(), [])
+        while len(kept) > keep:
+            try:
+                connection = kept.pop()
+            except IndexError:  # another thread took the last one; it will come back here
+                return
+            connection.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._is_closed:
+            raise Unavailable(f"record store {self._file}", "it has been closed")
+        connection = sqlite3.connect(
+            self._file, isolation_level=None, timeout=self._wait_s, check_same_thread=False
+        )
+        try:
+            self._make_ready(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _make_ready(self, connection: sqlite3.Connection) -> None:
+        use_log(connection, wait_s=self._wait_s)
+        for pragma in _PRAGMAS:
+            connection.execute(f"pragma {pragma}")
+
+    def _unavailable(self, reason: str, remedy: str) -> Unavailable:
+        return Unavailable(f"record store {self._file}", reason, remedy=remedy)
+
+
+def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Counter | None:
+    """The item's counter from now on; None where the condition does not hold. One statement, because a
+    batch has many, and everybody else waits for its end."""
+    match put.expect:
+        case Wildcard.ANY:
+            values = (*put.key, text, put.expires_at, now)
+            return connection.execute(_WRITE_ANY, values).fetchone()[0]
+        case Wildcard.ABSENT:
+            done = connection.execute(_WRITE_NEW, (*put.key, text, put.expires_at, now))
+            return 1 if done.rowcount else None
+        case seen:
+            values = (text, put.expires_at, *put.key, seen, now)
+            return seen + 1 if connection.execute(_WRITE_SEEN, values).rowcount else None
+
+
+_DAMAGED = (DAMAGED, "restore it from a copy; the workspaces themselves are not in it")

@@ -1,1 +1,0 @@
-"""Adapters of the two ports. Only `locations` names them."""

@@ -1,0 +1,314 @@
+"""Settlement: what people change by hand becomes revisions of theirs, before anything else is done.
+
+Nobody asks a person to announce what they save. So whoever is about to change a tree takes the writer lock
+and looks first: what differs from the newest revision was changed by hand, and is recorded as the person's.
+What a holder of the lock had declared, and died before it could record it, is recorded as that holder's.
+
+A tree that is what its newest revision says is *at rest*. As long as nobody touches it, settling it is one
+look at each file, and no lock is taken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+
+from workspaces.clock import Clock
+from workspaces.conditions import ABSENT, Wildcard, is_met
+from workspaces.coordination.writer_lock import WAIT_S, Held, Intent, WriterLock
+from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Refused, Unavailable
+from workspaces.history.git.commit import Commit
+from workspaces.history.git.objects import ObjectId, blob_id
+from workspaces.history.history import PUT_BACK, History
+from workspaces.ids import Namespace, Version
+from workspaces.paths import WorkspacePath
+from workspaces.problem import Problem
+from workspaces.revision import Author, RevisionId
+from workspaces.storage.blobs import Blob
+from workspaces.tree.port import LiveTree
+from workspaces.tree.quota import Room
+from workspaces.tree.scan import Known, Told, Tree, TreeScan
+from workspaces.workspace.remote_port import Remote
+from workspaces.workspace_record import WorkspaceRecord
+
+Found = Blob | Failure | None
+"""A file as it was read; why it cannot be; or there is none."""
+
+PATHS_LOOKED_UP_MAX = 50
+"""More than this are found faster by reading the whole tree of a revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class _AtRest:
+    """A tree that is the same as a revision."""
+
+    tree: Tree
+    tip: RevisionId | None
+
+
+class Settlement:
+    """Of one workspace: its tree, its history, and the lock that both are changed under."""
+
+    def __init__(
+        self,
+        record: WorkspaceRecord,
+        namespace: Namespace,
+        *,
+        root: Path,
+        blobs: LiveTree,
+        history: History,
+        lock: WriterLock,
+        person: Author,
+        clock: Clock,
+    ) -> None:
+        """`person`: who is taken to have written what nobody else has declared."""
+        self._record = record
+        self._namespace = namespace
+        self._root = root
+        self._blobs = blobs
+        self._history = history
+        self._lock = lock
+        self._person = person
+        self._scan = TreeScan(
+            blobs, record.config.quota, clock, lambda: history.tree(history.tip())
+        )
+        self.room = Room(record.config.quota, clock, self._scan.scan)
+        self.found = Tree()
+        """By the last scan under the writer lock."""
+        self._clean: _AtRest | None = None
+        """None: when the whole tree was last compared, something in it was in no revision."""
+        self._at_rest: _AtRest | None = None
+        """What had come of the tree when it was last settled, if it was mended and clean."""
+        self.revised: Callable[[], None] = lambda: None
+        """Called when a revision was made here, once the lock is free."""
+        self.remote: Remote | None = None
+        """None: the files are this machine's alone."""
+
+    @contextmanager
+    def hold(self, by: Author, wait_s: float = WAIT_S) -> Generator[Held]:
+        """The writer lock, once the story of whoever died with it was finished."""
+        before = self._history.tip()
+        try:
+            with self._locked(by, wait_s) as held:
+                yield held
+        finally:
+            if by.source != "sync" and self._history.tip() != before:
+                self.revised()
+
+    def settle(self, *, wait_s: float) -> RevisionId | None:
+        """Everything. Returns the newest revision. What root put there can be read by the user that runs
+        commands afterwards."""
+        tip = self._history.tip()
+        if self._is_as_settled(tip):
+            return tip
+        with self.hold(self._person, wait_s):
+            if os.geteuid() == 0:
+                self._blobs.mend()
+            self.record_whole()
+            self._at_rest = self._clean
+            return self._history.tip()
+
+    def is_settled(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
+        """Whether there is nothing to be settled in a file, nor in a directory as far as a glance tells:
+        nothing came or went there, and those files in it that are `known` are the same. It takes a few
+        dozen looks where `settle` takes one at each file; what was written in place into any other file
+        is left to that."""
+        at_rest = self._at_rest
+        if at_rest is None or not self._is_here():
+            return False
+        if self._scan.untouched(directory, known) is not at_rest.tree:
+            return False
+        return self.object_at(file) == self._history.find(self._history.tip(), file)
+
+    def settled(
+        self, found: Mapping[WorkspacePath, ObjectId | None]
+    ) -> tuple[set[WorkspacePath], RevisionId | None]:
+        """The paths that a revision has as they were `found` (None: gone), and that revision: the newest,
+        after what a person changed there became one. The others have changed again since."""
+        tip = self._history.tip()
+        recorded = self.recorded(found, tip)
+        dirty = tuple(path for path, state in found.items() if recorded.get(path) != state)
+        if dirty:
+            with self.hold(self._person):
+                self.record(dirty)
+                recorded.update(dict.fromkeys(dirty))
+                tip = self._history.tip()
+                recorded.update(self.recorded(dirty, tip))
+        return {path for path, state in found.items() if recorded.get(path) == state}, tip
+
+    def judged(self, path: WorkspacePath, expect: Version | Wildcard) -> Blob | None:
+        """Under the lock: a file, once it is settled, if it is what `expect` says; else Conflict."""
+        current = self.record((path,))[path]
+        if isinstance(current, Failure):
+            raise current
+        version = current.version if current else None
+        if not is_met(expect, version):
+            if expect is ABSENT:
+                raise AlreadyExists("file", path)
+            raise Conflict("file", path, expected=expect, actual=version)
+        return current
+
+    def record(
+        self, paths: Iterable[WorkspacePath], by: Author | None = None
+    ) -> dict[WorkspacePath, Found]:
+        """Under the lock: a revision, the person's unless `by` somebody else, of those of the paths that
+        differ from the newest one. Returns what is there."""
+        found = {path: self._found(path) for path in paths}
+        changes = self._differing(found)
+        if None in changes.values():
+            changes = self._without_what_is_elsewhere(changes)
+        if changes:
+            self._history.record(changes, by or self._person)
+        return found
+
+    def record_whole(self, by: Author | None = None) -> RevisionId | None:
+        """As `record`, of whatever differs in the whole tree; None when nothing does."""
+        changed, gone = self._dirty(self._history.tip())
+        changes = self._differing({path: self._found(path) for path in (*changed, *gone)}, gone)
+        return self._history.record(changes, by or self._person) if changes else None
+
+    def pending(self) -> list[WorkspacePath]:
+        """What is new, different or gone since the newest revision."""
+        changed, gone = self._dirty(self._history.tip())
+        return sorted({*changed, *gone})
+
+    def problems(self, tree: Tree | None = None) -> list[Problem]:
+        """Whatever cannot be kept, here or from elsewhere. `tree`: the scan to go by."""
+        here = (tree or self.scan()).problems
+        if not self._history.is_there:
+            here = (*here, Problem(".history", "history", "its directory is missing"))
+        here = (*here, *_ahead(self._history.ahead()))
+        return [*here, *(self.remote.problems() if self.remote is not None else ())]
+
+    def scan(self, told: Told = lambda _name, _data: None) -> Tree:
+        """Every file that is there now, with its version, and what is wrong."""
+        tree = self._scan.scan(told)
+        self.room.counted(tree)
+        return tree
+
+    @property
+    def stat_cache(self) -> Known:
+        return self._scan.known
+
+    @stat_cache.setter
+    def stat_cache(self, known: Known) -> None:
+        self._scan.known = known
+
+    def recorded(
+        self, paths: Collection[WorkspacePath], revision: RevisionId | None
+    ) -> dict[WorkspacePath, ObjectId | None]:
+        """What a revision has of these, and maybe of others."""
+        if len(paths) > PATHS_LOOKED_UP_MAX:
+            return {**self._history.tree(revision)}
+        return {path: self._history.find(revision, path) for path in paths}
+
+    def blob(self, path: WorkspacePath) -> Blob | None:
+        try:
+            return self._blobs.read(path)
+        except NotFound:
+            return None
+
+    def object_at(self, path: WorkspacePath) -> ObjectId | None:
+        """None too for what cannot be read."""
+        try:
+            blob = self.blob(path)
+        except Failure:
+            return None
+        return blob_id(blob.data) if blob else None
+
+    @contextmanager
+    def _locked(self, by: Author, wait_s: float) -> Generator[Held]:
+        with self._lock.hold(by.name, wait_s=wait_s) as held:
+            if not self._blobs.is_at(self._root):
+                raise NotFound("workspace", self._record.name, remedy="it has been deleted")
+            if not self._history.is_there:
+                raise self._lost_history()
+            if held.left_behind is not None:
+                self._finish(held.left_behind)
+                held.fulfilled()
+            yield held
+
+    def _finish(self, intent: Intent) -> None:
+        """The story of somebody who died."""
+        if intent.paths is None:  # it was a command, which may have left anything
+            self._blobs.mend()
+            self.record_whole(intent.author)
+        else:
+            self.record(intent.paths, intent.author)
+
+    def _lost_history(self) -> Unavailable:
+        """Never begun anew in silence: what was there may lie in a copy, or in S3."""
+        name = self._record.name
+        remedy = f"`harness sync {name}` fetches it again" if self.remote is not None else PUT_BACK
+        reason = f"the directory {self._namespace}.git is missing"
+        return Unavailable(f"history of {name}", reason, remedy=remedy)
+
+    def _differing(
+        self, found: Mapping[WorkspacePath, Found], gone: Collection[WorkspacePath] = ()
+    ) -> dict[WorkspacePath, bytes | None]:
+        """What these are now, where that is not what the newest revision has."""
+        recorded = self.recorded(found, self._history.tip())
+        changes: dict[WorkspacePath, bytes | None] = {}
+        for path, blob in found.items():
+            if isinstance(blob, Refused) and path in gone:
+                blob = None  # what is refused has the place of a directory on its way
+            if isinstance(blob, Failure):  # a problem, which a scan lists
+                continue
+            if (blob_id(blob.data) if blob else None) != recorded.get(path):
+                changes[path] = blob.data if blob else None
+        return changes
+
+    def _without_what_is_elsewhere(
+        self, changes: Mapping[WorkspacePath, bytes | None]
+    ) -> dict[WorkspacePath, bytes | None]:
+        """What is there and could not be brought here has not been deleted."""
+        held = {problem.path for problem in self.remote.problems()} if self.remote else set[str]()
+        return {
+            path: data for path, data in changes.items() if data is not None or path not in held
+        }
+
+    def _found(self, path: WorkspacePath) -> Found:
+        try:
+            return self.blob(path)
+        except Failure as failure:
+            return failure
+
+    def _dirty(
+        self, tip: RevisionId | None
+    ) -> tuple[list[WorkspacePath], frozenset[WorkspacePath]]:
+        """What is new or different in the tree, and what has gone from it."""
+        recorded = self._history.tree(tip)
+        found = self.found = self.scan()
+        changed = [
+            path for path, state in found.files.items() if recorded.get(path) != state.object_id
+        ]
+        gone = {path for path in recorded if path not in found.files}
+        self._clean = None if changed or gone else _AtRest(found, tip)
+        if gone:  # but for what is there, here or elsewhere, though it cannot be kept
+            gone -= {problem.path for problem in self.problems(found)}
+        return changed, frozenset(gone)
+
+    def _is_as_settled(self, tip: RevisionId | None) -> bool:
+        at_rest = self._at_rest
+        if at_rest is None or at_rest.tip != tip or not self._is_here():
+            return False
+        return self.scan() is at_rest.tree
+
+    def _is_here(self) -> bool:
+        return self._blobs.is_at(self._root) and self._history.is_there
+
+
+def _ahead(revisions: Sequence[Commit]) -> Iterator[Problem]:
+    """One problem: whoever sets the clock is done with all of them."""
+    if revisions:
+        last = max(revisions, key=attrgetter("at"))
+        more = f" (and {len(revisions) - 1} more)" if len(revisions) > 1 else ""
+        told = (
+            f"revision {last.id[:10]} of {last.author}{more} says it was made at {last.at[:16]}, more than a "
+            "day ahead of this machine's clock: one of the two clocks is wrong"
+        )
+        yield Problem(".history", "clock", told)

@@ -1,0 +1,93 @@
+"""The record of a workspace and what can be configured in it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from workspaces.errors import Refused
+from workspaces.ids import WorkspaceId
+from workspaces.timestamp import Stamp
+from workspaces.validation import Shape
+
+NAME_CHARACTERS_MAX = 100
+DESCRIPTION_CHARACTERS_MAX = 1000
+
+WORKSPACE_MEMORY_CHARACTERS_MAX = 500_000
+"""As large as the largest context that can be configured."""
+
+QUOTA_BYTES_MAX = 2**40
+"""One tebibyte. More is a typing error, and no disk of one machine."""
+
+QUOTA_FILES_MAX = 1_000_000
+"""A scan looks at each file: of a million it takes most of a minute."""
+
+QUOTA_FILE_BYTES_MAX = 64 * 2**20
+"""A file is read whole into memory, and several at once."""
+
+Name = Annotated[
+    str,
+    Field(
+        strict=True, min_length=1, max_length=NAME_CHARACTERS_MAX, pattern=r"^[^\x00-\x1f\x7f]+$"
+    ),
+]
+"""A name that a person gives and types: one line."""
+
+Description = Annotated[str, Field(max_length=DESCRIPTION_CHARACTERS_MAX)]
+
+
+class Storage(Shape):
+    provider: Literal["local", "s3"] = "local"
+
+
+class Guidance(Shape):
+    enabled: bool = True
+    """Tell the agent how to keep MEMORY.md, TASKS.md and notes/."""
+
+
+class MemoryLimit(Shape):
+    max_length: Annotated[int, Field(ge=1, le=WORKSPACE_MEMORY_CHARACTERS_MAX)] | None = None
+
+
+class Quota(Shape):
+    """What one workspace may hold; what exceeds it stays on disk, out of history and sync.
+
+    The maxima of `bytes` and `files` are asked by `check_change`, when a record is written: one that was
+    stored with more opens as it is.
+    """
+
+    bytes: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_BYTES_MAX})] = 50_000_000
+    files: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_FILES_MAX})] = 10_000
+    file_bytes: Annotated[int, Field(ge=1, le=QUOTA_FILE_BYTES_MAX)] = 5_000_000
+
+    def check_change(self, before: Quota | None) -> None:
+        """Raise Refused for a value past its maximum that is not what it was `before`."""
+        for name, value, known, maximum in (
+            ("bytes", self.bytes, before and before.bytes, QUOTA_BYTES_MAX),
+            ("files", self.files, before and before.files, QUOTA_FILES_MAX),
+        ):
+            if value > maximum and value != known:
+                rule = f"should be less than or equal to {maximum}"
+                raise Refused(f"config.quota.{name}", value, rule)
+
+
+class WorkspaceConfig(Shape):
+    storage: Storage = Storage()
+    harness: Guidance = Guidance()
+    memory: MemoryLimit = MemoryLimit()
+    quota: Quota = Quota()
+
+
+class WorkspaceRecord(Shape):
+    id: WorkspaceId
+    name: Name
+    description: Description | None = None
+    config: WorkspaceConfig = WorkspaceConfig()
+    created_at: Stamp
+    updated_at: Stamp
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its files are kept in S3, for other machines too."""
+        return self.config.storage.provider == "s3"
