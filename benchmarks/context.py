@@ -14,19 +14,19 @@ from pathlib import Path
 from benchmarks.ratio import compare, report
 from harness.agents.agent import AgentConfig, Mount
 from harness.context.assemble import Numbered, assemble
-from harness.context.history_message import Said
+from harness.context.history_message import HistoryMessage
 from harness.context.memory_parts import Memory
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.prune import Pruning, leaving, prune
 from harness.context.repair import repair
-from harness.context.snapshot import Held, Moment, Terms, after, decide
+from harness.context.snapshot import Moment, ShownState, SnapshotKey, after, decide
 from harness.messages.message import Message, Part, Text, ToolCall, ToolResult, part_as_json, user
-from harness.messages.model_request import Request
-from harness.prompts.prompt_request import put
-from harness.prompts.prompt_sources import Briefing
+from harness.messages.model_request import ModelRequest
+from harness.prompts.prompt_request import build_request
+from harness.prompts.prompt_sources import PromptSources
 from harness.runtime.templates import render
 from harness.transcripts.session import new_session
-from harness.transcripts.transcript import Entry, Window
+from harness.transcripts.transcript import Entry, TranscriptWindow
 from workspaces.accounts.account import default_owner
 from workspaces.clock import SystemClock
 from workspaces.home.layout import Home
@@ -62,7 +62,9 @@ BLOCKS_BACK = 20
 SEEDS = range(5)
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 TURN = TurnId("turn_1")
-WINDOW = Window(new_session(1, stamp_of(NOW)), (Entry(1, stamp_of(NOW), TURN, user("hello")),))
+WINDOW = TranscriptWindow(
+    new_session(1, stamp_of(NOW)), (Entry(1, stamp_of(NOW), TURN, user("hello")),)
+)
 VIEW = MountView("notes", True, "What this project has decided.", True, True)
 
 
@@ -85,10 +87,10 @@ def main() -> None:
         unchanged(Path(place))
 
 
-Step = tuple[list[Said], str]
+Step = tuple[list[HistoryMessage], str]
 """The messages that a request shows, and MEMORY.md as it is then."""
 
-Shown = Callable[[Sequence[Said], int], Sequence[Numbered]]
+Shown = Callable[[Sequence[HistoryMessage], int], Sequence[Numbered]]
 """The messages of a request; the number is that from which on its snapshot lets traffic be shown."""
 
 
@@ -96,11 +98,11 @@ def conversation(seed: int, work: Workload = USUAL) -> list[Step]:
     """Each turn asks, remarks and uses a tool in each step but the last, and answers."""
     chance = random.Random(seed)
     memory = [f"- fact {n:03}: {words(chance, 45)}" for n in range(work.memory // 60)]
-    said: list[Said] = []
+    said: list[HistoryMessage] = []
     steps: list[Step] = []
 
     def say(message: Message) -> None:
-        said.append(Said(len(said) + 1, TurnId(f"turn_{turn}"), message))
+        said.append(HistoryMessage(len(said) + 1, TurnId(f"turn_{turn}"), message))
 
     for turn in range(work.turns):
         say(user(words(chance, work.question)))
@@ -129,12 +131,12 @@ def rereading(steps: Sequence[Step]) -> list[str]:
     return sent
 
 
-def without_tools(said: Sequence[Said], _: int = 0) -> list[Numbered]:
+def without_tools(said: Sequence[HistoryMessage], _: int = 0) -> list[Numbered]:
     """The turn that runs is left as it is."""
     return _with_whole(1, said, lambda part: part if isinstance(part, Text) else None)
 
 
-def three_whole(said: Sequence[Said], _: int) -> list[Numbered]:
+def three_whole(said: Sequence[HistoryMessage], _: int) -> list[Numbered]:
     """The newest three that have ended."""
     return _with_whole(4, said, lambda part: part if isinstance(part, Text) else None)
 
@@ -150,7 +152,7 @@ def cut_to(characters: int) -> Shown:
 
 
 def _with_whole(
-    turns: int, said: Sequence[Said], shown: Callable[[Part], Part | None]
+    turns: int, said: Sequence[HistoryMessage], shown: Callable[[Part], Part | None]
 ) -> list[Numbered]:
     """So many of the newest turns as they are, and of the others what is shown of each part."""
     newest = [*dict.fromkeys(one.turn for one in said)][-turns:]
@@ -165,19 +167,19 @@ def _with_whole(
     return kept
 
 
-def whole(said: Sequence[Said], _: int) -> Sequence[Numbered]:
+def whole(said: Sequence[HistoryMessage], _: int) -> Sequence[Numbered]:
     return prune(said, None, render, running=None)
 
 
-def pruned(said: Sequence[Said], traffic_from: int) -> Sequence[Numbered]:
+def pruned(said: Sequence[HistoryMessage], traffic_from: int) -> Sequence[Numbered]:
     shown = prune(said, Pruning(), render, running=said[-1].turn, traffic_from=traffic_from)
     check(shown, said)
     return shown
 
 
-def requests_of(steps: Sequence[Step], shown: Shown) -> list[Request]:
-    held: Held | None = None
-    sent: list[Request] = []
+def requests_of(steps: Sequence[Step], shown: Shown) -> list[ModelRequest]:
+    held: ShownState | None = None
+    sent: list[ModelRequest] = []
     for number, (said, memory) in enumerate(steps):
         at = NOW + timedelta(seconds=5 * number)
         since = held.snapshot.traffic_from if held else 0
@@ -189,7 +191,7 @@ def requests_of(steps: Sequence[Step], shown: Shown) -> list[Request]:
     return sent
 
 
-def texts_of(requests: Iterable[Request]) -> list[str]:
+def texts_of(requests: Iterable[ModelRequest]) -> list[str]:
     return [serialised(request.system, request.messages) for request in requests]
 
 
@@ -200,7 +202,7 @@ def long_turns() -> None:
     report(claim, kept_cost(requests), cost(texts_of(requests)), at_most=1.1)
 
 
-def check(messages: Sequence[Numbered], said: Sequence[Said]) -> None:
+def check(messages: Sequence[Numbered], said: Sequence[HistoryMessage]) -> None:
     """What is claimed to be visible is: without it, the cost would mean nothing."""
     turns = [*dict.fromkeys(one.turn for one in said)][-1 - Pruning().turns :]
     wanted = [part for one in said if one.turn in turns for part in one.message.parts]
@@ -221,7 +223,7 @@ def check(messages: Sequence[Numbered], said: Sequence[Said]) -> None:
 def ten_thousand_entries() -> None:
     """Of a window: every other one a call or its result, in two hundred turns."""
     chance = random.Random(1)
-    said: list[Said] = []
+    said: list[HistoryMessage] = []
     for number in range(1, 10_001, 2):
         turn, call_id = TurnId(f"turn_{number // 50}"), f"toolu_{number}"
         call = ToolCall(call_id, "bash", {"command": words(chance, 60)})
@@ -232,7 +234,7 @@ def ten_thousand_entries() -> None:
         answers = Message("user", (result,))
         if number % 50 == 1:
             answers = Message("assistant", (Text(words(chance, USUAL.answer)),))
-        said += [Said(number, turn, asks), Said(number + 1, turn, answers)]
+        said += [HistoryMessage(number, turn, asks), HistoryMessage(number + 1, turn, answers)]
     messages = [one.message for one in said]
 
     def ours() -> object:
@@ -249,7 +251,7 @@ def ten_thousand_entries() -> None:
 def moment(memory: str, entry: int, at: datetime) -> Moment:
     found = Memory("notes", memory, RevisionId("0" * 40))
     sources = Sources(None, (VIEW,), (found,), date(2026, 11, 18), 40_000)
-    return Moment(at, entry, Terms("", "", "", "", "", ""), prompt_parts(sources, render))
+    return Moment(at, entry, SnapshotKey("", "", "", "", "", ""), prompt_parts(sources, render))
 
 
 def guidance() -> str:
@@ -257,7 +259,7 @@ def guidance() -> str:
 
 
 def serialised(system: Sequence[str], messages: Sequence[Message]) -> str:
-    request = Request(tuple(system), tuple(messages), ()).as_json()
+    request = ModelRequest(tuple(system), tuple(messages), ()).as_json()
     return json.dumps([request["system"], request["messages"]], ensure_ascii=False)
 
 
@@ -271,7 +273,7 @@ def cost(requests: Sequence[str]) -> float:
     return total
 
 
-def kept_cost(requests: Iterable[Request]) -> float:
+def kept_cost(requests: Iterable[ModelRequest]) -> float:
     """As a provider counts: kept is what ends at a breakpoint of an earlier request, and it is looked for
     from each breakpoint so many blocks back."""
     total, kept = 0.0, set[str]()
@@ -286,7 +288,7 @@ def kept_cost(requests: Iterable[Request]) -> float:
     return total
 
 
-def blocks_of(request: Request) -> list[tuple[str, int, bool]]:
+def blocks_of(request: ModelRequest) -> list[tuple[str, int, bool]]:
     """Of each: the digest of all up to it, its length, and whether it is a breakpoint."""
     marks = request.breakpoints
     texts = [(text, at in marks.system) for at, text in enumerate(request.system)]
@@ -325,13 +327,13 @@ def unchanged(place: Path) -> None:
     workspaces = Workspaces(default_owner(records, clock), home, records, clock, lambda _: {})
     workspace = workspaces.create("notes")
     workspace.write("MEMORY.md", "- a fact\n" * 4_000, by=Author("me", "usr_1", "api"))
-    briefing = Briefing(AgentConfig(), [Mount("notes", workspace, True)], model="m")
-    first = put(briefing, None, WINDOW, (), at=NOW, running=None)
+    briefing = PromptSources(AgentConfig(), [Mount("notes", workspace, True)], model="m")
+    first = build_request(briefing, None, WINDOW, (), at=NOW, running=None)
     copy = place / "copy"
     copy.write_text("\n\n".join(first.request.system))
 
     def ours() -> object:
-        return put(briefing, first.held, WINDOW, (), at=NOW, running=None)
+        return build_request(briefing, first.held, WINDOW, (), at=NOW, running=None)
 
     def peer() -> object:
         return copy.read_text()

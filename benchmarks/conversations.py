@@ -22,9 +22,9 @@ from typing import Any
 
 from benchmarks.ratio import compare, report
 from harness.conversations.conversation import Conversation, Conversations
-from harness.conversations.event_queue import Inbox
+from harness.conversations.event_queue import EventQueue
 from harness.conversations.export import exported
-from harness.conversations.queue_state import Waiting
+from harness.conversations.queue_state import NextEvent
 from harness.jobs.job import Jobs
 from harness.messages.event import Event
 from harness.messages.message import Message, Text, user
@@ -54,7 +54,7 @@ class Place:
     records: SqliteRecords
     leases: Leases
     conversations: Conversations
-    inbox: Inbox
+    inbox: EventQueue
 
     def transcript(self, conversation: Conversation) -> Transcript:
         return self.conversations.transcript(conversation)
@@ -122,7 +122,7 @@ def finish(here: Place, number: int) -> None:
     held = Lease(conversation.lease_key, fence.counter, fence.value["mark"])
     running = here.inbox.next(conversation, held)
     assert running is not None
-    assert not isinstance(running, Waiting)
+    assert not isinstance(running, NextEvent)
     here.transcript(conversation).append(said(2 * number, "answer"), held)
     ending = Ending("done", running.turn_id, running.first, 2 * number)
     here.inbox.finish(conversation, running, ending, held)
@@ -258,7 +258,7 @@ def place(directory: Path) -> Place:
     leases, jobs = Leases(records, CLOCK), Jobs(records, CLOCK)
     conversations = Conversations(owner, records, large, CLOCK, leases=leases, jobs=jobs)
     claims = Claims(records, CLOCK)
-    inbox = Inbox(
+    inbox = EventQueue(
         owner,
         records,
         large,

@@ -17,7 +17,7 @@ from benchmarks.ratio import compare, report
 from workspaces.accounts.account import default_owner
 from workspaces.clock import SystemClock
 from workspaces.history.history import History
-from workspaces.history.line_origins import Origins
+from workspaces.history.line_origins import LineOrigins
 from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
 from workspaces.paths import WorkspacePath
@@ -145,7 +145,7 @@ def origins(place: Path) -> None:
         lines[chance.randrange(2_000)] = b"written by revision %d\n" % number
         history.record({MEMORY: b"".join(lines)}, AUTHOR)
     history.pack()
-    kept = Origins(place / "search" / "x.db", history)
+    kept = LineOrigins(place / "search" / "x.db", history)
     blame = ["git", f"--git-dir={directory}", "blame", "--porcelain", "main", "--", MEMORY]
 
     def ask_git() -> object:

@@ -11,17 +11,17 @@ from typing import Any
 
 from benchmarks.provider import LONG_PIECES, MODEL, provider
 from benchmarks.ratio import report
-from harness.billing.ledger import Ledger, Spender
-from harness.billing.limits import Allowance
+from harness.billing.ledger import Ledger, UsageOwner
+from harness.billing.limits import AccountLimiter
 from harness.billing.price import own_prices
 from harness.messages.message import user
-from harness.messages.model_request import Reply, Request, ToolSpec
+from harness.messages.model_request import ModelRequest, Reply, ToolSpec
 from harness.messages.progress import Progress, TextArrived
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
 from harness.models.metered import MeteredModel
 from harness.models.port import Model
-from harness.models.retrying import PatientModel
+from harness.models.retrying import RetryingModel
 from workspaces.accounts.account import Accounts
 from workspaces.clock import SystemClock
 from workspaces.ids import AgentId
@@ -32,7 +32,7 @@ TOOLS = tuple(
     ToolSpec(f"tool_{number}", "Does something. " * 20, {"type": "object", "properties": {}})
     for number in range(8)
 )
-REQUEST = Request(("Be brief. " * 2_000,), (user("Hello. " * 50),), TOOLS)
+REQUEST = ModelRequest(("Be brief. " * 2_000,), (user("Hello. " * 50),), TOOLS)
 QUESTION: dict[str, Any] = {
     "model": MODEL,
     "max_tokens": 500,
@@ -56,7 +56,7 @@ async def _measure(url: str) -> None:
     client = anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0)
     clients = AnthropicClients("k", url)
     bare = AnthropicModel(MODEL, clients)
-    wired = PatientModel(_metered(bare))
+    wired = RetryingModel(_metered(bare))
     sdk = _Sdk(client)
     for claim, model in (("the model", bare), ("as wired: patient, metered", wired)):
         ours, peer = await _in_turns(lambda model=model: _first(model), sdk.first)
@@ -99,7 +99,7 @@ async def _first(model: Model) -> float:
 
 async def _whole(model: Model) -> float:
     """Seconds to the end of a long answer."""
-    request = Request(REQUEST.system, (user("long"),), TOOLS)
+    request = ModelRequest(REQUEST.system, (user("long"),), TOOLS)
     begin = perf_counter()
     reply = await model.reply(request, output_tokens_max=500, emit=lambda _: None)
     assert isinstance(reply, Reply)
@@ -142,8 +142,8 @@ def _metered(model: Model) -> Model:
     accounts = Accounts(records, clock)
     account = accounts.create({"name": "one"})
     ledger = Ledger(records, clock, own_prices())
-    spender = Spender(account.id, AgentId("agent_1"), account.owner_id)
-    return MeteredModel(model, spender, ledger, Allowance(records, clock, accounts, ledger))
+    spender = UsageOwner(account.id, AgentId("agent_1"), account.owner_id)
+    return MeteredModel(model, spender, ledger, AccountLimiter(records, clock, accounts, ledger))
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ import obstore
 from benchmarks.ratio import report
 from tests.servers import BUCKET, S3Server, seaweedfs_in
 from tests.workspaces.replicas import Replica
-from workspaces.home.locations import place_at
+from workspaces.home.locations import bucket_at
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.revision import Author
 from workspaces.storage.in_memory import MemoryRecords
 
@@ -53,7 +53,7 @@ class _Bench:
             client_options={"allow_http": True},
         )
         self._records = MemoryRecords()
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, SharedBucket] = {}
         self._numbers = count()
 
     def end_of_a_turn(self) -> None:
@@ -129,7 +129,7 @@ class _Bench:
 
     def _machine(self, name: str, prefix: str | None = None) -> Replica:
         place = self._places.setdefault(
-            prefix or name, place_at(f"s3://{BUCKET}/{prefix or name}")
+            prefix or name, bucket_at(f"s3://{BUCKET}/{prefix or name}")
         )  # as in a process that is there already
         records = self._records if prefix or name == "source" else MemoryRecords()
         return Replica(self._directory / name, records, place)

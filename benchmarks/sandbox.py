@@ -18,11 +18,11 @@ from harness.agents.agent import Mount
 from harness.bootstrap.composition import TOOLS
 from harness.messages.message import ToolCall
 from harness.messages.progress import silent
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from harness.sandboxes.bundled_programs import ripgrep
-from harness.sandboxes.port import Bind, Bounds, Order
+from harness.sandboxes.port import Bind, CommandLimits, SandboxCommand
 from harness.tools.port import Toolset
-from harness.tools.tool_context import Desk
+from harness.tools.tool_context import ToolContext
 from workspaces.revision import Author
 from workspaces.workspace.workspace import Workspace
 
@@ -51,7 +51,7 @@ def main() -> None:
 def _commands(harness: Harness, workspace: Workspace, runner: asyncio.Runner) -> None:
     sandbox = harness.house.sandbox
     bind = Bind("w", workspace.root, True, 10**8, 10**5)
-    order = Order(("bash", "-c", "true"), (bind,), "w", Bounds(30, 2**30, 64))
+    order = SandboxCommand(("bash", "-c", "true"), (bind,), "w", CommandLimits(30, 2**30, 64))
 
     def ours() -> None:
         assert runner.run(sandbox.run(order)).code == 0
@@ -94,8 +94,8 @@ def _fill(workspace: Workspace) -> None:
 def _searches(harness: Harness, workspace: Workspace, runner: asyncio.Runner) -> None:
     record = harness.rooms.sandboxes.get("default")
     mount = Mount("w", workspace, is_writable=True, sandbox=record)
-    workshop = harness.house.workshop()
-    desk = Desk([mount], lambda _: Author("bench", "agent_1", "turn"), workshop=workshop)
+    workshop = harness.house.programs()
+    desk = ToolContext([mount], lambda _: Author("bench", "agent_1", "turn"), workshop=workshop)
     toolset = Toolset(TOOLS, desk)
 
     def tool(name: str, **arguments: str) -> Callable[[], str]:
@@ -108,7 +108,7 @@ def _searches(harness: Harness, workspace: Workspace, runner: asyncio.Runner) ->
 
     def threaded(call: Callable[[Path], object], place: Path) -> Callable[[], object]:
         """From where the tools are called: a server reads no file in its event loop."""
-        return lambda: runner.run(in_thread(call, place))
+        return lambda: runner.run(run_in_thread(call, place))
 
     rg = ripgrep(None)
     assert rg is not None

@@ -31,10 +31,10 @@ from obstore.store import S3Store
 from benchmarks.ratio import report
 from tests.servers import BUCKET, S3Server, seaweedfs_in
 from tests.workspaces.replicas import Replica
-from workspaces.home.locations import place_at
+from workspaces.home.locations import bucket_at
 from workspaces.paths import WorkspacePath
 from workspaces.storage.in_memory import MemoryRecords
-from workspaces.sync.report import Report
+from workspaces.sync.report import SyncReport
 
 LINE = b"A line of a memory, as long as lines are.\n"
 FILE = LINE * 100
@@ -102,7 +102,7 @@ class _Bench:
             for kind, size in keys:
                 machine = self.workspace_of(size)
                 (machine.root / (path if kind == "ours" else other)).write_bytes(data)
-                machine.workspace.settle()
+                machine.workspace.commit_edits()
                 begin = perf_counter()
                 if kind == "bare":
                     mode: Any = {"e_tag": tokens[size]}
@@ -175,7 +175,7 @@ class _Bench:
         claim: str,
         machine: Replica,
         path: str,
-        work: Callable[[], Report] | None = None,
+        work: Callable[[], SyncReport] | None = None,
     ) -> None:
         sync = machine.sync
         files, history = sync._there.requests, sync._past.requests
@@ -224,7 +224,7 @@ class _Bench:
         """Whose files are revisions already, and in no store."""
         machine = self._machine(f"up-{next(self._numbers)}")
         _fill(machine.root, size)
-        machine.workspace.settle()
+        machine.workspace.commit_edits()
         machine.sync._get_ready()
         return machine
 
@@ -326,7 +326,7 @@ class _Machine(Replica):
     def __init__(self, home: Path, prefix: str, records: MemoryRecords | None = None) -> None:
         self.records = records or MemoryRecords()
         self.prefix = prefix
-        super().__init__(home, self.records, place_at(f"s3://{BUCKET}/{prefix}"))
+        super().__init__(home, self.records, bucket_at(f"s3://{BUCKET}/{prefix}"))
 
 
 _PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -52,7 +52,7 @@ def _fill(harness: Harness) -> None:
     by = harness.rooms.principal.author("api")
     for number in range(FILES):
         (workspace.root / "notes" / f"n{number}.md").write_text(f"# Note {number}\n\n- one line\n")
-    workspace.settle()
+    workspace.commit_edits()
     workspace.write("MEMORY.md", b"# Memory\n\n- tea is green\n", by=by)
     agent = harness.agents.get("assistant")
     for key, turns in (("few", FEW), ("many", MANY)):
@@ -135,7 +135,7 @@ async def _said(harness: Harness, key: str, text: str, emit: Emit = silent) -> f
     agent = harness.agents.get("assistant")
     event = Event.said(new_id("evt"), key, text)
     begin = perf_counter()
-    outcome = await harness.rooms.ingress.deliver(agent, event, emit)
+    outcome = await harness.rooms.dispatcher.run(agent, event, emit)
     seconds = perf_counter() - begin
     assert outcome.reply == "Hello."
     return seconds

@@ -16,49 +16,49 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from harness.agents.agent import AgentRecord, Agents, Mount, mount_name
-from harness.billing.ledger import Dimension, Report, Spending
-from harness.bootstrap.composition import House, Rooms, wire
-from harness.bootstrap.first_start import be_born
+from harness.agents.agent import AgentCatalog, AgentRecord, Mount, mount_name
+from harness.billing.ledger import Dimension, Spending, UsageReport
+from harness.bootstrap.composition import Application, PrincipalServices, wire
+from harness.bootstrap.first_start import create_defaults
 from harness.bootstrap.job_kinds import tidying
 from harness.conversations.conversation import Conversation, Conversations
 from harness.conversations.export import exported, imported
 from harness.jobs.job import Jobs
-from harness.jobs.runner import Drained, Told, unheard
-from harness.messages.event import Answer, Approval, Event, Item, OnBusy, check_key
+from harness.jobs.runner import Drained, OnJob, unheard
+from harness.messages.event import Answer, Approval, Event, EventItem, OnBusy, check_key
 from harness.messages.pending_call import PendingCall
 from harness.messages.progress import Emit, silent
 from harness.models.port import Model
 from harness.prompts.compaction import Compacted
-from harness.prompts.prompt_request import Question
+from harness.prompts.prompt_request import PromptRequest
 from harness.runtime.async_bridge import LoopThread, UnderWay, entered
 from harness.runtime.settings import Settings, read_settings
-from harness.sandboxes.port import Confinement, Order, Sandbox
-from harness.sync.record_deletion import Deletion
-from harness.sync.registry_sync import Following
+from harness.sandboxes.port import Confinement, Sandbox, SandboxCommand
+from harness.sync.record_deletion import RecordDeletion
+from harness.sync.registry_sync import RegistrySync
 from harness.tools.bash import order_for
 from harness.tools.custom import CustomTool, custom_tools
 from harness.transcripts.approval import nothing_waits
 from harness.transcripts.outcome import Outcome
-from harness.turns.dispatcher import Ingress
+from harness.turns.dispatcher import Dispatcher
 from harness.turns.explanation import Explanation, explained
-from harness.turns.manual_loop import OwnLoop
+from harness.turns.manual_loop import ManualLoop
 from harness.turns.preview import preview
 from workspaces.accounts.account import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import new_id
-from workspaces.localfs.permissions import Extent
+from workspaces.localfs.permissions import DiskUsage
 from workspaces.search.embeddings import Embedder
 
 
 class Harness:
     """Use it as a context manager, or call `close`. Threads may share it."""
 
-    def __init__(self, house: House, principal: Principal) -> None:
+    def __init__(self, house: Application, principal: Principal) -> None:
         self.house = house
-        self.rooms: Rooms = house.rooms(principal)
+        self.rooms: PrincipalServices = house.rooms(principal)
         self._loop = LoopThread()
 
     @classmethod
@@ -85,7 +85,7 @@ class Harness:
         )
         try:
             owner = house.owner()
-            be_born(house.rooms(owner))
+            create_defaults(house.rooms(owner))
             if account is not None:
                 owner = house.accounts.owner(house.accounts.get(account))
             return cls(house, owner)
@@ -102,18 +102,18 @@ class Harness:
         return self.rooms.workspaces
 
     @property
-    def agents(self) -> Agents:
+    def agents(self) -> AgentCatalog:
         return self.rooms.agents
 
     @property
-    def deletion(self) -> Deletion:
+    def deletion(self) -> RecordDeletion:
         """Deleting records, with what belongs to them."""
         return self.rooms.deletion
 
     @property
-    def following(self) -> Following | None:
+    def following(self) -> RegistrySync | None:
         """How the account's records become the same on all machines; None where nothing is shared."""
-        return self.rooms.following
+        return self.rooms.registry_sync
 
     @property
     def conversations(self) -> Conversations:
@@ -147,7 +147,7 @@ class Harness:
             on_busy=on_busy,
         )
         ingress = self._with(tools)
-        return self._loop.run(ingress.deliver(self._agent(agent), event, emit))
+        return self._loop.run(ingress.run(self._agent(agent), event, emit))
 
     def context(
         self,
@@ -155,7 +155,7 @@ class Harness:
         conversation: str | None = None,
         *,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
-    ) -> OwnLoop:
+    ) -> ManualLoop:
         """A loop of one's own: you ask the provider, the rest is as in any turn. Use it as a context
         manager.
 
@@ -168,17 +168,17 @@ class Harness:
         record = self._agent(agent)
         key = new_id("c") if conversation is None else conversation
 
-        def begin(items: tuple[Item, ...], model: Model) -> UnderWay[Outcome]:
+        def begin(items: tuple[EventItem, ...], model: Model) -> UnderWay[Outcome]:
             own = partial(self.house.own_model, model, self.rooms.principal)
             ingress = replace(self._with(tools), callers_model=own)
-            return self._loop.start(ingress.deliver(record, Event(new_id("evt"), key, items)))
+            return self._loop.start(ingress.run(record, Event(new_id("evt"), key, items)))
 
         name = record.config.model or self.settings.model
-        return OwnLoop(name, self.house.notation, begin)
+        return ManualLoop(name, self.house.notation, begin)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """The calls that wait in it, for somebody who allows them or for the client who makes them."""
-        return self.rooms.ingress.pending(conversation)
+        return self.rooms.dispatcher.pending(conversation)
 
     def answer(
         self,
@@ -192,7 +192,7 @@ class Harness:
         more. NotFound, Conflict for a call that does not."""
         event = Event(event_id or new_id("evt"), conversation.key, answers)
         agent = self.agents.get(conversation.agent_id)
-        return self._loop.run(self._with(tools).deliver(agent, event, emit))
+        return self._loop.run(self._with(tools).run(agent, event, emit))
 
     def approve(
         self,
@@ -214,7 +214,7 @@ class Harness:
 
     def cancel(self, conversation: Conversation) -> bool:
         """End the turn that runs or waits in it, whoever runs it. False when there is none."""
-        return self._loop.run(self.rooms.ingress.cancel(conversation))
+        return self._loop.run(self.rooms.dispatcher.cancel(conversation))
 
     def preview(
         self,
@@ -222,11 +222,11 @@ class Harness:
         *,
         conversation: str | None = None,
         message: str | None = None,
-    ) -> Question:
+    ) -> PromptRequest:
         """What the agent's next turn would send if `message` were said now: part by part, and the
         request. Without `conversation`, or with a key that is not used yet, of a first turn."""
         return preview(
-            self.rooms.ingress, self._agent(agent), conversation=conversation, message=message
+            self.rooms.dispatcher, self._agent(agent), conversation=conversation, message=message
         )
 
     def explain(self, conversation: Conversation) -> Explanation:
@@ -249,7 +249,7 @@ class Harness:
         mount = Mount(name, workspace, is_writable, sandbox=record)
         argv = tuple(command) or ("bash", "-i")
 
-        def order(taken: Mapping[str, Extent]) -> Order:
+        def order(taken: Mapping[str, DiskUsage]) -> SandboxCommand:
             return order_for(argv, [mount], name, record.config, seconds=None, taken=taken)
 
         if not is_writable:
@@ -264,7 +264,7 @@ class Harness:
         since: date | None = None,
         until: date | None = None,
         of: tuple[Spending, str] | None = None,
-    ) -> Report:
+    ) -> UsageReport:
         """What the account's models have used up, and what it cost."""
         return self.rooms.usage.report(by=by, since=since, until=until, of=of)
 
@@ -285,7 +285,7 @@ class Harness:
     def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
         """Summarise its beginning for the model now, however short it is: the newest two turns stay as they
         are, and so does everything that is stored. Busy while a turn runs or waits."""
-        return self._loop.run(self.rooms.ingress.compact(conversation, emit))
+        return self._loop.run(self.rooms.dispatcher.compact(conversation, emit))
 
     def export_conversation(self, conversation: Conversation) -> Iterator[str]:
         """JSON lines, each with its end."""
@@ -316,15 +316,15 @@ class Harness:
         """A new conversation that begins with the entries of this one, up to number `at` or all."""
         return self.conversations.fork(conversation, check_key(key, "key"), at)
 
-    def run_jobs(self, told: Told = unheard) -> Drained:
+    def run_jobs(self, told: OnJob = unheard) -> Drained:
         """Everything that is due, now; `told` hears of each."""
         return self._loop.run(self.house.runner.drain(told))
 
     def close(self) -> None:
         self._loop.close()
-        if self.rooms.following is not None:
+        if self.rooms.registry_sync is not None:
             with suppress(Failure):
-                self.rooms.following.tell_in_passing()
+                self.rooms.registry_sync.publish_pending()
         with suppress(Failure):  # whatever stands in the way, the next one to close wants it too
             for workspace_id in self.workspaces.untidy():
                 self.jobs.enqueue(tidying(self.rooms.principal, workspace_id, self.house.clock))
@@ -341,9 +341,9 @@ class Harness:
     ) -> None:
         self.close()
 
-    def _with(self, tools: Sequence[CustomTool | Callable[..., Any]]) -> Ingress:
+    def _with(self, tools: Sequence[CustomTool | Callable[..., Any]]) -> Dispatcher:
         """Where events go in, with tools of the caller's own."""
-        ingress = self.rooms.ingress
+        ingress = self.rooms.dispatcher
         if not tools:
             return ingress
         own = custom_tools(tools, (tool.name for tool in ingress.tools))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from hypothesis import HealthCheck, Phase, settings
 
 from workspaces.clock import ManualClock
-from workspaces.storage.faulty import Fault, FaultyRecords
+from workspaces.storage.faulty import FaultyRecords, StoreFault
 from workspaces.storage.in_memory import MemoryRecords
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -43,17 +43,17 @@ class Flaky:
         self.clocks = {name: ManualClock() for name in names}
         for number, clock in enumerate(self.clocks.values()):
             clock.jump(number * 40.0)
-        self._next: dict[str, list[Fault | Callable[[], None]]] = {name: [] for name in names}
+        self._next: dict[str, list[StoreFault | Callable[[], None]]] = {name: [] for name in names}
         self._is_between = False
         self.wires = {name: FaultyRecords(self.store, self._plan(name), name) for name in names}
 
-    def lose_next(self, name: str, fault: Fault, after: int) -> None:
+    def lose_next(self, name: str, fault: StoreFault, after: int) -> None:
         """So many messages go through first."""
-        self._next[name] = [*[Fault.NONE] * after, fault]
+        self._next[name] = [*[StoreFault.NONE] * after, fault]
 
     def meanwhile(self, name: str, event: Callable[[], None], after: int) -> None:
         """So many messages go through first; before the next one, something happens elsewhere."""
-        self._next[name] = [*[Fault.NONE] * after, event]
+        self._next[name] = [*[StoreFault.NONE] * after, event]
 
     def quiet(self) -> None:
         for plan in self._next.values():
@@ -64,13 +64,13 @@ class Flaky:
         for clock in self.clocks.values():
             clock.advance(seconds)
 
-    def _plan(self, name: str) -> Iterator[Fault]:
+    def _plan(self, name: str) -> Iterator[StoreFault]:
         while True:
             plan = self._next[name]
-            coming = plan.pop(0) if plan else Fault.NONE
-            if not isinstance(coming, Fault):
+            coming = plan.pop(0) if plan else StoreFault.NONE
+            if not isinstance(coming, StoreFault):
                 self._come_between(coming)
-                coming = Fault.NONE
+                coming = StoreFault.NONE
             yield coming
 
     def _come_between(self, event: Callable[[], None]) -> None:

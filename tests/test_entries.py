@@ -23,14 +23,14 @@ from harness.messages.message import ToolCall
 from harness.messages.progress import silent
 from harness.runtime.async_bridge import LoopThread
 from harness.tools.port import Toolset
-from harness.tools.tool_context import Desk
+from harness.tools.tool_context import ToolContext
 from tests.payloads import CANARY, PAYLOADS, spellings
 from workspaces.clock import SystemClock
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Failure
 from workspaces.history.history import History
 from workspaces.home.layout import Home
-from workspaces.localfs.safe_open import Beneath
+from workspaces.localfs.safe_open import SafeRoot
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 from workspaces.tree.directory import FileBlobs
@@ -139,7 +139,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     with Harness.open(home.root) as harness:
         workspace = harness.workspaces.get("notes")
         plant_links(workspace.root, canary)
-        desk = Desk(harness.agents.bindings(harness.agents.get("assistant")), lambda _: BY)
+        desk = ToolContext(harness.agents.bindings(harness.agents.get("assistant")), lambda _: BY)
         loop = LoopThread()
         yield Place(
             canary.parent,
@@ -150,7 +150,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
             FileBlobs(
                 workspace.root,
                 home.staging(workspace.namespace),
-                open_tree=lambda root: Beneath(root, openat2=False),
+                open_tree=lambda root: SafeRoot(root, openat2=False),
             ),
             History(home.history(workspace.namespace), SystemClock()),
             Toolset(TOOLS, desk),

@@ -16,10 +16,10 @@ class Wildcard(Enum):
 ABSENT = Wildcard.ABSENT
 ANY = Wildcard.ANY
 
-Tag = TypeVar("Tag")
+T = TypeVar("T")
 
 
-def is_met(expect: Tag | Wildcard, current: Tag | None) -> bool:
+def is_met(expect: T | Wildcard, current: T | None) -> bool:
     match expect:
         case Wildcard.ANY:
             return True

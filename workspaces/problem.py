@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal[
+ProblemKind = Literal[
     "bad_name", "not_a_file", "over_quota", "twin", "conflict", "unreadable", "history", "clock"
 ]
 
@@ -14,5 +14,5 @@ Kind = Literal[
 class Problem:
     path: str
     """As found on the disk: not necessarily a valid path."""
-    kind: Kind
+    kind: ProblemKind
     detail: str

@@ -20,7 +20,7 @@ from workspaces.timestamp import Stamp
 RevisionId = NewType("RevisionId", str)
 """The hash of a git commit."""
 
-Source = Literal["turn", "edit", "api", "extract", "sleep", "director", "memorize", "sync"]
+RevisionSource = Literal["turn", "edit", "api", "extract", "sleep", "director", "memorize", "sync"]
 
 SUBJECT_CHARACTERS_MAX = 100
 QUOTE_CHARACTERS_MAX = 60
@@ -42,7 +42,7 @@ class Author:
 
     name: str
     id: str
-    source: Source
+    source: RevisionSource
     trailers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Agent, Conversation, Turn, Call, Event, Model: whatever applies."""
 

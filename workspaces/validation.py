@@ -22,7 +22,7 @@ NAME_CHARACTERS_MAX = 200
 """Of a name that is compared with valid ones; every valid one is far shorter."""
 
 
-class Shape(BaseModel):
+class StrictModel(BaseModel):
     """Strict: `"true"` is no boolean and `1.5` no integer."""
 
     model_config = ConfigDict(
@@ -39,7 +39,7 @@ class Shape(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-S = TypeVar("S", bound=Shape)
+S = TypeVar("S", bound=StrictModel)
 
 
 def parse(shape: type[S], data: object, *, within: str = "") -> S:
@@ -80,7 +80,7 @@ _OBJECT = re.compile(r"a valid dictionary( or instance of \w+)?")
 _COUNT = re.compile(r" after validation, not \d+$")
 
 
-def _refusal(found: ErrorDetails, shape: type[Shape], within: str) -> Refused:
+def _refusal(found: ErrorDetails, shape: type[StrictModel], within: str) -> Refused:
     where = [str(part) for part in found["loc"]]
     field = ".".join([*([within] if within else []), *where])
     if found["type"] == "extra_forbidden":
@@ -90,12 +90,12 @@ def _refusal(found: ErrorDetails, shape: type[Shape], within: str) -> Refused:
     return Refused(field, found["input"], rule_of(found["msg"]))
 
 
-def _valid_keys(shape: type[Shape], path: list[str]) -> list[str]:
+def _valid_keys(shape: type[StrictModel], path: list[str]) -> list[str]:
     """The keys of the object at `path`; nothing where the path leads through a list or a union."""
     here: Any = shape
     for part in path:
         fields = {field.alias or name: field for name, field in here.model_fields.items()}
         here = getattr(fields.get(part), "annotation", None)
-        if not (isinstance(here, type) and issubclass(here, Shape)):
+        if not (isinstance(here, type) and issubclass(here, StrictModel)):
             return []
     return [field.alias or name for name, field in here.model_fields.items()]

@@ -9,7 +9,7 @@ from pydantic import Field
 from workspaces.errors import Refused
 from workspaces.ids import WorkspaceId
 from workspaces.timestamp import Stamp
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
 NAME_CHARACTERS_MAX = 100
 DESCRIPTION_CHARACTERS_MAX = 1000
@@ -37,20 +37,20 @@ Name = Annotated[
 Description = Annotated[str, Field(max_length=DESCRIPTION_CHARACTERS_MAX)]
 
 
-class Storage(Shape):
+class Storage(StrictModel):
     provider: Literal["local", "s3"] = "local"
 
 
-class Guidance(Shape):
+class Guidance(StrictModel):
     enabled: bool = True
     """Tell the agent how to keep MEMORY.md, TASKS.md and notes/."""
 
 
-class MemoryLimit(Shape):
+class MemoryLimit(StrictModel):
     max_length: Annotated[int, Field(ge=1, le=WORKSPACE_MEMORY_CHARACTERS_MAX)] | None = None
 
 
-class Quota(Shape):
+class Quota(StrictModel):
     """What one workspace may hold; what exceeds it stays on disk, out of history and sync.
 
     The maxima of `bytes` and `files` are asked by `check_change`, when a record is written: one that was
@@ -72,14 +72,14 @@ class Quota(Shape):
                 raise Refused(f"config.quota.{name}", value, rule)
 
 
-class WorkspaceConfig(Shape):
+class WorkspaceConfig(StrictModel):
     storage: Storage = Storage()
     harness: Guidance = Guidance()
     memory: MemoryLimit = MemoryLimit()
     quota: Quota = Quota()
 
 
-class WorkspaceRecord(Shape):
+class WorkspaceRecord(StrictModel):
     id: WorkspaceId
     name: Name
     description: Description | None = None

@@ -18,7 +18,7 @@ from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool, check_nam
 from harness.messages.event import OnBusy
 from harness.sandboxes.record import SandboxRecord
 from workspaces.accounts.account import Principal
-from workspaces.accounts.record_catalog import Catalog, Family, partition_of
+from workspaces.accounts.record_catalog import Catalog, RecordKind, partition_of
 from workspaces.clock import Clock
 from workspaces.errors import NotFound, Refused
 from workspaces.home.workspaces import (
@@ -29,10 +29,10 @@ from workspaces.home.workspaces import (
     private_to_user,
 )
 from workspaces.ids import AgentId, Namespace, SandboxId, WorkspaceId
-from workspaces.remote.remote_workspace import DistantWorkspace
+from workspaces.remote.remote_workspace import RemoteWorkspace
 from workspaces.storage.records import RecordStore
 from workspaces.timestamp import Stamp
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import Name, WorkspaceRecord
 
@@ -52,7 +52,7 @@ TURN_DOLLARS_MAX = 10_000
 """More than these is a typing error."""
 
 
-class MountConfig(Shape):
+class MountConfig(StrictModel):
     name: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
     workspace_id: Annotated[WorkspaceId, Field(min_length=1)]
     sandbox: SandboxId | None = None
@@ -60,7 +60,7 @@ class MountConfig(Shape):
     is read there, without a copy on the machine that runs the turn."""
 
 
-class Limits(Shape):
+class Limits(StrictModel):
     """Of one turn. None: no limit."""
 
     steps: Annotated[int, Field(ge=1, le=STEPS_HIGHEST)] = 40
@@ -71,18 +71,18 @@ class Limits(Shape):
     output_tokens: Annotated[int, Field(ge=1, le=OUTPUT_TOKENS_HIGHEST)] = 16_000
 
 
-class SessionMemory(Shape):
+class SessionMemory(StrictModel):
     max_length: Annotated[int, Field(ge=1, le=MEMORY_CHARACTERS_HIGHEST)] = MEMORY_CHARACTERS_MAX
     """How much memory a prompt shows, in code points, of all mounts together."""
 
 
-class SessionPruning(Shape):
+class SessionPruning(StrictModel):
     enabled: bool = True
     turns: Annotated[int, Field(ge=0, le=PRUNING_TURNS_HIGHEST)] = TURNS
     """How many further turns the tool traffic of one stays in the context for."""
 
 
-class SessionCompaction(Shape):
+class SessionCompaction(StrictModel):
     enabled: bool = False
     max_context_length: Annotated[int, Field(ge=1, le=CONTEXT_CHARACTERS_HIGHEST)] = (
         CONTEXT_CHARACTERS_MAX
@@ -92,7 +92,7 @@ class SessionCompaction(Shape):
     """Whether the model may write down what must last before the conversation is summarised."""
 
 
-class SessionConfig(Shape):
+class SessionConfig(StrictModel):
     memory: SessionMemory = SessionMemory()
     pruning: SessionPruning = SessionPruning()
     compaction: SessionCompaction = SessionCompaction()
@@ -107,7 +107,7 @@ class SessionConfig(Shape):
         return Pruning(self.pruning.turns) if self.pruning.enabled else None
 
 
-class AgentConfig(Shape):
+class AgentConfig(StrictModel):
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Absent: the home's setting `model`."""
     system: Annotated[str, Field(max_length=SYSTEM_CHARACTERS_MAX)] | None = None
@@ -123,7 +123,7 @@ class AgentConfig(Shape):
     limits: Limits = Limits()
 
 
-class AgentRecord(Shape):
+class AgentRecord(StrictModel):
     id: AgentId
     name: Name
     config: AgentConfig = AgentConfig()
@@ -131,7 +131,7 @@ class AgentRecord(Shape):
     updated_at: Stamp
 
 
-AGENTS = Family("agent", "agent", AgentRecord)
+AGENTS = RecordKind("agent", "agent", AgentRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Mount:
     """A workspace under the name by which an agent sees it."""
 
     name: str
-    workspace: Workspace | DistantWorkspace
+    workspace: Workspace | RemoteWorkspace
     is_writable: bool
     is_private: bool = False
     """Then it is never the default."""
@@ -158,7 +158,7 @@ class Mount:
     @property
     def here(self) -> Workspace:
         """The files on this machine. Refused where there are none."""
-        if isinstance(self.workspace, DistantWorkspace):
+        if isinstance(self.workspace, RemoteWorkspace):
             rule = "is read in S3, and has no copy on this machine"
             remedy = "use read and glob there, or name another workspace"
             raise Refused("workspace", self.name, rule, remedy=remedy)
@@ -166,10 +166,10 @@ class Mount:
 
     @property
     def is_distant(self) -> bool:
-        return isinstance(self.workspace, DistantWorkspace)
+        return isinstance(self.workspace, RemoteWorkspace)
 
 
-class Agents:
+class AgentCatalog:
     def __init__(
         self,
         principal: Principal,
@@ -368,7 +368,7 @@ def _references(agent: AgentRecord | None) -> set[str | None]:
     return {agent.config.sandbox, *ids}
 
 
-def dangling(agent: AgentRecord, bindings: Sequence[Mount]) -> list[str]:
+def missing_mounts(agent: AgentRecord, bindings: Sequence[Mount]) -> list[str]:
     """The names of the mounts that are left out of what the agent's were resolved to."""
     bound = {mount.name for mount in bindings}
     return [mount.name for mount in agent.config.workspaces if mount.name not in bound]

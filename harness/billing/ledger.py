@@ -29,7 +29,7 @@ from datetime import date, timedelta
 from typing import Literal, assert_never
 
 from harness.billing.price import NANODOLLARS, Prices
-from harness.messages.model_request import NO_USAGE, Usage, Written, usage_of
+from harness.messages.model_request import NO_USAGE, CommitPuts, Usage, usage_of
 from workspaces.accounts.account import Principal
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
@@ -46,7 +46,7 @@ from workspaces.storage.records import (
     with_prefix,
 )
 
-Purpose = Literal["turn", "compaction", "extraction"]
+UsagePurpose = Literal["turn", "compaction", "extraction"]
 """What a question was asked for. Whatever asks for something else adds its word here."""
 
 Dimension = Literal["day", "agent", "user", "conversation", "purpose", "model"]
@@ -79,7 +79,7 @@ DAYS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Spender:
+class UsageOwner:
     """In whose name a model is asked, and what for."""
 
     account_id: AccountId
@@ -87,7 +87,7 @@ class Spender:
     user_id: UserId
     conversation_id: ConversationId | None = None
     """None for what no conversation asks, as a schedule's extraction."""
-    purpose: Purpose = "turn"
+    purpose: UsagePurpose = "turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ Cells = dict[str, Spent]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class UsageRow:
     """One of the things that a report sums up by."""
 
     name: str
@@ -138,12 +138,12 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class UsageReport:
     since: date
     until: date
     """Both days are in it."""
     by: Dimension
-    lines: tuple[Line, ...]
+    lines: tuple[UsageRow, ...]
     """Days in their order, everything else the dearest first."""
     total: Spent
     prices: str
@@ -179,7 +179,7 @@ def conversation_rows(
 
 @dataclass(slots=True, eq=False)
 class _Note:
-    spender: Spender
+    spender: UsageOwner
     model: str
     spent: Spent
     day: date
@@ -222,7 +222,7 @@ class Ledger:
         self._kept: dict[Key, Item] = {}
         """Sums as they were written here last: so they still are, unless others have written to them too."""
 
-    def note(self, spender: Spender, model: str, usage: Usage) -> None:
+    def note(self, spender: UsageOwner, model: str, usage: Usage) -> None:
         """Durable on return. Unavailable when it is not known whether it was written."""
         note = self._made(spender, model, usage)
         with self._line.guard:
@@ -233,7 +233,7 @@ class Ledger:
         if note.error is not None:
             raise note.error
 
-    def note_with(self, spender: Spender, model: str, usage: Usage, written: Written) -> None:
+    def note_with(self, spender: UsageOwner, model: str, usage: Usage, written: CommitPuts) -> None:
         """The same, in one batch with what else `written` writes. Where that is refused or fails it raises
         what came of it, and the note has been written alone: what was used up was used up."""
         batch, line = [self._made(spender, model, usage)], self._line
@@ -262,7 +262,7 @@ class Ledger:
         until: date | None = None,
         by: Dimension = "day",
         of: tuple[Spending, str] | None = None,
-    ) -> Report:
+    ) -> UsageReport:
         """Of the month so far, unless stated; of one agent, user or conversation with `of`."""
         until = until or self.today()
         since = since or until.replace(day=1)
@@ -271,11 +271,11 @@ class Ledger:
         for day in days:
             for name, spent in self._told(account_id, day, by, of):
                 sums[name] = sums.get(name, NOTHING) + spent
-        lines = [Line(name, spent) for name, spent in sums.items()]
+        lines = [UsageRow(name, spent) for name, spent in sums.items()]
         if by != "day":
             lines.sort(key=lambda line: (-line.spent.nanodollars, -line.spent.asked, line.name))
             lines = _at_most(LINES_MAX, lines)
-        return Report(since, until, by, tuple(lines), _sum(sums.values()), self.prices.valid)
+        return UsageReport(since, until, by, tuple(lines), _sum(sums.values()), self.prices.valid)
 
     def forget(self, account_id: AccountId) -> None:
         """Everything of an account that is deleted."""
@@ -310,7 +310,7 @@ class Ledger:
 
     # writing
 
-    def _made(self, spender: Spender, model: str, usage: Usage) -> _Note:
+    def _made(self, spender: UsageOwner, model: str, usage: Usage) -> _Note:
         price = self.prices.find(model)
         spent = Spent(
             1, usage, price.of(usage) if price else 0, unpriced=0 if price is not None else 1
@@ -337,7 +337,7 @@ class Ledger:
         for note in batch:
             note.error = error
 
-    def _write(self, batch: Sequence[_Note], number: int, written: Written) -> None:
+    def _write(self, batch: Sequence[_Note], number: int, written: CommitPuts) -> None:
         """Conflict of what else is in the batch, not of the sums."""
         lost = 0
         changes: Sequence[Put] = ()
@@ -421,7 +421,7 @@ class AccountUsage:
         since: date | None = None,
         until: date | None = None,
         of: tuple[Spending, str] | None = None,
-    ) -> Report:
+    ) -> UsageReport:
         """Of the month so far, unless stated; of one agent, user or conversation with `of`."""
         principal = self.principal
         if not principal.may_configure:
@@ -469,12 +469,12 @@ def _days(since: date, until: date) -> list[date]:
     return [since + timedelta(days=number) for number in range(count)]
 
 
-def _at_most(count: int, lines: list[Line]) -> list[Line]:
+def _at_most(count: int, lines: list[UsageRow]) -> list[UsageRow]:
     """The last of them stands for all that are left out."""
     if len(lines) <= count:
         return lines
     rest = _sum(line.spent for line in lines[count - 1 :])
-    return [*lines[: count - 1], Line("other", rest)]
+    return [*lines[: count - 1], UsageRow("other", rest)]
 
 
 def _sum(spent: Iterable[Spent]) -> Spent:

@@ -26,7 +26,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from harness.billing.ledger import Ledger
 from harness.billing.price import NANODOLLARS
-from harness.runtime.async_bridge import in_thread, in_thread_of_its_own, or_undone
+from harness.runtime.async_bridge import run_in_new_thread, run_in_thread, run_or_undo
 from workspaces.accounts.account import AccountLimits, Accounts
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
@@ -64,7 +64,7 @@ class Slot:
     is_held: bool = True
 
 
-class Allowance:
+class AccountLimiter:
     """Of all accounts of a home. Threads share it; so may any number of processes."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Allowance:
     async def admitted(self, account_id: AccountId) -> AsyncGenerator[None]:
         """For a turn that is about to run, around its run. Exhausted, naming the limit, while the
         account may not."""
-        slot = await or_undone(lambda: self.admit(account_id), self.let_go)
+        slot = await run_or_undo(lambda: self.admit(account_id), self.let_go)
         async with self.holding(slot):
             yield
 
@@ -97,7 +97,7 @@ class Allowance:
             yield
         finally:
             keeper.cancel()
-            await in_thread(self.let_go, slot)
+            await run_in_thread(self.let_go, slot)
 
     def check(self, account_id: AccountId, *, waits: bool = False) -> None:
         """Exhausted if a turn would not be admitted now; takes nothing. `waits`: another one runs before it
@@ -248,7 +248,7 @@ class Allowance:
         while True:
             await asyncio.sleep(RENEW_S)
             with suppress(Failure):  # a store that does not answer may answer the next time
-                await in_thread_of_its_own(self._renew, slot)
+                await run_in_new_thread(self._renew, slot)
 
     def _renew(self, slot: Slot) -> None:
         with slot.guard:

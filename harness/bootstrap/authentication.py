@@ -21,9 +21,9 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TypeVar
 
-from harness.bootstrap.composition import House
+from harness.bootstrap.composition import Application
 from workspaces.accounts.account import AccountRecord, Principal
-from workspaces.accounts.key import SECRET_BYTES, KeyRecord, holder_of
+from workspaces.accounts.key import SECRET_BYTES, KeyRecord, owner_of_key
 from workspaces.accounts.user import Users
 from workspaces.errors import Forbidden, NotFound, Unauthorized, Unavailable
 from workspaces.home.layout import Home
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Access:
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Application) -> None:
         self._house = house
 
     def principal_of(self, secret: str, *, as_user: str | None = None) -> Principal:
@@ -40,7 +40,7 @@ class Access:
         house = self._house
         if is_start_token(house.settings.home, secret):
             return self._of_account(house.accounts.default(), as_user)
-        holder = holder_of(secret, house.records, house.clock)
+        holder = owner_of_key(secret, house.records, house.clock)
         if holder is None:
             raise Unauthorized
         account = self._known(lambda: house.accounts.get(holder.account_id))
@@ -54,7 +54,7 @@ class Access:
 
     def key_of(self, secret: str) -> KeyRecord | None:
         """The record of the key that is shown; None for a start token."""
-        holder = holder_of(secret, self._house.records, self._house.clock)
+        holder = owner_of_key(secret, self._house.records, self._house.clock)
         return holder.key if holder else None
 
     def is_admin(self, secret: str) -> bool:

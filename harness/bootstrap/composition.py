@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from harness.agents.agent import AgentRecord, Agents
-from harness.billing.ledger import AccountUsage, Ledger, Purpose, Spender
-from harness.billing.limits import Allowance
+from harness.agents.agent import AgentCatalog, AgentRecord
+from harness.billing.ledger import AccountUsage, Ledger, UsageOwner, UsagePurpose
+from harness.billing.limits import AccountLimiter
 from harness.billing.price import Prices, own_prices
-from harness.bootstrap.job_kinds import Flushing, duties
+from harness.bootstrap.job_kinds import Flushing, job_kinds
 from harness.conversations.conversation import Conversations
-from harness.conversations.event_queue import Inbox
-from harness.jobs.background_task import Resident
+from harness.conversations.event_queue import EventQueue
+from harness.jobs.background_task import BackgroundTask
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import JobRunner
-from harness.memory.memory_cache import Memories
+from harness.memory.memory_cache import MemoryCache
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
 from harness.models.anthropic.wire_format import AnthropicNotation
@@ -29,7 +29,7 @@ from harness.models.demo import DemoModel
 from harness.models.embedding import EmbeddingEndpoint
 from harness.models.metered import MeteredModel
 from harness.models.port import Model
-from harness.models.retrying import PatientModel
+from harness.models.retrying import RetryingModel
 from harness.runtime.async_bridge import LoopThread
 from harness.runtime.settings import Settings
 from harness.runtime.templates import workspace_files
@@ -37,28 +37,28 @@ from harness.sandboxes.bubblewrap import Bubblewrap
 from harness.sandboxes.bundled_programs import ripgrep
 from harness.sandboxes.port import Sandbox
 from harness.sandboxes.record import SANDBOXES, SandboxRecord
-from harness.sync.background_sync import Syncing
-from harness.sync.background_watch import Watching, all_of, log_news
-from harness.sync.local_copies import Copies
-from harness.sync.record_deletion import Deletion
-from harness.sync.registry_records import members
-from harness.sync.registry_state import Agreements
-from harness.sync.registry_sync import Following, Members
+from harness.sync.background_sync import BackgroundSync
+from harness.sync.background_watch import BackgroundWatch, all_of, log_watch_event
+from harness.sync.local_copies import LocalCopies
+from harness.sync.record_deletion import RecordDeletion
+from harness.sync.registry_records import record_adapters
+from harness.sync.registry_state import RegistryState
+from harness.sync.registry_sync import RecordAdapter, RegistrySync
 from harness.tools.bash import BASH
 from harness.tools.custom import CustomTool, custom_tools
 from harness.tools.edit import EDIT
 from harness.tools.glob import GLOB
 from harness.tools.grep import GREP
 from harness.tools.port import AnyTool
-from harness.tools.programs import Workshop
+from harness.tools.programs import ToolPrograms
 from harness.tools.read import READ
 from harness.tools.read_result import READ_RESULT
 from harness.tools.recall import RECALL
-from harness.tools.stored_results import Results
+from harness.tools.stored_results import StoredResults
 from harness.tools.write import WRITE
 from harness.transcripts.transcript import Transcript
-from harness.turns.broadcast import Audience
-from harness.turns.dispatcher import Ingress
+from harness.turns.broadcast import Broadcaster
+from harness.turns.dispatcher import Dispatcher
 from workspaces.accounts.account import Accounts, OwnAccount, Principal
 from workspaces.accounts.key import Keys
 from workspaces.accounts.record_catalog import Catalog, partition_of
@@ -67,16 +67,16 @@ from workspaces.clock import Clock, SystemClock
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Leases
 from workspaces.errors import Failure, Refused
-from workspaces.home.locations import are_shared, place_at, records_at
+from workspaces.home.locations import are_shared, bucket_at, records_at
 from workspaces.home.workspaces import SET_PLACE, Workspaces
 from workspaces.ids import AccountId, ConversationId, WorkspaceId
-from workspaces.remote.bucket import Place
-from workspaces.remote.registry import Kind
+from workspaces.remote.bucket import SharedBucket
+from workspaces.remote.registry import RegistryKind
 from workspaces.search.embeddings import Embedder
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import RecordStore
 from workspaces.tree.directory import FileBlobs
-from workspaces.workspace.watch import News
+from workspaces.workspace.watch import WatchEvent
 from workspaces.workspace.workspace import Workspace
 
 TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
@@ -90,7 +90,7 @@ is done before a turn's first request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class PrincipalServices:
     """Everything that one principal's use of a home is made of."""
 
     settings: Settings
@@ -102,17 +102,17 @@ class Rooms:
     keys: Keys
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
-    agents: Agents
+    agents: AgentCatalog
     conversations: Conversations
     jobs: Jobs
-    deletion: Deletion
+    deletion: RecordDeletion
     usage: AccountUsage
-    ingress: Ingress
-    following: Following | None
+    dispatcher: Dispatcher
+    registry_sync: RegistrySync | None
     """How its records become the same on all machines; None where nothing is shared."""
 
 
-class House:
+class Application:
     """What all principals of a home share: its settings, its stores, its jobs, and rooms for each."""
 
     def __init__(
@@ -121,7 +121,7 @@ class House:
         records: RecordStore,
         clock: Clock,
         *,
-        place: Place | None,
+        place: SharedBucket | None,
         large: BlobStore,
         model: Model | None,
         embedder: Embedder | None,
@@ -134,21 +134,23 @@ class House:
         self.records = records
         self.accounts = Accounts(records, clock)
         self.ledger = Ledger(records, clock, _prices(settings))
-        self.allowance = Allowance(records, clock, self.accounts, self.ledger)
+        self.allowance = AccountLimiter(records, clock, self.accounts, self.ledger)
         self._clients = _clients(settings)
         self.notation = AnthropicNotation()
         self.jobs = Jobs(records, clock)
-        self.runner = JobRunner(self.jobs, duties(self._rooms_of_job, settings.home.machine), clock)
+        self.runner = JobRunner(
+            self.jobs, job_kinds(self._rooms_of_job, settings.home.machine), clock
+        )
         self.place = place
-        self.audience = Audience()
-        self._memories = Memories()
+        self.audience = Broadcaster()
+        self._memories = MemoryCache()
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
         self._large = large
         self._leases = Leases(records, clock)
         self._model = model
         self._embedder = embedder
         self.sandbox = sandbox
-        self._workshop: Workshop | None = None
+        self._workshop: ToolPrograms | None = None
         self._ask_again_at = math.inf
         self._examining = threading.Lock()
 
@@ -156,7 +158,7 @@ class House:
         """The owner of the home's default account."""
         return self.accounts.owner(self.accounts.default())
 
-    def workshop(self) -> Workshop:
+    def programs(self) -> ToolPrograms:
         """With a sandbox, if there is one that confines here and now. Not to be called by an event loop:
         it waits for the self-test."""
         with self._examining:
@@ -167,18 +169,18 @@ class House:
                 self._ask_again_at = math.inf if is_whole else now + WORKSHOP_S
             return self._workshop
 
-    def _examined(self) -> Workshop:
+    def _examined(self) -> ToolPrograms:
         loop = LoopThread()
         try:
             found = loop.run(self.sandbox.check())
         finally:
             loop.close()
         if not found.works:
-            return Workshop(None, ripgrep(None))
+            return ToolPrograms(None, ripgrep(None))
         try:
-            return Workshop(self.sandbox, ripgrep(self.settings.home))
+            return ToolPrograms(self.sandbox, ripgrep(self.settings.home))
         except Failure:  # the disk is full, say: no reason for a turn to fail
-            return Workshop(self.sandbox, None)
+            return ToolPrograms(self.sandbox, None)
 
     def close(self) -> None:
         if self._clients is not None:
@@ -187,12 +189,12 @@ class House:
         if self.place is not None:
             self.place.close()
 
-    def _rooms_of_job(self, job: Job) -> Rooms:
+    def _rooms_of_job(self, job: Job) -> PrincipalServices:
         """What is due later is due in the name of whoever wanted it."""
         account_id, user_id = job.payload["accountId"], job.payload["userId"]
         return self.rooms(self.accounts.member(account_id, user_id))
 
-    def _furnish(self, principal: Principal) -> Rooms:
+    def _furnish(self, principal: Principal) -> PrincipalServices:
         settings, clock, records = self.settings, self.clock, self.records
         account_id, may_change = principal.account_id, principal.may_configure
         only = None if may_change else principal.user_id
@@ -214,7 +216,7 @@ class House:
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
-        agents = Agents(
+        agents = AgentCatalog(
             principal,
             records,
             clock,
@@ -225,7 +227,7 @@ class House:
         conversations = Conversations(
             principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
         )
-        inbox = Inbox(
+        inbox = EventQueue(
             principal,
             records,
             self._large,
@@ -235,7 +237,7 @@ class House:
             leases=self._leases,
             jobs=self.jobs,
         )
-        deletion = Deletion(
+        deletion = RecordDeletion(
             principal,
             self.accounts,
             users,
@@ -249,7 +251,7 @@ class House:
             clock,
             None if self.place is None else self.place.roster(account_id),
         )
-        ingress = Ingress(
+        ingress = Dispatcher(
             clock,
             agents,
             conversations,
@@ -258,15 +260,17 @@ class House:
             self.tools,
             self.allowance,
             partial(self.open_model, principal),
-            self.workshop,
+            self.programs,
             self._results,
             self.ledger.prices.find,
             partial(self._follow, account_id),
             self.audience,
             self._memories,
         )
-        own = members(principal, self.accounts, users, workspaces, sandboxes, agents, deletion)
-        return Rooms(
+        own = record_adapters(
+            principal, self.accounts, users, workspaces, sandboxes, agents, deletion
+        )
+        return PrincipalServices(
             settings,
             clock,
             principal,
@@ -286,13 +290,16 @@ class House:
         )
 
     def _following(
-        self, account_id: AccountId, workspaces: Workspaces, own: Mapping[Kind, Members]
-    ) -> Following | None:
+        self,
+        account_id: AccountId,
+        workspaces: Workspaces,
+        own: Mapping[RegistryKind, RecordAdapter],
+    ) -> RegistrySync | None:
         if self.place is None:
             return None
-        return Following(
+        return RegistrySync(
             self.place.roster(account_id),
-            Agreements(account_id, self.place.location, self.records),
+            RegistryState(account_id, self.place.location, self.records),
             self.settings.home,
             self.clock,
             own,
@@ -304,22 +311,22 @@ class House:
         """Before a turn: what other machines have made of the records of its account."""
         if self.place is not None:
             rooms = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
-            if rooms.following is not None:
-                rooms.following.follow_lately()
+            if rooms.registry_sync is not None:
+                rooms.registry_sync.sync_if_due()
 
     def _is_over(self, account_id: AccountId, workspace_id: WorkspaceId) -> bool:
-        following = self.rooms(self.accounts.owner(self.accounts.get(account_id))).following
+        following = self.rooms(self.accounts.owner(self.accounts.get(account_id))).registry_sync
         return following is not None and following.is_over(workspace_id)
 
-    def _results(self, conversation_id: ConversationId) -> Results:
+    def _results(self, conversation_id: ConversationId) -> StoredResults:
         transcript = Transcript(conversation_id, self.records, self._large)
-        return Results(conversation_id, self._large, transcript.result)
+        return StoredResults(conversation_id, self._large, transcript.result)
 
     def own_model(
         self, own: Model, principal: Principal, agent: AgentRecord, conversation_id: ConversationId
     ) -> Model:
         """One that the caller brings; what it uses up is noted, too."""
-        spender = Spender(
+        spender = UsageOwner(
             principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
         )
         return self._metered(own, spender)
@@ -329,10 +336,10 @@ class House:
         principal: Principal,
         agent: AgentRecord,
         conversation_id: ConversationId | None = None,
-        purpose: Purpose = "turn",
+        purpose: UsagePurpose = "turn",
     ) -> Model:
         """The agent's model; what it uses up is noted for the principal."""
-        spender = Spender(
+        spender = UsageOwner(
             principal.account_id, agent.id, principal.user_id, conversation_id, purpose
         )
 
@@ -341,9 +348,9 @@ class House:
             return self._metered(self._model, spender)
         if name == DEMO or self._clients is None:
             return self._metered(DemoModel(), spender)
-        return PatientModel(self._metered(AnthropicModel(name, self._clients), spender))
+        return RetryingModel(self._metered(AnthropicModel(name, self._clients), spender))
 
-    def _metered(self, model: Model, spender: Spender) -> Model:
+    def _metered(self, model: Model, spender: UsageOwner) -> Model:
         """A turn notes a reply where it stores it: who writes to a file waits for its one writer in any case.
         Sums that all machines write to are no reply's to wait for."""
         is_stored = spender.purpose == "turn" and not are_shared(self.settings.records)
@@ -358,17 +365,17 @@ def wire(
     embedder: Embedder | None = None,
     sandbox: Sandbox | None = None,
     tools: Sequence[CustomTool | Callable[..., Any]] = (),
-    place: Place | None = None,
-) -> House:
+    place: SharedBucket | None = None,
+) -> Application:
     """`model` answers for every agent, whatever model it names, `sandbox` runs every command, and `place`
     is where workspaces are shared, whatever the settings say: for tests and for trying out. Every agent
     can call `tools`.
     `embedder` gives recall its vectors, instead of the endpoint of the settings."""
     clock = clock or SystemClock()
-    place = place or (None if settings.s3 is None else place_at(settings.s3))
+    place = place or (None if settings.s3 is None else bucket_at(settings.s3))
     large = _large(settings, place)
     records = records_at(settings.records, base=settings.home.root, clock=clock)
-    return House(
+    return Application(
         settings,
         records,
         clock,
@@ -381,44 +388,44 @@ def wire(
     )
 
 
-def residents(house: House) -> dict[str, Resident]:
+def background_tasks(house: Application) -> dict[str, BackgroundTask]:
     """What lives as long as `harness up` does, by name."""
     trees, clock = house.settings.home.trees, house.clock
-    syncing = Syncing(
+    syncing = BackgroundSync(
         lambda: [_copies(rooms) for rooms in _owners(house)], follow=lambda: _follow_all(house)
     )
 
-    def tell(news: News) -> None:
-        log_news(news)
+    def tell(news: WatchEvent) -> None:
+        log_watch_event(news)
         syncing.hear(news)
 
-    watcher = Watching(trees, lambda: _workspaces(house), clock, tell)
+    watcher = BackgroundWatch(trees, lambda: _workspaces(house), clock, tell)
     return {"jobs": house.runner, "watcher": watcher, "sync": syncing}
 
 
-def _owners(house: House) -> Iterator[Rooms]:
+def _owners(house: Application) -> Iterator[PrincipalServices]:
     """The rooms of the owners of all accounts."""
     for account in house.accounts.list():
         yield house.rooms(house.accounts.owner(account))
 
 
-def _follow_all(house: House) -> None:
+def _follow_all(house: Application) -> None:
     for rooms in _owners(house):
-        if rooms.following is not None:
-            rooms.following.follow_if_possible()
+        if rooms.registry_sync is not None:
+            rooms.registry_sync.sync_if_reachable()
 
 
-def _workspaces(house: House) -> Iterator[Workspace]:
+def _workspaces(house: Application) -> Iterator[Workspace]:
     """Of all accounts."""
     for rooms in _owners(house):
         yield from all_of(_copies(rooms))
 
 
-def _copies(rooms: Rooms) -> Copies:
-    return Copies(rooms.workspaces, rooms.agents)
+def _copies(rooms: PrincipalServices) -> LocalCopies:
+    return LocalCopies(rooms.workspaces, rooms.agents)
 
 
-def _large(settings: Settings, place: Place | None) -> BlobStore:
+def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:
     """Where what is too large for a record lies: whoever has the record has it too."""
     if not are_shared(settings.records):
         return FileBlobs(settings.home.entries, settings.home.entries_staging)

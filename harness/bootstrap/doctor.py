@@ -15,13 +15,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-from harness.bootstrap.composition import House, wire
+from harness.bootstrap.composition import Application, wire
 from harness.runtime.settings import Settings, read_settings
 from harness.sandboxes.bubblewrap import Bubblewrap
 from harness.sandboxes.bundled_programs import ripgrep
 from workspaces.errors import Failure
 from workspaces.history.git.program import run_git
-from workspaces.home.locations import place_at
+from workspaces.home.locations import bucket_at
 from workspaces.remote.registry import Tombstone
 from workspaces.remote.s3_capabilities import keeps_conditions
 from workspaces.timestamp import moment_of
@@ -112,7 +112,7 @@ def _home(settings: Settings) -> Finding:
     return Finding("home", "ok", str(root))
 
 
-def _records(house: House) -> Finding:
+def _records(house: Application) -> Finding:
     detail = f"{house.settings.records}, account {house.owner().account_id}"
     if not keeps_conditions(house.records):
         remedy = "use a store that honours conditions: two writers would overwrite each other here"
@@ -120,7 +120,7 @@ def _records(house: House) -> Finding:
     return Finding("records", "ok", detail)
 
 
-def _workspaces(house: House) -> Finding:
+def _workspaces(house: Application) -> Finding:
     workspaces = house.rooms(house.owner()).workspaces
     names: list[str] = []
     problems: list[str] = []
@@ -137,7 +137,7 @@ def _workspaces(house: House) -> Finding:
     return Finding("workspaces", "ok", ", ".join(names) or "none yet")
 
 
-def _clock(house: House) -> Finding:
+def _clock(house: Application) -> Finding:
     """A clock that was set back makes expiries wrong: revisions were made later than now. But theirs may be
     the clock that is wrong."""
     workspaces, now = house.rooms(house.owner()).workspaces, house.clock.now()
@@ -158,7 +158,7 @@ def _clock(house: House) -> Finding:
     return Finding("clock", "ok", told)
 
 
-def _jobs(house: House) -> Finding:
+def _jobs(house: Application) -> Finding:
     listed = house.jobs.list()
     aside = [one.job.id for one in listed if one.is_aside]
     if aside:
@@ -176,7 +176,7 @@ def _s3(settings: Settings) -> Finding:
     """Whether the server can be had, and keeps its word."""
     if settings.s3 is None:
         return Finding("s3", "ok", "not set: workspaces are kept on this machine alone")
-    place = place_at(settings.s3)
+    place = bucket_at(settings.s3)
     try:
         place.check()
         if not place.honesty().conditional_delete:
@@ -187,11 +187,11 @@ def _s3(settings: Settings) -> Finding:
     return Finding("s3", "ok", f"{settings.s3}: honours conditions")
 
 
-def _machines(house: House) -> Finding:
+def _machines(house: Application) -> Finding:
     """Whether other machines can join, and what of theirs could not be brought together with ours."""
     rooms = house.rooms(house.owner())
     account_id, place = rooms.principal.account_id, house.settings.s3
-    if house.place is None or rooms.following is None:
+    if house.place is None or rooms.registry_sync is None:
         return Finding("machines", "ok", "nothing is shared")
     seen = house.place.roster(account_id).read("account", account_id)
     if seen is None:
@@ -200,7 +200,7 @@ def _machines(house: House) -> Finding:
     if isinstance(seen.entry, Tombstone):
         remedy = "`harness account rm` removes what is left of it here"
         return Finding("machines", "broken", "the account was deleted on another machine", remedy)
-    troubles = rooms.following.troubles()
+    troubles = rooms.registry_sync.troubles()
     if troubles:
         told = "; ".join(f"{one.name}: {one.reason}" for one in troubles)
         return Finding("machines", "note", told, troubles[0].remedy)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.bootstrap.composition import Rooms
+from harness.bootstrap.composition import PrincipalServices
 from workspaces.conditions import ANY
 from workspaces.errors import AlreadyExists
 from workspaces.storage.records import Key, Put
 
 
-def be_born(rooms: Rooms) -> None:
+def create_defaults(rooms: PrincipalServices) -> None:
     if rooms.records.get(_mark(rooms)) is not None:
         return
     settings = rooms.settings
@@ -26,13 +26,13 @@ def be_born(rooms: Rooms) -> None:
     rooms.records.write(Put(_mark(rooms), {}, expect=ANY))
 
 
-def be_adopted(rooms: Rooms) -> None:
+def adopt_joined_account(rooms: PrincipalServices) -> None:
     """As another machine of an account that has what it was born with: only the sandbox is this machine's."""
     _make(lambda: rooms.sandboxes.create({"name": "default"}))
     rooms.records.write(Put(_mark(rooms), {}, expect=ANY))
 
 
-def _mark(rooms: Rooms) -> Key:
+def _mark(rooms: PrincipalServices) -> Key:
     return Key("accounts", f"born:{rooms.principal.account_id}")
 
 

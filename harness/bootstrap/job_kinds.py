@@ -12,9 +12,9 @@ from harness.conversations.conversation import ERASE, Conversations
 from harness.conversations.event_queue import TURN
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import OutOfReach, Run
-from harness.runtime.async_bridge import in_thread_of_its_own
+from harness.runtime.async_bridge import run_in_new_thread
 from harness.runtime.fair_share import take_share_of
-from harness.turns.dispatcher import Ingress
+from harness.turns.dispatcher import Dispatcher
 from workspaces.accounts.account import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, Unavailable
@@ -35,7 +35,7 @@ FLUSH_WITHIN_S = 30.0
 """So much of a workspace's history is on one machine alone, at most, while something runs there."""
 
 
-class RoomsOfOne(Protocol):
+class ServicesOfOne(Protocol):
     """What the duties need of a principal's rooms."""
 
     @property
@@ -43,26 +43,26 @@ class RoomsOfOne(Protocol):
     @property
     def conversations(self) -> Conversations: ...
     @property
-    def ingress(self) -> Ingress: ...
+    def dispatcher(self) -> Dispatcher: ...
 
 
-RoomsFor = Callable[[Job], RoomsOfOne]
+RoomsFor = Callable[[Job], ServicesOfOne]
 """The rooms of the principal that a job's payload names as `accountId` and `userId`."""
 
 
-def duties(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
+def job_kinds(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
     async def turn(job: Job) -> datetime | None:
         take_share_of(job.payload["accountId"])
-        await rooms_for(job).ingress.look_after(job.payload["conversationId"])
+        await rooms_for(job).dispatcher.look_after(job.payload["conversationId"])
 
     async def erase(job: Job) -> datetime | None:
         conversation_id = ConversationId(job.payload["conversationId"])
         with _patiently():
-            await in_thread_of_its_own(rooms_for(job).conversations.erase, conversation_id)
+            await run_in_new_thread(rooms_for(job).conversations.erase, conversation_id)
 
     async def tidy(job: Job) -> datetime | None:
         with suppress(NotFound):  # it was deleted
-            await in_thread_of_its_own(
+            await run_in_new_thread(
                 rooms_for(job).workspaces.tidy, WorkspaceId(job.payload["workspaceId"])
             )
 
@@ -70,7 +70,7 @@ def duties(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
         workspace_id = WorkspaceId(job.payload["workspaceId"])
         try:
             with _patiently():
-                is_done = await in_thread_of_its_own(rooms_for(job).workspaces.flush, workspace_id)
+                is_done = await run_in_new_thread(rooms_for(job).workspaces.flush, workspace_id)
         except NotFound:  # it was deleted
             return None
         return None if is_done else job.due + timedelta(seconds=FLUSH_WITHIN_S)

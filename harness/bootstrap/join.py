@@ -16,17 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.bootstrap.composition import House, Rooms, wire
-from harness.bootstrap.first_start import be_adopted
+from harness.bootstrap.composition import Application, PrincipalServices, wire
+from harness.bootstrap.first_start import adopt_joined_account
 from harness.runtime.settings import Settings, read_settings, write_setting
-from harness.sync.registry_sync import Followed
+from harness.sync.registry_sync import SyncResult
 from workspaces.accounts.account import JOINING, AccountRecord
 from workspaces.accounts.user import Users
 from workspaces.errors import NotFound, OverLimit, Refused
-from workspaces.home.locations import are_shared, place_at
+from workspaces.home.locations import are_shared, bucket_at
 from workspaces.ids import AccountId
-from workspaces.remote.bucket import Place
-from workspaces.remote.registry import Doubt, Entry, Living, Tombstone
+from workspaces.remote.bucket import SharedBucket
+from workspaces.remote.registry import InvalidEntry, LiveEntry, RegistryEntry, Tombstone
 from workspaces.storage.records import Delete, Put
 from workspaces.validation import parse
 
@@ -39,7 +39,7 @@ class Joined:
     location: str
     secret: str | None = field(default=None, repr=False)
     """A key of the account, which cannot be shown again. None: this home had joined before."""
-    followed: Followed = field(default_factory=Followed)
+    followed: SyncResult = field(default_factory=SyncResult)
     others: tuple[str, ...] = ()
     """Names of other accounts of the place."""
 
@@ -49,7 +49,7 @@ class _Found:
     """The accounts of a place, and what lies there that cannot be believed."""
 
     accounts: list[AccountRecord]
-    doubts: list[Doubt]
+    doubts: list[InvalidEntry]
 
     def named(self, reference: str) -> AccountRecord | None:
         matching = [one for one in self.accounts if reference in (one.id, one.name)]
@@ -60,7 +60,11 @@ class _Found:
 
 
 def join(
-    home: Path | None, location: str, *, account: str | None = None, place: Place | None = None
+    home: Path | None,
+    location: str,
+    *,
+    account: str | None = None,
+    place: SharedBucket | None = None,
 ) -> Joined:
     """`location` as in s3://bucket/prefix; `account` is its name or id, where the place has several.
     `place`: what lies there, for tests.
@@ -69,7 +73,7 @@ def join(
     """
     settings = read_settings(home)
     _check_settings(settings, location)
-    place = place or place_at(location)
+    place = place or bucket_at(location)
     house = wire(replace(settings, s3=location), place=place)
     try:
         place.check()
@@ -96,16 +100,16 @@ def _check_settings(settings: Settings, location: str) -> None:
         raise Refused("s3", settings.s3, f"is set, and is not {location}", remedy=remedy)
 
 
-def _found(place: Place) -> _Found:
+def _found(place: SharedBucket) -> _Found:
     ids, doubts = place.accounts()
     accounts: list[AccountRecord] = []
     for account_id in ids:
         try:
             seen = place.roster(account_id).read("account", account_id)
-            if seen is not None and isinstance(seen.entry, Living):
+            if seen is not None and isinstance(seen.entry, LiveEntry):
                 accounts.append(parse(AccountRecord, seen.entry.record, within=account_id))
         except (Refused, OverLimit) as failure:
-            doubts.append(Doubt(f"{account_id}/account.json", str(failure)))
+            doubts.append(InvalidEntry(f"{account_id}/account.json", str(failure)))
     return _Found(sorted(accounts, key=lambda one: (one.name, one.id)), doubts)
 
 
@@ -136,7 +140,7 @@ def _chosen(found: _Found, account: str | None, location: str) -> AccountRecord:
     return found.accounts[0]
 
 
-def _begin(house: House, settings: Settings, location: str, chosen: AccountRecord) -> None:
+def _begin(house: Application, settings: Settings, location: str, chosen: AccountRecord) -> None:
     """The note, once it is certain that nothing of a person's is in the way."""
     note = house.records.get(JOINING)
     if note is not None:
@@ -156,31 +160,31 @@ def _begin(house: House, settings: Settings, location: str, chosen: AccountRecor
     house.records.write(Put(JOINING, {"location": location, "accountId": chosen.id}))
 
 
-def _carry_out(house: House, place: Place, chosen: AccountRecord) -> Joined:
+def _carry_out(house: Application, place: SharedBucket, chosen: AccountRecord) -> Joined:
     for account in house.accounts.list():
         if account.id != chosen.id:
             house.rooms(house.accounts.owner(account)).deletion.account()
     account = _adopted(house, place, chosen)
     rooms = house.rooms(house.accounts.owner(account))
-    be_adopted(rooms)
+    adopt_joined_account(rooms)
     write_setting(house.settings.home, "s3", place.location)
     for key in rooms.keys.list():  # of an attempt that was interrupted: nobody has seen it
         rooms.keys.revoke(key.id)
     _, secret = rooms.keys.create(label=KEY_LABEL)
     house.accounts.make_default(account)
     house.records.write(Delete(JOINING))
-    followed = rooms.following.follow_if_possible() if rooms.following else Followed()
+    followed = rooms.registry_sync.sync_if_reachable() if rooms.registry_sync else SyncResult()
     return Joined(account, place.location, secret, followed)
 
 
-def _adopted(house: House, place: Place, chosen: AccountRecord) -> AccountRecord:
+def _adopted(house: Application, place: SharedBucket, chosen: AccountRecord) -> AccountRecord:
     """The owner first: an account that can be found has one."""
     users = Users(chosen.id, house.records, house.clock)
     try:
         users.get(chosen.owner_id)
     except NotFound:
         match _entry(place, chosen):
-            case Living(record=record):
+            case LiveEntry(record=record):
                 users.adopt(record, instead_of=None)
             case None:  # whoever told of the account was interrupted
                 at = chosen.created_at
@@ -194,13 +198,13 @@ def _adopted(house: House, place: Place, chosen: AccountRecord) -> AccountRecord
         return house.accounts.adopt(chosen.as_json(), instead_of=None)
 
 
-def _entry(place: Place, chosen: AccountRecord) -> Entry | None:
+def _entry(place: SharedBucket, chosen: AccountRecord) -> RegistryEntry | None:
     """The owner's."""
     seen = place.roster(chosen.id).read("user", chosen.owner_id)
     return seen.entry if seen else None
 
 
-def _touched(house: House, settings: Settings) -> Iterator[str]:
+def _touched(house: Application, settings: Settings) -> Iterator[str]:
     """What somebody has made of this home, beyond what it was born with."""
     accounts = house.accounts.list()
     if len(accounts) > 1:
@@ -213,7 +217,7 @@ def _touched(house: House, settings: Settings) -> Iterator[str]:
         yield from (f"files in {tree}" for tree in settings.home.trees.iterdir())
 
 
-def _touched_rooms(rooms: Rooms, settings: Settings) -> Iterator[str]:
+def _touched_rooms(rooms: PrincipalServices, settings: Settings) -> Iterator[str]:
     for record in rooms.workspaces.list(private=True):
         workspace = rooms.workspaces.open(record)
         is_planted = len(workspace.log(limit=2)) <= 1 and not workspace.pending()

@@ -16,8 +16,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.bootstrap.composition import House
-from harness.runtime.async_bridge import in_thread_of_its_own
+from harness.bootstrap.composition import Application
+from harness.runtime.async_bridge import run_in_new_thread
 from harness.runtime.json_log import event
 from workspaces.accounts.account import DEFAULT_ACCOUNT
 from workspaces.clock import Clock
@@ -30,7 +30,7 @@ ANSWER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReadinessCheck:
     name: str
     look: Callable[[], object]
     """Raises a Failure when the part cannot be worked with."""
@@ -40,7 +40,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class NotReady:
     """A part that is not ready."""
 
     part: str
@@ -50,28 +50,30 @@ class Lack:
 
 
 class Readiness:
-    def __init__(self, parts: Sequence[Part], clock: Clock, *, answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self, parts: Sequence[ReadinessCheck], clock: Clock, *, answer_s: float = ANSWER_S
+    ) -> None:
         self._looks = [_Look(part, clock, answer_s) for part in parts]
 
     @property
     def parts(self) -> list[str]:
         return [look.part.name for look in self._looks]
 
-    async def lacks(self) -> list[Lack]:
+    async def lacks(self) -> list[NotReady]:
         """Return what is not ready; nothing when all is."""
         found = await asyncio.gather(*(look.found() for look in self._looks))
         return [lack for lack in found if lack is not None]
 
 
-def readiness_of(house: House) -> Readiness:
+def readiness_of(house: Application) -> Readiness:
     parts = [
-        Part(
+        ReadinessCheck(
             "home",
             house.settings.home.check_writable,
             "nothing can be written into the home",
             "free space on the disk of the home, or make it writable again",
         ),
-        Part(
+        ReadinessCheck(
             "records",
             lambda: house.records.get(DEFAULT_ACCOUNT),
             "the records do not answer",
@@ -80,20 +82,20 @@ def readiness_of(house: House) -> Readiness:
     ]
     if house.place is not None:
         remedy = "look after the server and the network to it; `harness doctor` says more"
-        parts.append(Part("s3", house.place.ask, "S3 does not answer", remedy))
+        parts.append(ReadinessCheck("s3", house.place.ask, "S3 does not answer", remedy))
     return Readiness(parts, house.clock)
 
 
 class _Look:
-    def __init__(self, part: Part, clock: Clock, answer_s: float) -> None:
+    def __init__(self, part: ReadinessCheck, clock: Clock, answer_s: float) -> None:
         self.part = part
         self._clock = clock
         self._answer_s = answer_s
         self._running: asyncio.Task[None] | None = None
-        self._lack: Lack | None = None
+        self._lack: NotReady | None = None
         self._looked_at = -math.inf
 
-    async def found(self) -> Lack | None:
+    async def found(self) -> NotReady | None:
         if self._clock.monotonic() - self._looked_at < KEPT_S:
             return self._lack
         if self._running is None:
@@ -107,12 +109,12 @@ class _Look:
 
     async def _look(self) -> None:
         try:
-            self._lack = await in_thread_of_its_own(self._examined)
+            self._lack = await run_in_new_thread(self._examined)
             self._looked_at = self._clock.monotonic()
         finally:
             self._running = None
 
-    def _examined(self) -> Lack | None:
+    def _examined(self) -> NotReady | None:
         try:
             self.part.look()
         except Failure as failure:
@@ -120,5 +122,5 @@ class _Look:
             return self._lacking(failure.code)
         return None
 
-    def _lacking(self, code: str) -> Lack:
-        return Lack(self.part.name, code, self.part.lacking, self.part.remedy)
+    def _lacking(self, code: str) -> NotReady:
+        return NotReady(self.part.name, code, self.part.lacking, self.part.remedy)

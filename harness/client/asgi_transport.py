@@ -12,12 +12,12 @@ from typing import Any
 
 import httpx2
 
-Message = MutableMapping[str, Any]
+AsgiMessage = MutableMapping[str, Any]
 App = Callable[
     [
         MutableMapping[str, Any],
-        Callable[[], Awaitable[Message]],
-        Callable[[Message], Awaitable[None]],
+        Callable[[], Awaitable[AsgiMessage]],
+        Callable[[AsgiMessage], Awaitable[None]],
     ],
     Awaitable[None],
 ]
@@ -27,7 +27,7 @@ URL = "http://localhost"
 """The name by which the app is called: every server answers to it."""
 
 
-class Within(httpx2.AsyncBaseTransport):
+class AsgiTransport(httpx2.AsyncBaseTransport):
     def __init__(self, app: App) -> None:
         self._app = app
         self._life: _Life | None = None
@@ -62,8 +62,10 @@ class _Exchange(httpx2.AsyncByteStream):
     """One question and its answer, which is a stream to whoever reads it."""
 
     def __init__(self, body: bytes) -> None:
-        self._asked: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-        self._sent: asyncio.Queue[Message | None] = asyncio.Queue(maxsize=1)
+        self._asked: list[AsgiMessage] = [
+            {"type": "http.request", "body": body, "more_body": False}
+        ]
+        self._sent: asyncio.Queue[AsgiMessage | None] = asyncio.Queue(maxsize=1)
         self._is_left = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -90,7 +92,7 @@ class _Exchange(httpx2.AsyncByteStream):
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _next(self) -> Message:
+    async def _next(self) -> AsgiMessage:
         message = await self._sent.get()
         if message is None:
             raise httpx2.RemoteProtocolError("the app broke off in the middle of its answer")
@@ -103,7 +105,7 @@ class _Exchange(httpx2.AsyncByteStream):
             if not self._is_left.is_set():
                 await self._sent.put(None)
 
-    async def _receive(self) -> Message:
+    async def _receive(self) -> AsgiMessage:
         if self._asked:
             return self._asked.pop()
         await self._is_left.wait()
@@ -117,7 +119,7 @@ class _Life:
         loop = asyncio.get_running_loop()
         self.begun: asyncio.Future[None] = loop.create_future()
         self._ends = asyncio.Event()
-        self._starts: list[Message] = [{"type": "lifespan.startup"}]
+        self._starts: list[AsgiMessage] = [{"type": "lifespan.startup"}]
         self._task = loop.create_task(self._run(app))
 
     async def end(self) -> None:
@@ -133,13 +135,13 @@ class _Life:
                 raise
             self.begun.set_exception(problem)
 
-    async def _receive(self) -> Message:
+    async def _receive(self) -> AsgiMessage:
         if self._starts:
             return self._starts.pop()
         await self._ends.wait()
         return {"type": "lifespan.shutdown"}
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self, message: AsgiMessage) -> None:
         match message["type"]:
             case "lifespan.startup.complete":
                 self.begun.set_result(None)

@@ -19,11 +19,11 @@ from urllib.parse import quote
 
 import httpx2
 
-from harness.client.asgi_transport import URL, App, Within
-from harness.client.connection import SIGN, Connection, Told
+from harness.client.asgi_transport import URL, App, AsgiTransport
+from harness.client.connection import SIGN, Connection, StreamEvent
 from harness.client.errors import given_back, unreachable
 from harness.client.local_tools import declared, results_of
-from harness.client.records import Agents, Named, Records, reference_of
+from harness.client.records import Agents, RecordReference, Records, reference_of
 from harness.client.responses import outcome_of, pending_of
 from harness.messages.event import Answer, Approval, OnBusy
 from harness.messages.pending_call import PendingCall
@@ -44,11 +44,11 @@ PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 2.0
 AGENT = "assistant"
 """The one that a home is born with."""
 
-Hearing = Callable[[Told], None]
+Hearing = Callable[[StreamEvent], None]
 Tools = Sequence[CustomTool | Callable[..., Any]]
 
 
-def _unheard(told: Told) -> None:
+def _unheard(told: StreamEvent) -> None:
     del told
 
 
@@ -78,7 +78,7 @@ class Client:
     @classmethod
     def within(cls, app: App, key: str | None = None, *, user: str | None = None) -> Client:
         """On an app in this process, as `create_app` makes it, which nobody else serves."""
-        return cls(URL, key, user=user, transport=Within(app))
+        return cls(URL, key, user=user, transport=AsgiTransport(app))
 
     # turns
 
@@ -86,7 +86,7 @@ class Client:
         self,
         text: str,
         *,
-        agent: Named = AGENT,
+        agent: RecordReference = AGENT,
         conversation: str | None = None,
         event_id: str | None = None,
         system: str | None = None,
@@ -158,14 +158,16 @@ class Client:
         """End the turn that runs or waits in it, whichever server runs it. False when there is none."""
         return (await self.ask("POST", f"{_conversation(conversation_id)}/cancel"))["cancelled"]
 
-    async def status(self, event_id: str, *, agent: Named = AGENT, wait_s: float = 0) -> JsonObject:
+    async def status(
+        self, event_id: str, *, agent: RecordReference = AGENT, wait_s: float = 0
+    ) -> JsonObject:
         """Where an event stands; `wait_s`: as soon as it is settled, or after so long, 60 s at most."""
         path = f"{_agent(agent)}/events/{quote(event_id, safe='')}"
         return await self.ask("GET", path, wait=wait_s)
 
     async def follow(
-        self, event_id: str, *, agent: Named = AGENT, after: int = 0
-    ) -> AsyncGenerator[Told]:
+        self, event_id: str, *, agent: RecordReference = AGENT, after: int = 0
+    ) -> AsyncGenerator[StreamEvent]:
         """What is told of an event, from behind the entry `after` on to its outcome."""
         path = f"{_agent(agent)}/events/{quote(event_id, safe='')}/stream"
         async with aclosing(self._followed("GET", path, None, after)) as telling:
@@ -174,7 +176,7 @@ class Client:
 
     # conversations
 
-    async def conversations(self, agent: Named = AGENT) -> AsyncGenerator[JsonObject]:
+    async def conversations(self, agent: RecordReference = AGENT) -> AsyncGenerator[JsonObject]:
         """One's own with an agent, the newest first."""
         async for one in self._pages(f"{_agent(agent)}/conversations", "conversations"):
             yield one
@@ -207,7 +209,9 @@ class Client:
 
     # files
 
-    async def read(self, workspace: Named, path: str, *, revision: str | None = None) -> File:
+    async def read(
+        self, workspace: RecordReference, path: str, *, revision: str | None = None
+    ) -> File:
         """A file, as it is or was."""
         query = {} if revision is None else {"revision": revision}
         answer = await self._connection.ask("GET", _file(workspace, path), query=query)
@@ -215,7 +219,7 @@ class Client:
 
     async def write(
         self,
-        workspace: Named,
+        workspace: RecordReference,
         path: str,
         content: str | bytes,
         *,
@@ -227,12 +231,12 @@ class Client:
         return (await self._connection.ask("PUT", path, data=data, headers=headers)).json
 
     async def delete(
-        self, workspace: Named, path: str, *, expect: Version | Wildcard = ANY
+        self, workspace: RecordReference, path: str, *, expect: Version | Wildcard = ANY
     ) -> None:
         """Its last version stays in the history."""
         await self._connection.ask("DELETE", _file(workspace, path), headers=_conditions(expect))
 
-    async def files(self, workspace: Named, prefix: str = "") -> list[JsonObject]:
+    async def files(self, workspace: RecordReference, prefix: str = "") -> list[JsonObject]:
         """Path, size and version of each."""
         return await self.ask("GET", _workspace(workspace) + "/files", prefix=prefix)
 
@@ -280,7 +284,7 @@ class Client:
 
     async def _followed(
         self, method: str, path: str, body: JsonObject | None, after: int
-    ) -> AsyncGenerator[Told]:
+    ) -> AsyncGenerator[StreamEvent]:
         """The last one is its outcome, however often the stream is cut."""
         patience = _Patience(self._patience_s)
         while True:
@@ -337,11 +341,11 @@ class _Patience:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
 
-def _agent(agent: Named) -> str:
+def _agent(agent: RecordReference) -> str:
     return f"/v1/agents/{reference_of(agent)}"
 
 
-def _turns(agent: Named) -> str:
+def _turns(agent: RecordReference) -> str:
     return f"{_agent(agent)}/turns"
 
 
@@ -349,11 +353,11 @@ def _conversation(conversation_id: str) -> str:
     return f"/v1/conversations/{quote(conversation_id, safe='')}"
 
 
-def _workspace(workspace: Named) -> str:
+def _workspace(workspace: RecordReference) -> str:
     return f"/v1/workspaces/{reference_of(workspace)}"
 
 
-def _file(workspace: Named, path: str) -> str:
+def _file(workspace: RecordReference, path: str) -> str:
     """Parsed here, so that no part of a path is taken for one of the address."""
     return f"{_workspace(workspace)}/files/{quote(WorkspacePath(path))}"
 

@@ -25,7 +25,7 @@ _JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StreamEvent:
     """One event of a stream, in the words of docs/turns.md."""
 
     name: str
@@ -40,7 +40,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -77,7 +77,7 @@ class Connection:
         data: bytes | None = None,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """`fields` are sent as JSON, `data` as it is."""
         if fields is not None:
             data, headers = _json(fields), {**_JSON, **(headers or {})}
@@ -87,12 +87,12 @@ class Connection:
             )
         if answered.status_code >= 300:
             raise refusal_of(answered.status_code, answered.headers, answered.content)
-        return Answer(answered.status_code, answered.headers, answered.content)
+        return HttpResponse(answered.status_code, answered.headers, answered.content)
 
     @asynccontextmanager
     async def told(
         self, method: str, path: str, *, fields: object = None, after: int = 0
-    ) -> AsyncGenerator[AsyncIterator[Told]]:
+    ) -> AsyncGenerator[AsyncIterator[StreamEvent]]:
         """What is told from behind the entry `after` on, with signs of life."""
         data = None if fields is None else _json(fields)
         headers = {**(_JSON if data else {}), **({"Last-Event-ID": str(after)} if after else {})}
@@ -122,11 +122,11 @@ def _json(fields: object) -> bytes:
     return json.dumps(fields).encode()
 
 
-SIGN = Told("sign", {})
+SIGN = StreamEvent("sign", {})
 """A sign of life."""
 
 
-async def _told(lines: AsyncIterator[bytes]) -> AsyncIterator[Told]:
+async def _told(lines: AsyncIterator[bytes]) -> AsyncIterator[StreamEvent]:
     found: dict[bytes, bytes] = {}
     async for line in lines:
         if line.startswith(b":"):
@@ -137,7 +137,9 @@ async def _told(lines: AsyncIterator[bytes]) -> AsyncIterator[Told]:
         elif b"event" in found:
             number = found.get(b"id")
             data = json.loads(found[b"data"])
-            yield Told(found[b"event"].decode(), data, None if number is None else int(number))
+            yield StreamEvent(
+                found[b"event"].decode(), data, None if number is None else int(number)
+            )
             found = {}
 
 

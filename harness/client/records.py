@@ -9,9 +9,9 @@ from urllib.parse import quote
 from harness.agents.agent import mount_name
 from harness.client.connection import Connection
 from workspaces.storage.records import JsonObject
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
-Named = Shape | Mapping[str, Any] | str
+RecordReference = StrictModel | Mapping[str, Any] | str
 """A record, or the id or the name of one."""
 
 
@@ -29,18 +29,18 @@ class Records:
     async def list(self) -> list[JsonObject]:
         return (await self._ask("GET"))[self._kind]
 
-    async def get(self, named: Named) -> JsonObject:
+    async def get(self, named: RecordReference) -> JsonObject:
         return await self._ask("GET", named)
 
-    async def patch(self, named: Named, patch: Mapping[str, Any]) -> JsonObject:
+    async def patch(self, named: RecordReference, patch: Mapping[str, Any]) -> JsonObject:
         """A merge patch: what is null goes."""
         return await self._ask("PATCH", named, fields=patch)
 
-    async def delete(self, named: Named, *, force: bool = False) -> None:
+    async def delete(self, named: RecordReference, *, force: bool = False) -> None:
         """With what belongs to it; `force`: also while others refer to it."""
         await self._ask("DELETE", named, query={"force": "true"} if force else {})
 
-    async def _ask(self, method: str, named: Named | None = None, **how: Any) -> Any:
+    async def _ask(self, method: str, named: RecordReference | None = None, **how: Any) -> Any:
         place = "" if named is None else f"/{reference_of(named)}"
         asked = self._connection.ask(method, f"/accounts/me/{self._kind}{place}", **how)
         return (await asked).json
@@ -56,8 +56,8 @@ class Agents(Records):
         self,
         name: str,
         *,
-        workspaces: Sequence[Named] = (),
-        sandbox: Named | None = "default",
+        workspaces: Sequence[RecordReference] = (),
+        sandbox: RecordReference | None = "default",
         **config: Any,
     ) -> JsonObject:
         """An agent that mounts these workspaces, the first one being its default. `sandbox` None leaves it
@@ -70,12 +70,12 @@ class Agents(Records):
         return await super().create(name, config=stated)
 
 
-def reference_of(named: Named) -> str:
+def reference_of(named: RecordReference) -> str:
     """As it stands in a path."""
     match named:
         case str():
             reference = named
-        case Shape():
+        case StrictModel():
             reference = cast("Any", named).id
         case _:
             reference = named["id"]

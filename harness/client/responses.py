@@ -6,8 +6,8 @@ from harness.client.errors import given_back
 from harness.context.receipt import remark_of
 from harness.messages.message import ToolCall
 from harness.messages.model_request import ModelFailure, usage_of
-from harness.messages.pending_call import Asked, PendingCall
-from harness.tools.tool_context import change_of
+from harness.messages.pending_call import PendingCall, RequiredAnswer
+from harness.tools.tool_context import tool_revision_of
 from harness.transcripts.outcome import Outcome
 from workspaces.durability import Durable
 from workspaces.ids import ConversationId, TurnId
@@ -25,7 +25,7 @@ def outcome_of(status: JsonObject) -> Outcome:
         ConversationId(status["conversationId"]),
         TurnId(status["turnId"]),
         usage_of(status["usage"]),
-        tuple(map(change_of, status["revisions"])),
+        tuple(map(tool_revision_of, status["revisions"])),
         ModelFailure(error["code"], error["message"], error["remedy"]) if error else None,
         tuple(status.get("unavailable", ())),
         tuple(status.get("leftOut", ())),
@@ -36,5 +36,5 @@ def outcome_of(status: JsonObject) -> Outcome:
 
 
 def pending_of(data: JsonObject) -> PendingCall:
-    asked = Asked(data["callId"], data["waitsFor"], data["workspace"])
+    asked = RequiredAnswer(data["callId"], data["waitsFor"], data["workspace"])
     return PendingCall(ToolCall(data["callId"], data["tool"], data["input"]), asked)

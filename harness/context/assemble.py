@@ -17,11 +17,11 @@ from collections.abc import Iterable, Sequence
 
 from harness.context.delta import Delta
 from harness.context.history_message import is_plain
-from harness.context.part import GUIDANCE, INSTRUCTIONS, Part
+from harness.context.part import GUIDANCE, INSTRUCTIONS, PromptPart
 from harness.context.repair import repair
 from harness.context.snapshot import Snapshot
 from harness.messages.message import Message, Text
-from harness.messages.model_request import Breakpoints, Request
+from harness.messages.model_request import Breakpoints, ModelRequest
 
 Numbered = tuple[int, Message]
 """A message under the number of its entry."""
@@ -36,7 +36,7 @@ def assemble(
     *,
     kept: Sequence[str] = (),
     turn: str | None = None,
-) -> Request:
+) -> ModelRequest:
     """`kept` is what the platform said beside messages for good, and `turn` what it says for this turn
     alone. No user can write among the system's blocks, so that is where they stand: behind the snapshot,
     which they leave as it is. No provider takes a block that says nothing."""
@@ -45,7 +45,7 @@ def assemble(
     stable = tuple(filter(str.strip, (shared, own)))
     beside = tuple(filter(str.strip, (*kept, turn or "")))
     sent = repair(_with_told(messages, deltas))
-    return Request(
+    return ModelRequest(
         (*stable, *beside),
         sent,
         snapshot.tools,
@@ -53,7 +53,7 @@ def assemble(
     )
 
 
-def _block(parts: Iterable[Part]) -> str:
+def _block(parts: Iterable[PromptPart]) -> str:
     return "\n\n".join(part.text for part in parts)
 
 

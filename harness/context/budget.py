@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.context.memory_entry import Entry, entries
+from harness.context.memory_entry import MemoryEntry, entries
 
 MEMORY_CHARACTERS_MAX = 40_000
 """All memory together, unless the agent says otherwise: more than anyone rereads."""
@@ -116,7 +116,7 @@ class _Page:
             self._shortened,
         )
 
-    def _show(self, wanted: Iterable[Entry]) -> None:
+    def _show(self, wanted: Iterable[MemoryEntry]) -> None:
         for entry in wanted:
             text = self._text(entry)
             pieces = [self._piece(one.line, self._lines[one.line]) for one in entry.headings]
@@ -129,7 +129,7 @@ class _Page:
             self._shown |= {piece.line: piece for piece in pieces}
             self._shortened += len(text) > self._entry_max
 
-    def _within(self, wanted: Iterable[Entry], room: int) -> Iterable[Entry]:
+    def _within(self, wanted: Iterable[MemoryEntry], room: int) -> Iterable[MemoryEntry]:
         """As many as fit by their own text."""
         room += 1
         for entry in wanted:
@@ -138,10 +138,10 @@ class _Page:
                 return
             yield entry
 
-    def _newness(self, entry: Entry) -> tuple[str, int]:
+    def _newness(self, entry: MemoryEntry) -> tuple[str, int]:
         return max(self._ages[entry.first : entry.end], default=""), entry.first
 
-    def _text(self, entry: Entry) -> str:
+    def _text(self, entry: MemoryEntry) -> str:
         return "\n".join(self._lines[entry.first : entry.end])
 
     def _fitting(self, text: str) -> str:

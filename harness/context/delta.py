@@ -14,11 +14,11 @@ from difflib import SequenceMatcher
 from functools import partial
 
 from harness.context.fence import fenced, one_line
-from harness.context.part import Part, Render
+from harness.context.part import PromptPart, Render
 from harness.context.prompt import date_text
 from workspaces.revision import RevisionId
 from workspaces.storage.records import JsonObject
-from workspaces.tree.merge_marks import Seam
+from workspaces.tree.merge_marks import MergeMark
 
 COMPARED_MAX = 4_000_000
 """Pairs of lines that differ at both ends of a change: 2 000 lines on each side, some tenths of a second.
@@ -34,12 +34,12 @@ SEAM_LINES_MAX = 12
 
 SEAM_CHARACTERS_MAX = 200
 
-Seams = Mapping[str, Sequence[Seam]]
+Seams = Mapping[str, Sequence[MergeMark]]
 """By the source of a part: where sync has merged, since that part was shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hunk:
+class ChangedLines:
     """Lines `start` to before `end` became these."""
 
     start: int
@@ -54,7 +54,7 @@ class PartChange:
     """How it is told."""
     revision: RevisionId | None = None
     """What the part was read from now; None when it is gone."""
-    hunks: tuple[Hunk, ...] = ()
+    hunks: tuple[ChangedLines, ...] = ()
     lines_left_out: int = 0
     unavailable: str | None = None
     """Why the part could not be read now; then nothing else is known of it."""
@@ -90,8 +90,8 @@ def delta_of(data: JsonObject) -> Delta:
 
 def delta(
     entry: int,
-    shown: Sequence[Part],
-    now: Sequence[Part],
+    shown: Sequence[PromptPart],
+    now: Sequence[PromptPart],
     day: date | None,
     render: Render,
     seams: Seams | None = None,
@@ -112,19 +112,21 @@ def delta(
     return Delta(entry, changes) if changes else None
 
 
-def with_deltas(parts: Sequence[Part], deltas: Iterable[Delta]) -> tuple[Part, ...]:
+def with_deltas(parts: Sequence[PromptPart], deltas: Iterable[Delta]) -> tuple[PromptPart, ...]:
     """What the model has before its eyes."""
     shown = {part.source: part for part in parts}
     for change in (change for delta in deltas for change in delta.changes):
         old = shown.get(change.source)
         if change.unavailable is not None:
             text = old.text if old else ""
-            shown[change.source] = Part(change.source, False, text, unavailable=change.unavailable)
+            shown[change.source] = PromptPart(
+                change.source, False, text, unavailable=change.unavailable
+            )
             continue
         lines = applied(_lines(old), change.hunks)
         if lines:
             left_out = change.lines_left_out
-            shown[change.source] = Part(
+            shown[change.source] = PromptPart(
                 change.source, False, "\n".join(lines), change.revision, lines_left_out=left_out
             )
         else:
@@ -132,21 +134,21 @@ def with_deltas(parts: Sequence[Part], deltas: Iterable[Delta]) -> tuple[Part, .
     return tuple(shown.values())
 
 
-def hunks(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
+def hunks(old: Sequence[str], new: Sequence[str]) -> tuple[ChangedLines, ...]:
     start = _equal(old, new)
     end = _equal(old[start:][::-1], new[start:][::-1])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
     if len(a) * len(b) > COMPARED_MAX:
-        return (Hunk(start, start + len(a), tuple(b)),)
+        return (ChangedLines(start, start + len(a), tuple(b)),)
     matcher = SequenceMatcher(None, a, b)
     return tuple(
-        Hunk(start + i, start + i_end, tuple(b[j:j_end]))
+        ChangedLines(start + i, start + i_end, tuple(b[j:j_end]))
         for tag, i, i_end, j, j_end in matcher.get_opcodes()
         if tag != "equal"
     )
 
 
-def applied(lines: Sequence[str], changes: Iterable[Hunk]) -> list[str]:
+def applied(lines: Sequence[str], changes: Iterable[ChangedLines]) -> list[str]:
     result: list[str] = []
     at = 0
     for hunk in changes:
@@ -156,7 +158,11 @@ def applied(lines: Sequence[str], changes: Iterable[Hunk]) -> list[str]:
 
 
 def _change(
-    source: str, old: Part | None, new: Part | None, render: Render, seams: Sequence[Seam]
+    source: str,
+    old: PromptPart | None,
+    new: PromptPart | None,
+    render: Render,
+    seams: Sequence[MergeMark],
 ) -> PartChange | None:
     """Memory that cannot be read does not take away what was shown; it is told once."""
     told = partial(render, "prompt/memory-change.md", workspace=source.partition("/")[2])
@@ -179,7 +185,7 @@ def _change(
     return PartChange(source, text, revision, found, left_out)
 
 
-def _marked(old: Sequence[str], found: Iterable[Hunk]) -> list[str]:
+def _marked(old: Sequence[str], found: Iterable[ChangedLines]) -> list[str]:
     """Every line carries a mark, so that nothing in it can stand where our tags stand."""
     lines: list[str] = []
     for hunk in found:
@@ -190,7 +196,7 @@ def _marked(old: Sequence[str], found: Iterable[Hunk]) -> list[str]:
     return lines
 
 
-def _seam(seam: Seam) -> dict[str, object]:
+def _seam(seam: MergeMark) -> dict[str, object]:
     """Each side's lines under a mark of their own."""
     one = [line for pair in seam.pairs for line in pair.one][:SEAM_LINES_MAX]
     other = [line for pair in seam.pairs for line in pair.other][:SEAM_LINES_MAX]
@@ -213,7 +219,7 @@ def _equal(one: Sequence[str], other: Sequence[str]) -> int:
     return count
 
 
-def _lines(part: Part | None) -> list[str]:
+def _lines(part: PromptPart | None) -> list[str]:
     return part.text.split("\n") if part and part.text else []
 
 
@@ -238,7 +244,9 @@ def _change_of(data: JsonObject) -> PartChange:
         data["source"],
         data["text"],
         RevisionId(revision) if revision else None,
-        tuple(Hunk(start, end, tuple(lines)) for start, end, lines in data.get("hunks", ())),
+        tuple(
+            ChangedLines(start, end, tuple(lines)) for start, end, lines in data.get("hunks", ())
+        ),
         data.get("linesLeftOut", 0),
         data.get("unavailable"),
     )

@@ -11,7 +11,7 @@ from workspaces.ids import TurnId
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HistoryMessage:
     number: int
     """Of its entry."""
     turn: TurnId
@@ -29,6 +29,6 @@ def is_plain(message: Message) -> bool:
     return any(isinstance(part, Text) and part.text.strip() for part in message.parts)
 
 
-def turns_of(said: Iterable[Said]) -> list[Sequence[Said]]:
+def turns_of(said: Iterable[HistoryMessage]) -> list[Sequence[HistoryMessage]]:
     """What was said, turn by turn."""
     return [list(turn) for _, turn in groupby(said, key=lambda one: one.turn)]

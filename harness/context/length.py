@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from harness.messages.message import Message
-from harness.messages.model_request import Request, ToolSpec
+from harness.messages.model_request import ModelRequest, ToolSpec
 from workspaces.storage.records import JsonObject
 
 TOKEN_CHARACTERS = 4
@@ -57,7 +57,7 @@ def length_of(data: JsonObject) -> Length:
     return Length(data["characters"], data["tools"], data["tokens"], data["snapshot"])
 
 
-def measured(request: Request, before: Length | None, *, is_same: bool = False) -> Length:
+def measured(request: ModelRequest, before: Length | None, *, is_same: bool = False) -> Length:
     """`before`: the request before, as it turned out; `is_same`: it was of the same snapshot, and so most
     of this one has been measured."""
     count = len(request.breakpoints.system)

@@ -32,7 +32,7 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MemoryEntry:
     """Lines `first` to before `end`."""
 
     first: int
@@ -45,7 +45,7 @@ class Entry:
         return any(heading.title.casefold() == PINNED for heading in self.headings)
 
 
-def entries(lines: Sequence[str]) -> list[Entry]:
+def entries(lines: Sequence[str]) -> list[MemoryEntry]:
     reader = _Reader(lines)
     reader.read()
     return reader.found
@@ -65,7 +65,7 @@ def first_heading(data: bytes) -> str | None:
 
 class _Reader:
     def __init__(self, lines: Sequence[str]) -> None:
-        self.found: list[Entry] = []
+        self.found: list[MemoryEntry] = []
         self._lines = lines
         self._headings: list[Heading] = []
         self._first: int | None = None
@@ -114,7 +114,7 @@ class _Reader:
 
     def _close(self) -> None:
         if self._first is not None:
-            self.found.append(Entry(self._first, self._end, tuple(self._headings)))
+            self.found.append(MemoryEntry(self._first, self._end, tuple(self._headings)))
         self._first = None
         self._is_item = False
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from harness.context.budget import Cut, cut, shares
 from harness.context.fence import attribute, fenced, one_line
-from harness.context.part import Part, Render, memory_of
+from harness.context.part import PromptPart, Render, memory_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 
@@ -75,7 +75,9 @@ class _Sized:
     """As far as the workspace's own limit goes."""
 
 
-def memory_parts(memories: Sequence[Memory], characters_max: int, render: Render) -> list[Part]:
+def memory_parts(
+    memories: Sequence[Memory], characters_max: int, render: Render
+) -> list[PromptPart]:
     """One part for each mount, within one budget."""
     sized = [_sized(memory) for memory in memories]
     given = shares([one.wanted for one in sized], characters_max)
@@ -97,13 +99,13 @@ def _sized(memory: Memory) -> _Sized:
     return _Sized(memory, text, index, length, min(length, memory.characters_max or length))
 
 
-def _part(sized: _Sized, share: int, render: Render) -> Part:
+def _part(sized: _Sized, share: int, render: Render) -> PromptPart:
     memory = sized.memory
     name = attribute(memory.mount)
     if memory.unavailable is not None:
         reason = one_line(memory.unavailable)
         text = render("prompt/memory-unavailable.md", workspace=name, reason=reason)
-        return Part(memory_of(name), False, text, unavailable=reason)
+        return PromptPart(memory_of(name), False, text, unavailable=reason)
     index = _index(sized, share)
     shown = cut(sized.text, share - sum(len(line) + 1 for line in index), memory.ages)
     text = render(
@@ -115,7 +117,7 @@ def _part(sized: _Sized, share: int, render: Render) -> Part:
         notes=sorted(index),
         notes_count=memory.notes_count,
     )
-    return Part(
+    return PromptPart(
         memory_of(name),
         False,
         text,

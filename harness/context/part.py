@@ -19,7 +19,7 @@ TURN = "turn"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PromptPart:
     source: str
     """Where it comes from."""
     is_trusted: bool
@@ -53,9 +53,9 @@ def memory_of(mount: str) -> str:
     return f"{MEMORY}/{mount}"
 
 
-def part_of(data: JsonObject) -> Part:
+def part_of(data: JsonObject) -> PromptPart:
     revision = data.get("revision")
-    return Part(
+    return PromptPart(
         data["source"],
         data["trusted"],
         data["text"],

@@ -14,7 +14,7 @@ from datetime import date
 
 from harness.context.fence import fenced, one_line
 from harness.context.memory_parts import Memory, memory_parts
-from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, SUMMARY, Part, Render
+from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, SUMMARY, PromptPart, Render
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Sources:
     """Of what was said before the window."""
 
 
-def prompt_parts(sources: Sources, render: Render) -> tuple[Part, ...]:
+def prompt_parts(sources: Sources, render: Render) -> tuple[PromptPart, ...]:
     parts = [
-        Part(INSTRUCTIONS, True, (sources.instructions or "").strip()),
-        Part(GUIDANCE, True, _guidance(sources.mounts, render)),
+        PromptPart(INSTRUCTIONS, True, (sources.instructions or "").strip()),
+        PromptPart(GUIDANCE, True, _guidance(sources.mounts, render)),
         *_memory(sources, render),
-        Part(DATE, True, date_text(sources.day, render)),
+        PromptPart(DATE, True, date_text(sources.day, render)),
         *_summary(sources.summary, render),
     ]
     return tuple(part for part in parts if part.text)
@@ -77,14 +77,14 @@ def _guidance(mounts: Sequence[MountView], render: Render) -> str:
     return render("prompt/guidance.md", mounts=guided, is_choice=len(mounts) > 1)
 
 
-def _summary(summary: str | None, render: Render) -> list[Part]:
+def _summary(summary: str | None, render: Render) -> list[PromptPart]:
     if summary is None:
         return []
-    return [Part(SUMMARY, False, render("prompt/summary.md", text=fenced(summary)))]
+    return [PromptPart(SUMMARY, False, render("prompt/summary.md", text=fenced(summary)))]
 
 
-def _memory(sources: Sources, render: Render) -> list[Part]:
+def _memory(sources: Sources, render: Render) -> list[PromptPart]:
     if not sources.memories:
         return []
-    about = Part(MEMORY, True, render("prompt/memory.md"))
+    about = PromptPart(MEMORY, True, render("prompt/memory.md"))
     return [about, *memory_parts(sources.memories, sources.memory_characters_max, render)]

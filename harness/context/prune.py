@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from harness.context.assemble import Numbered
-from harness.context.history_message import Said, turns_of
+from harness.context.history_message import HistoryMessage, turns_of
 from harness.context.part import Render
 from harness.context.snapshot import NOTHING_LEAVES, Leaving
 from harness.messages.message import (
@@ -56,10 +56,10 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 @dataclass(frozen=True, slots=True)
 class Pruning:
     turns: int = TURNS
-    is_hard: bool = False
+    prune_all: bool = False
 
     def as_json(self) -> JsonObject:
-        return {"turns": self.turns, **({"hard": True} if self.is_hard else {})}
+        return {"turns": self.turns, **({"hard": True} if self.prune_all else {})}
 
 
 def pruning_of(data: JsonObject) -> Pruning:
@@ -67,7 +67,7 @@ def pruning_of(data: JsonObject) -> Pruning:
 
 
 def prune(
-    said: Sequence[Said],
+    said: Sequence[HistoryMessage],
     pruning: Pruning | None,
     render: Render,
     *,
@@ -79,16 +79,16 @@ def prune(
     if pruning is None:
         return tuple((one.number, one.message) for one in said)
     words = _words(render)
-    shown: list[Said] = []
+    shown: list[HistoryMessage] = []
     for turn in turns_of(said):
         if turn[0].turn == running:
             shown += turn
-        elif pruning.is_hard or turn[0].number < traffic_from:
+        elif pruning.prune_all or turn[0].number < traffic_from:
             shown += map(_without_traffic, turn)
         else:
             shown += (_ended(one, words) for one in turn)
     kept = [one for one in shown if one.message.parts]
-    if not pruning.is_hard:
+    if not pruning.prune_all:
         return tuple((one.number, one.message) for one in kept)
     newest = next((one.number for one in reversed(said) if one.is_plain), None)
     return tuple(
@@ -98,7 +98,7 @@ def prune(
 
 
 def leaving(
-    said: Sequence[Said],
+    said: Sequence[HistoryMessage],
     pruning: Pruning | None,
     render: Render,
     *,
@@ -153,7 +153,7 @@ def _traffic(part: Part) -> int:
     return len(_JSON.encode(part_as_json(part))) if isinstance(part, ToolCall | ToolResult) else 0
 
 
-def _ended(one: Said, words: _Words) -> Said:
+def _ended(one: HistoryMessage, words: _Words) -> HistoryMessage:
     """As it is shown once its turn has ended."""
     parts = tuple(
         _result(part, RESULT_CHARACTERS_MAX, words) if isinstance(part, ToolResult) else part
@@ -163,7 +163,7 @@ def _ended(one: Said, words: _Words) -> Said:
     return one if parts == one.message.parts else _with_parts(one, parts)
 
 
-def _without_traffic(one: Said) -> Said:
+def _without_traffic(one: HistoryMessage) -> HistoryMessage:
     return _with_parts(one, tuple(part for part in one.message.parts if isinstance(part, Text)))
 
 
@@ -174,7 +174,7 @@ def _result(result: ToolResult, characters_max: int, words: _Words) -> ToolResul
     return replace(result, text=text)
 
 
-def _short_message(one: Said, words: _Words, running: TurnId | None) -> Message:
+def _short_message(one: HistoryMessage, words: _Words, running: TurnId | None) -> Message:
     parts = tuple(_short(part, words, one.turn == running) for part in one.message.parts)
     return Message(one.message.role, parts)
 
@@ -190,5 +190,5 @@ def _short(part: Part, words: _Words, is_running: bool) -> Part:
             return part
 
 
-def _with_parts(one: Said, parts: tuple[Part, ...]) -> Said:
+def _with_parts(one: HistoryMessage, parts: tuple[Part, ...]) -> HistoryMessage:
     return replace(one, message=Message(one.message.role, parts))

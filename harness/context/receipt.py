@@ -15,12 +15,12 @@ from hashlib import sha256
 from typing import Literal
 
 from harness.context.delta import Delta, PartChange
-from harness.context.history_message import Said
+from harness.context.history_message import HistoryMessage
 from harness.context.length import Length, length_of
-from harness.context.part import Part
+from harness.context.part import PromptPart
 from harness.context.prune import Pruning, pruning_of
-from harness.context.snapshot import Held, Snapshot
-from harness.messages.model_request import Request
+from harness.context.snapshot import ShownState, Snapshot
+from harness.messages.model_request import ModelRequest
 from workspaces.ids import TurnId
 from workspaces.revision import RevisionId
 from workspaces.storage.records import JsonObject
@@ -35,7 +35,7 @@ PLATFORM = "platform"
 """The source of what the platform says beside the snapshot."""
 
 
-Purpose = Literal[
+RequestPurpose = Literal[
     "turn",
     "flush",  # the same question, and behind it that what must last is to be written down
 ]
@@ -110,7 +110,7 @@ class Receipt:
     """SHA-256 of the request."""
     remarks: tuple[Remark, ...] = ()
     """What its turn had to say about its context up to here."""
-    purpose: Purpose = "turn"
+    purpose: RequestPurpose = "turn"
 
     @property
     def unavailable(self) -> frozenset[str]:
@@ -156,12 +156,12 @@ def receipt(
     at: Stamp,
     turn_id: TurnId,
     model: str,
-    held: Held,
-    said: Sequence[Said],
+    held: ShownState,
+    said: Sequence[HistoryMessage],
     pruning: Pruning | None,
-    request: Request,
+    request: ModelRequest,
     remarks: tuple[Remark, ...] = (),
-    purpose: Purpose = "turn",
+    purpose: RequestPurpose = "turn",
 ) -> Receipt:
     return Receipt(
         number,
@@ -203,7 +203,7 @@ def entrances(receipts: Iterable[Receipt]) -> list[Entrance]:
     return found
 
 
-def digest(request: Request) -> str:
+def digest(request: ModelRequest) -> str:
     """Of the JSON of its `as_json`."""
     messages = _ASCII.encode([message.as_sent() for message in request.messages])
     tools = ",".join(tool.ascii_text for tool in request.tools)
@@ -236,7 +236,7 @@ def receipt_of(number: int, data: JsonObject) -> Receipt:
     )
 
 
-def _as_taken(part: Part) -> ShownPart:
+def _as_taken(part: PromptPart) -> ShownPart:
     size = len(part.text.encode())
     return ShownPart(part.source, part.revision, size, part.lines_left_out, part.unavailable)
 
@@ -246,7 +246,7 @@ def _as_told(change: PartChange, entry: int) -> ShownPart:
     return ShownPart(change.source, change.revision, size, left_out, change.unavailable, entry)
 
 
-def _of_platform(request: Request) -> Iterator[ShownPart]:
+def _of_platform(request: ModelRequest) -> Iterator[ShownPart]:
     """What is said beside the snapshot: only that it was, and how much, for some of it is kept nowhere."""
     for text in request.system[len(request.breakpoints.system) :]:
         yield ShownPart(PLATFORM, None, len(text.encode()))

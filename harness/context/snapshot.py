@@ -25,12 +25,12 @@ from typing import Any, Literal
 
 from harness.context.delta import Delta, Seams, delta, with_deltas
 from harness.context.length import Length
-from harness.context.part import Part, Render, part_of
+from harness.context.part import PromptPart, Render, part_of
 from harness.messages.model_request import ToolSpec, tool_spec_of
 from workspaces.revision import RevisionId
 from workspaces.storage.records import JsonObject
 from workspaces.timestamp import Stamp, stamp_of
-from workspaces.tree.merge_marks import Seam
+from workspaces.tree.merge_marks import MergeMark
 
 CACHE_LIFETIME = timedelta(hours=1)
 """The longest that a provider keeps what it was sent."""
@@ -58,7 +58,7 @@ Reason = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SnapshotKey:
     """What a snapshot was taken under. Each is opaque: it is compared and nothing else; the first that
     differs is the reason for another snapshot."""
 
@@ -90,8 +90,8 @@ class Snapshot:
     """Within the conversation, from 1."""
     at: Stamp
     reason: Reason
-    terms: Terms
-    parts: tuple[Part, ...]
+    terms: SnapshotKey
+    parts: tuple[PromptPart, ...]
     tools: tuple[ToolSpec, ...]
     day: date
     traffic_from: int = 0
@@ -114,7 +114,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ShownState:
     """What a conversation has been shown so far."""
 
     snapshot: Snapshot
@@ -133,7 +133,7 @@ class Held:
         return days[-1] if days else self.snapshot.day
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PromptPart, ...]:
         """What the model has before its eyes."""
         return with_deltas(self.snapshot.parts, self.deltas)
 
@@ -162,13 +162,13 @@ class Moment:
     at: datetime
     entry: int
     """The number of the newest message."""
-    terms: Terms
-    parts: tuple[Part, ...]
+    terms: SnapshotKey
+    parts: tuple[PromptPart, ...]
     """What a snapshot taken now would hold."""
     tools: tuple[ToolSpec, ...] = ()
     is_erased: bool = False
     """A revision that was shown is gone from its history."""
-    seams: Seams = field(default_factory=dict[str, Sequence[Seam]], hash=False)
+    seams: Seams = field(default_factory=dict[str, Sequence[MergeMark]], hash=False)
     leaving: Leaving = NOTHING_LEAVES
 
     @property
@@ -176,7 +176,7 @@ class Moment:
         return self.at.date()
 
 
-def decide(held: Held | None, now: Moment, render: Render) -> Snapshot | Delta | None:
+def decide(held: ShownState | None, now: Moment, render: Render) -> Snapshot | Delta | None:
     """What must be shown anew; None when what is shown still holds."""
     if held is None:
         return _snapshot(1, "first", now)
@@ -193,13 +193,13 @@ def decide(held: Held | None, now: Moment, render: Render) -> Snapshot | Delta |
     return news
 
 
-def after(held: Held | None, news: Snapshot | Delta | None, at: datetime) -> Held:
+def after(held: ShownState | None, news: Snapshot | Delta | None, at: datetime) -> ShownState:
     """What has been shown once this is shown too."""
     if isinstance(news, Snapshot):
-        return Held(news, (), at)
+        return ShownState(news, (), at)
     if held is None:
         raise ValueError("what is shown first is a snapshot")
-    return Held(held.snapshot, (*held.deltas, news) if news else held.deltas, at)
+    return ShownState(held.snapshot, (*held.deltas, news) if news else held.deltas, at)
 
 
 def snapshot_of(number: int, data: JsonObject) -> Snapshot:
@@ -215,12 +215,12 @@ def snapshot_of(number: int, data: JsonObject) -> Snapshot:
     )
 
 
-def terms_of(data: Mapping[str, Any]) -> Terms:
+def terms_of(data: Mapping[str, Any]) -> SnapshotKey:
     """Of an older form too: what it did not know yet differs from everything."""
-    return Terms(**{field.name: data.get(field.name, "") for field in fields(Terms)})
+    return SnapshotKey(**{field.name: data.get(field.name, "") for field in fields(SnapshotKey)})
 
 
-def _overdue(held: Held, now: Moment) -> Reason | None:
+def _overdue(held: ShownState, now: Moment) -> Reason | None:
     before, after = held.snapshot.terms, now.terms
     if before.reset != after.reset:
         return "reset"
@@ -243,7 +243,7 @@ def _overdue(held: Held, now: Moment) -> Reason | None:
     return "expired" if now.at - held.asked_at > CACHE_LIFETIME else None
 
 
-def _is_available_again(held: Held, now: Moment) -> bool:
+def _is_available_again(held: ShownState, now: Moment) -> bool:
     missed = {part.source for part in held.parts if part.unavailable}
     return bool(missed) and not missed <= {part.source for part in now.parts if part.unavailable}
 

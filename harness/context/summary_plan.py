@@ -18,12 +18,12 @@ from typing import assert_never
 
 from harness.context.assemble import Numbered
 from harness.context.fence import attribute, fenced
-from harness.context.history_message import Said, turns_of
+from harness.context.history_message import HistoryMessage, turns_of
 from harness.context.part import Render
 from harness.context.prune import shortened
 from harness.context.repair import sound
 from harness.messages.message import Message, Part, Text, Thinking, ToolCall, ToolResult
-from harness.messages.model_request import Reply, Request
+from harness.messages.model_request import ModelRequest, Reply
 from workspaces.storage.records import JsonObject
 
 VERBATIM_TURNS = 2
@@ -80,10 +80,10 @@ def due_json(found: Due) -> JsonObject:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SummaryState:
     """How things are when a request is about to be made."""
 
-    said: Sequence[Said]
+    said: Sequence[HistoryMessage]
     characters: int
     """Of the request."""
     system_characters: int
@@ -94,7 +94,7 @@ class State:
     """How long it was when a summary failed."""
 
 
-def due(state: State, characters_max: int) -> Due | None:
+def due(state: SummaryState, characters_max: int) -> Due | None:
     """What is to be done about a context that is strictly longer than the limit; None: nothing now."""
     if state.characters <= characters_max:
         return None
@@ -103,12 +103,12 @@ def due(state: State, characters_max: int) -> Due | None:
     return cover(state, characters_max) if has_grown(state) else None
 
 
-def has_grown(state: State) -> bool:
+def has_grown(state: SummaryState) -> bool:
     """Whether a summary may be tried, after one that failed."""
     return 10 * state.characters >= GROWTH_TENTHS * state.failed_at
 
 
-def cover(state: State, characters_max: int) -> Cover | TurnTooLong:
+def cover(state: SummaryState, characters_max: int) -> Cover | TurnTooLong:
     """What a summary is to cover, whether or not one is due."""
     cuts = _cuts(state.said)
     if not cuts:
@@ -117,7 +117,7 @@ def cover(state: State, characters_max: int) -> Cover | TurnTooLong:
     return Cover(until if state.length_after(until) <= characters_max else cuts[-1])
 
 
-def _cuts(said: Sequence[Said]) -> list[int]:
+def _cuts(said: Sequence[HistoryMessage]) -> list[int]:
     """The entries up to which something can be covered: before each turn that begins with a user's
     message, but the first, up to the one with the newest such message."""
     newest = max((at for at, one in enumerate(said) if one.is_plain), default=0)
@@ -149,10 +149,10 @@ def chunk(texts: Sequence[str], characters_max: int) -> tuple[str, list[str]]:
     return head, [tail, *texts[1:]]
 
 
-def question_to_writer(text: str, earlier: str | None, render: Render) -> Request:
+def question_to_writer(text: str, earlier: str | None, render: Render) -> ModelRequest:
     told = render("compaction/input.md", text=text, earlier=fenced(earlier) if earlier else None)
     system = render("compaction/system.md", words=WORDS_MAX)
-    return Request((system,), (Message("user", (Text(told),)),), ())
+    return ModelRequest((system,), (Message("user", (Text(told),)),), ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from harness.billing.ledger import conversation_rows
 from harness.jobs.job import Job, Jobs
 from harness.messages.event import full_key
 from harness.messages.message import ToolResult
-from harness.prompts.prompt_log import Showing
-from harness.tools.stored_results import Results
+from harness.prompts.prompt_log import PromptLog
+from harness.tools.stored_results import StoredResults
 from harness.transcripts.session import Session, new_session
 from harness.transcripts.transcript import Carried, Entry, Transcript
 from workspaces.accounts.account import Principal
@@ -106,7 +106,7 @@ class New:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class DeletedParts:
     """What went with a conversation."""
 
     entries: int
@@ -202,8 +202,8 @@ class Conversations:
     ) -> Transcript:
         return Transcript(conversation.id, self._records, self._large, told=told)
 
-    def showing(self, conversation: Conversation) -> Showing:
-        return Showing(conversation.id, self._records, self._large)
+    def showing(self, conversation: Conversation) -> PromptLog:
+        return PromptLog(conversation.id, self._records, self._large)
 
     def reset(self, conversation: Conversation) -> Session:
         """A new session from here on. Busy while a turn runs or was interrupted."""
@@ -236,7 +236,7 @@ class Conversations:
 
     def carried(self, conversation: Conversation, last: int | None = None) -> Iterator[Carried]:
         """Its entries up to a number or all, with what lies beside them."""
-        kept = Results(conversation.id, self._large).kept()
+        kept = StoredResults(conversation.id, self._large).kept()
         for entry in self.transcript(conversation).entries(1, last):
             parts = entry.message.parts
             calls = [part.call_id for part in parts if isinstance(part, ToolResult)]
@@ -256,7 +256,7 @@ class Conversations:
                 raise Forbidden(INSTRUCT)
             yield carried
 
-    def delete(self, conversation: Conversation) -> Gone:
+    def delete(self, conversation: Conversation) -> DeletedParts:
         """The conversation and everything in it. Busy while a turn runs."""
         gone = self._gone(conversation)
         with self._alone(conversation) as lease:
@@ -332,7 +332,7 @@ class Conversations:
         for start in range(0, len(doomed), DELETED_AT_ONCE):
             batch = doomed[start : start + DELETED_AT_ONCE]
             self._records.write(*(Delete(key) for key in batch))
-        Showing(conversation_id, self._records, self._large).erase()
+        PromptLog(conversation_id, self._records, self._large).erase()
         transcript.erase()
         self._records.write(Delete(place.key), *self._jobs.unwanted(f"turn:{conversation_id}"))
 
@@ -365,11 +365,13 @@ class Conversations:
         except Conflict as error:
             raise Busy("the conversation", holder="a process that was faster") from error
 
-    def _gone(self, conversation: Conversation) -> Gone:
+    def _gone(self, conversation: Conversation) -> DeletedParts:
         transcript = self.transcript(conversation)
         newest = transcript.newest()
         waiting = with_prefix(self._records, inbox_partition(conversation.id), "0")
-        return Gone(newest.number if newest else 0, len(transcript.sessions()), len(waiting))
+        return DeletedParts(
+            newest.number if newest else 0, len(transcript.sessions()), len(waiting)
+        )
 
     def _new(self, agent_id: AgentId, key: str, *, forked_from: str | None = None) -> Conversation:
         return Conversation(
@@ -422,7 +424,7 @@ class Conversations:
 
     def _unloaded(self, conversation: Conversation, entries: Iterable[Carried]) -> Iterator[Entry]:
         """What lies beside them is there before they are."""
-        results = Results(conversation.id, self._large)
+        results = StoredResults(conversation.id, self._large)
         for entry, whole in entries:
             for call_id, text in whole.items():
                 results.keep(call_id, text)

@@ -39,13 +39,13 @@ from datetime import timedelta
 from harness.conversations.conversation import INSTRUCT, Conversation, Conversations, New, claim_key
 from harness.conversations.queue_state import (
     NOBODY_YET,
-    Head,
-    Line,
-    Occupancy,
-    Paused,
-    Running,
-    Standing,
-    Waiting,
+    NextEvent,
+    PausedTurn,
+    QueueHead,
+    QueuePosition,
+    QueueState,
+    QueueUsage,
+    RunningTurn,
     is_idle,
     is_large,
 )
@@ -61,7 +61,6 @@ from workspaces.errors import Busy, Conflict, Failure, Forbidden, LeaseLost, Not
 from workspaces.ids import AgentId, TurnId
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import (
-    Change,
     Check,
     Condition,
     Delete,
@@ -69,6 +68,7 @@ from workspaces.storage.records import (
     JsonObject,
     Key,
     Put,
+    RecordChange,
     RecordStore,
 )
 
@@ -90,7 +90,7 @@ PAUSE_S_MAX = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class QueuedEvent:
     """An event that will be answered, or was."""
 
     conversation: Conversation
@@ -98,7 +98,7 @@ class Accepted:
     number: int
     lease: Lease | None = None
     """Of the conversation, when it was free."""
-    first: Waiting | None = None
+    first: NextEvent | None = None
     """The event itself, where it is what the holder of that lease has to do: nobody need look for it."""
     is_new: bool = False
     """Put in line just now, not by an earlier delivery of the same event, which may still wait."""
@@ -110,7 +110,7 @@ class Opening:
     of it is written."""
 
     conversation: Conversation
-    made: tuple[Change, ...]
+    made: tuple[RecordChange, ...]
     """That it is there; or what makes it, when it is new."""
     session: Session | None
     """Of a new one: nothing was said in it yet."""
@@ -121,7 +121,7 @@ class Opening:
     claim: Key
     expect: Condition
     bid: Bid
-    head: Head
+    head: QueueHead
     tail: Item | None
 
     @property
@@ -129,11 +129,11 @@ class Opening:
         """Its place in line, when it comes to that."""
         return self.tail.value["next"] if self.tail else 1
 
-    def accepted(self, lease: Lease) -> Accepted:
-        return Accepted(self.conversation, self.claim, self.number, lease, is_new=True)
+    def accepted(self, lease: Lease) -> QueuedEvent:
+        return QueuedEvent(self.conversation, self.claim, self.number, lease, is_new=True)
 
 
-class Inbox:
+class EventQueue:
     def __init__(
         self,
         principal: Principal,
@@ -158,7 +158,7 @@ class Inbox:
         """Those in which something was accepted here, by agent and key. One that was deleted since is found
         out by the batch that would put something into it."""
 
-    def accept(self, agent_id: AgentId, event: Event, *, rejects: bool) -> Accepted:
+    def accept(self, agent_id: AgentId, event: Event, *, rejects: bool) -> QueuedEvent:
         """Durably in line, once; the same event again leads to the same place.
 
         Conflict for an id that was used with another body; TooMany when the line is full; Busy for a
@@ -216,16 +216,18 @@ class Inbox:
         return Opening(*of, event, stated, body, claim, expect, bid, head, tail)
 
     def opened(
-        self, opening: Opening, turn_id: TurnId, first: int, *, is_own: bool = False
-    ) -> tuple[Running, tuple[Change, ...]]:
+        self, opening: Opening, turn_id: TurnId, first: int, *, uses_caller_model: bool = False
+    ) -> tuple[RunningTurn, tuple[RecordChange, ...]]:
         """The turn that begins, and what must be written with its first entry by the opening's bid."""
         conversation, line = opening.conversation, self._line(opening.conversation)
         claim, expect = opening.claim, opening.expect
         about = _about(conversation, opening.number)
         claimed = self._claims.made(claim, opening.body, about, expect)
         joined, ends = line.joined(opening.event, opening.stated, opening.tail)
-        running = Running(opening.number, opening.event, turn_id, first, 1, opening.head, is_own)
-        begun = Head(opening.head.counter, opening.number + 1, ends, running.as_json())
+        running = RunningTurn(
+            opening.number, opening.event, turn_id, first, 1, opening.head, uses_caller_model
+        )
+        begun = QueueHead(opening.head.counter, opening.number + 1, ends, running.as_json())
         job = self._jobs.wanted_anew(self._looking_after(conversation))
         return running, (*opening.made, claimed, *joined, line.moved(begun), *job)
 
@@ -247,21 +249,21 @@ class Inbox:
     def claim(self, key: Key) -> Claim | None:
         return self._claims.find(key)
 
-    def ahead(self, accepted: Accepted) -> int:
+    def ahead(self, accepted: QueuedEvent) -> int:
         """How many events come before this one."""
-        return self.standing(accepted.conversation, accepted.number).ahead
+        return self.position_of(accepted.conversation, accepted.number).ahead
 
     def _is_in_use(self, conversation: Conversation) -> bool:
         """Something runs, or waits in line."""
         return not is_idle(*self._line(conversation).ends())
 
-    def line(self, conversation: Conversation) -> Occupancy:
-        return self._line(conversation).occupancy()
+    def state(self, conversation: Conversation) -> QueueUsage:
+        return self._line(conversation).usage()
 
-    def standing(self, conversation: Conversation, number: int) -> Standing:
-        return self._line(conversation).standing(number)
+    def position_of(self, conversation: Conversation, number: int) -> QueuePosition:
+        return self._line(conversation).position_of(number)
 
-    def next(self, conversation: Conversation, lease: Lease) -> Running | Waiting | None:
+    def next(self, conversation: Conversation, lease: Lease) -> RunningTurn | NextEvent | None:
         """What the holder of the lease has to do: go on with what runs, begin what waits, or nothing."""
         line = self._line(conversation)
         head, tail = line.ends()
@@ -277,20 +279,22 @@ class Inbox:
     def beginning(
         self,
         conversation: Conversation,
-        waiting: Waiting,
+        waiting: NextEvent,
         turn_id: TurnId,
         first: int,
         *,
-        is_own: bool = False,
-    ) -> tuple[Running, tuple[Change, ...]]:
+        uses_caller_model: bool = False,
+    ) -> tuple[RunningTurn, tuple[RecordChange, ...]]:
         """The turn that begins, and what must be written with its first entry."""
         ends = waiting.item.value["ends"]
-        running = Running(waiting.number, waiting.event, turn_id, first, 1, waiting.head, is_own)
-        head = Head(waiting.head.counter, waiting.number + 1, ends, running.as_json())
+        running = RunningTurn(
+            waiting.number, waiting.event, turn_id, first, 1, waiting.head, uses_caller_model
+        )
+        head = QueueHead(waiting.head.counter, waiting.number + 1, ends, running.as_json())
         still_there = Check(waiting.item.key, waiting.item.counter)
         return running, (still_there, self._line(conversation).moved(head))
 
-    def resume(self, conversation: Conversation, running: Running, lease: Lease) -> Running:
+    def resume(self, conversation: Conversation, running: RunningTurn, lease: Lease) -> RunningTurn:
         """Another attempt at a turn that was interrupted, counted before it is made."""
         again = replace(running, attempt=running.attempt + 1)
         head = replace(running.head, running=again.as_json())
@@ -300,7 +304,7 @@ class Inbox:
     def finish(
         self,
         conversation: Conversation,
-        running: Running,
+        running: RunningTurn,
         ending: Ending,
         lease: Lease,
         *,
@@ -312,7 +316,9 @@ class Inbox:
         outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
         self._settle(conversation, running.number, None, outcome, lease, is_last=is_last)
 
-    def paused(self, conversation: Conversation, head: Head | None = None) -> Paused | None:
+    def paused(
+        self, conversation: Conversation, head: QueueHead | None = None
+    ) -> PausedTurn | None:
         """The turn that waits for an answer, if one does."""
         line = self._line(conversation)
         return line.paused(head or line.head())
@@ -320,7 +326,7 @@ class Inbox:
     def pause(
         self,
         conversation: Conversation,
-        running: Running,
+        running: RunningTurn,
         ending: Ending,
         lease: Lease,
         *,
@@ -335,15 +341,21 @@ class Inbox:
         self._settle(conversation, None, rests, told, lease, is_last=is_last)
 
     def answering(
-        self, conversation: Conversation, waiting: Waiting, paused: Paused, rest: Ending | None
-    ) -> tuple[Running | None, tuple[Change, ...]]:
+        self,
+        conversation: Conversation,
+        waiting: NextEvent,
+        paused: PausedTurn,
+        rest: Ending | None,
+    ) -> tuple[RunningTurn | None, tuple[RecordChange, ...]]:
         """What must be written with the entry of an answer. `rest`: how the turn still waits; None when
         this was the last that it waited for, and it runs again."""
         ends = waiting.item.value["ends"]
         head = replace(waiting.head, next=waiting.number + 1, bytes=ends)
         running = None
         if rest is None:
-            running = Running(paused.number, paused.event, paused.turn_id, paused.first, 1, head)
+            running = RunningTurn(
+                paused.number, paused.event, paused.turn_id, paused.first, 1, head
+            )
             head = replace(head, running=running.as_json(), paused=None)
         return running, (
             Delete(waiting.item.key, expect=waiting.item.counter),
@@ -353,8 +365,8 @@ class Inbox:
         )
 
     def abandoning(
-        self, conversation: Conversation, paused: Paused, ending: Ending
-    ) -> tuple[Change, ...]:
+        self, conversation: Conversation, paused: PausedTurn, ending: Ending
+    ) -> tuple[RecordChange, ...]:
         """What must be written with the entry that says that nobody waits any more."""
         claim = self._claims.find(conversation.claim_key(paused.event.id))
         outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
@@ -388,12 +400,12 @@ class Inbox:
             raise NotFound("event", claim.outcome["of"])
         return began
 
-    def forget(self, conversation: Conversation, gone: Waiting | Paused) -> None:
+    def forget(self, conversation: Conversation, gone: NextEvent | PausedTurn) -> None:
         """What lies beside the records of an event that is not in the line any more."""
         self._line(conversation).forget(gone.item.value["event"])
 
     def give_back(
-        self, conversation: Conversation, waiting: Waiting, why: Failure, lease: Lease
+        self, conversation: Conversation, waiting: NextEvent, why: Failure, lease: Lease
     ) -> None:
         """Nothing has happened yet: the event may be sent again."""
         claim = self._claims.find(conversation.claim_key(waiting.event.id))
@@ -401,7 +413,7 @@ class Inbox:
         head = replace(waiting.head, next=waiting.number + 1, bytes=waiting.item.value["ends"])
         self._settle(conversation, waiting.number, head, refusal, lease)
 
-    def withdraw(self, accepted: Accepted) -> bool:
+    def withdraw(self, accepted: QueuedEvent) -> bool:
         """Take back an event that nobody has begun. False when it was."""
         line = self._line(accepted.conversation)
         item = line.item(accepted.number)
@@ -457,9 +469,9 @@ class Inbox:
             return (self._claims.resumed(claim),)
         return (self._claims.resting(claim, rest.as_json()),)
 
-    def _again(self, claim: Claim) -> Accepted:
+    def _again(self, claim: Claim) -> QueuedEvent:
         conversation = self._conversations.get(claim.about["conversation"])
-        return Accepted(conversation, claim.key, claim.about["number"])
+        return QueuedEvent(conversation, claim.key, claim.about["number"])
 
     def _added(
         self,
@@ -471,7 +483,7 @@ class Inbox:
         expect: Condition,
         *,
         rejects: bool,
-    ) -> Accepted:
+    ) -> QueuedEvent:
         line = self._line(conversation)
         head, tail = line.ends()
         is_alone = is_idle(head, tail)
@@ -492,14 +504,14 @@ class Inbox:
                 self._leases.lose(bid)
             raise
         if bid is None:
-            return Accepted(conversation, claim, number, is_new=True)
+            return QueuedEvent(conversation, claim, number, is_new=True)
         first = None
         if is_alone:  # a head that was moved since makes the batch that begins it conflict
             _, _, counter, *_ = counters
-            first = Waiting(number, event, Item(put.key, put.value, counter), head)
-        return Accepted(conversation, claim, number, bid.won(counters), first, is_new=True)
+            first = NextEvent(number, event, Item(put.key, put.value, counter), head)
+        return QueuedEvent(conversation, claim, number, bid.won(counters), first, is_new=True)
 
-    def _job(self, conversation: Conversation, *, is_alone: bool) -> tuple[Change, ...]:
+    def _job(self, conversation: Conversation, *, is_alone: bool) -> tuple[RecordChange, ...]:
         """That looks after an event. Where none is before it nobody can want that earlier."""
         job = self._looking_after(conversation)
         if is_alone:
@@ -527,7 +539,7 @@ class Inbox:
         self,
         conversation: Conversation,
         number: int | None,
-        head: Head | None,
+        head: QueueHead | None,
         ending: tuple[Put, ...],
         lease: Lease,
         *,
@@ -553,17 +565,19 @@ class Inbox:
         if item is not None:
             line.forget(item.value["event"])
 
-    def _job_when_empty(self, conversation: Conversation, head: Head) -> tuple[Change, ...]:
+    def _job_when_empty(
+        self, conversation: Conversation, head: QueueHead
+    ) -> tuple[RecordChange, ...]:
         """The job is read before the tail: whoever adds an event writes both, so that what is added
         after this look makes the end of the job conflict."""
         changes = self._jobs.unwanted(_job_id(conversation))
         _, tail = self._line(conversation).ends()
         return changes if tail is None or tail.value["next"] == head.next else ()
 
-    def _line(self, conversation: Conversation) -> Line:
-        return Line(conversation.id, self._records, self._large)
+    def _line(self, conversation: Conversation) -> QueueState:
+        return QueueState(conversation.id, self._records, self._large)
 
-    def _guarded(self, lease: Lease, *changes: Change) -> None:
+    def _guarded(self, lease: Lease, *changes: RecordChange) -> None:
         try:
             self._records.write(lease.guard, *changes)
         except Conflict as conflict:

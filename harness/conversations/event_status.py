@@ -10,7 +10,7 @@ from workspaces.errors import Failure
 from workspaces.ids import ConversationId, TurnId
 from workspaces.storage.records import JsonObject
 
-State = Literal["queued", "running", "waiting", "done", "failed", "refused"]
+EventState = Literal["queued", "running", "waiting", "done", "failed", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class EventStatus:
     """Where an event stands, for whoever did not wait."""
 
     event_id: str
-    state: State
+    state: EventState
     conversation_id: ConversationId
     number: int
     """Its place in the conversation's line."""
@@ -59,7 +59,7 @@ class GivenBack(Failure):
         self.code = refusal["code"]
 
 
-def state_of(outcome: Outcome) -> State:
+def state_of(outcome: Outcome) -> EventState:
     match outcome.status:
         case "failed" | "waiting":
             return outcome.status

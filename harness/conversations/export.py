@@ -29,7 +29,7 @@ from harness.transcripts.transcript import Carried, Entry, Transcript, entry_of
 from workspaces.errors import Refused
 from workspaces.storage.records import JsonObject
 from workspaces.timestamp import Stamp, moment_of, stamp_of
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 
 FORMAT = 1
 
@@ -37,12 +37,12 @@ _Word = Annotated[str, Field(min_length=1, max_length=200)]
 _Count = Annotated[int, Field(ge=0)]
 
 
-class _Header(Shape):
+class _Header(StrictModel):
     format: int
     conversation: dict[str, Any]
 
 
-class _Session(Shape):
+class _Session(StrictModel):
     first: Annotated[int, Field(ge=1)]
     id: _Word
     started_at: _Word
@@ -51,17 +51,17 @@ class _Session(Shape):
     failed_at: _Count = 0
 
 
-class _SessionLine(Shape):
+class _SessionLine(StrictModel):
     session: _Session
 
 
-class _Message(Shape):
+class _Message(StrictModel):
     role: Literal["user", "assistant"]
     parts: list[dict[str, Any]]
     """None where an entry only allows calls."""
 
 
-class _Usage(Shape):
+class _Usage(StrictModel):
     input: _Count
     output: _Count
     cache_read: _Count
@@ -69,18 +69,18 @@ class _Usage(Shape):
     cache_write_hour: _Count = 0
 
 
-class _Revision(Shape):
+class _Revision(StrictModel):
     workspace: _Word
     revision: _Word
 
 
-class _Asked(Shape):
+class _Asked(StrictModel):
     call: _Word
     for_: Annotated[Literal["approval", "result"], Field(alias="for")]
     workspace: _Word | None = None
 
 
-class _Entry(Shape):
+class _Entry(StrictModel):
     entry: int
     at: _Word
     turn: _Word

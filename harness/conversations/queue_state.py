@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from harness.conversations.conversation import inbox_partition
 from harness.messages.event import Event, event_of
-from harness.transcripts.large_values import Aside
+from harness.transcripts.large_values import LargeValues
 from workspaces.conditions import ABSENT
 from workspaces.errors import NotFound, TooMany
 from workspaces.ids import ConversationId, TurnId
@@ -43,7 +43,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class QueueHead:
     counter: Condition
     next: int
     bytes: int
@@ -51,22 +51,22 @@ class Head:
     paused: JsonObject | None = None
 
 
-NOBODY_YET = Head(ABSENT, 1, 0, None)
+NOBODY_YET = QueueHead(ABSENT, 1, 0, None)
 """Of a line in which nobody has stood."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class NextEvent:
     """The event whose turn it is."""
 
     number: int
     event: Event
     item: Item
-    head: Head
+    head: QueueHead
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningTurn:
     """An event that is being answered, by us or by someone who stopped in the middle."""
 
     number: int
@@ -75,8 +75,8 @@ class Running:
     first: int
     """The number of the turn's first entry."""
     attempt: int
-    head: Head
-    is_own: bool = False
+    head: QueueHead
+    uses_caller_model: bool = False
     """Its model is a loop of the caller's own, which nobody else can go on with."""
 
     def as_json(self) -> JsonObject:
@@ -85,12 +85,12 @@ class Running:
             "turn": self.turn_id,
             "first": self.first,
             "attempt": self.attempt,
-            **({"own": True} if self.is_own else {}),
+            **({"own": True} if self.uses_caller_model else {}),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
+class PausedTurn:
     """A turn that waits for an answer."""
 
     number: int
@@ -101,7 +101,7 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueuePosition:
     """Of an event that is not done."""
 
     is_begun: bool
@@ -113,7 +113,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Occupancy:
+class QueueUsage:
     """Of a line, as people see it."""
 
     waiting: int
@@ -122,18 +122,18 @@ class Occupancy:
     """The turn that runs."""
 
 
-class Line:
+class QueueState:
     def __init__(
         self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
     ) -> None:
         self._conversation_id = conversation_id
         self._partition = inbox_partition(conversation_id)
         self._records = records
-        self._aside = Aside(conversation_id, large)
+        self._aside = LargeValues(conversation_id, large)
 
     # reading
 
-    def ends(self) -> tuple[Head, Item | None]:
+    def ends(self) -> tuple[QueueHead, Item | None]:
         """Head and tail, in one look."""
         scan = self._records.scan(self._partition, start="head", end="tail\0")
         found = {item.key.sort: item for item in scan}
@@ -142,47 +142,51 @@ class Line:
             return NOBODY_YET, tail
         value = item.value
         paused = value.get("paused")
-        return Head(item.counter, value["next"], value["bytes"], value["running"], paused), tail
+        return QueueHead(
+            item.counter, value["next"], value["bytes"], value["running"], paused
+        ), tail
 
-    def head(self) -> Head:
+    def head(self) -> QueueHead:
         return self.ends()[0]
 
-    def occupancy(self) -> Occupancy:
+    def usage(self) -> QueueUsage:
         head, tail = self.ends()
         waiting = tail.value["next"] - head.next if tail else 0
-        return Occupancy(waiting, TurnId(head.running["turn"]) if head.running else None)
+        return QueueUsage(waiting, TurnId(head.running["turn"]) if head.running else None)
 
-    def standing(self, number: int) -> Standing:
+    def position_of(self, number: int) -> QueuePosition:
         head = self.head()
         running = head.running
         if running is not None and running["number"] == number:
-            return Standing(True, 0, TurnId(running["turn"]), running["first"])
+            return QueuePosition(True, 0, TurnId(running["turn"]), running["first"])
         ahead = max(0, number - head.next + (running is not None))
-        return Standing(head.next > number, ahead)
+        return QueuePosition(head.next > number, ahead)
 
-    def first(self, head: Head, end: int) -> Waiting | None:
+    def first(self, head: QueueHead, end: int) -> NextEvent | None:
         """Of those that wait, up to the number `end`; some of them may have been withdrawn."""
         for number in range(head.next, end):
             item = self.item(number)
             if item is not None:
-                return Waiting(number, self.event(item), item, head)
+                return NextEvent(number, self.event(item), item, head)
         return None
 
-    def running(self, head: Head) -> Running | None:
+    def running(self, head: QueueHead) -> RunningTurn | None:
         data = head.running
         if data is None:
             return None
         event = self.event(self._begun(data["number"]))
-        turn_id, is_own = TurnId(data["turn"]), data.get("own", False)
-        return Running(data["number"], event, turn_id, data["first"], data["attempt"], head, is_own)
+        turn_id, uses_caller_model = TurnId(data["turn"]), data.get("own", False)
+        return RunningTurn(
+            data["number"], event, turn_id, data["first"], data["attempt"], head, uses_caller_model
+        )
 
-    def paused(self, head: Head) -> Paused | None:
+    def paused(self, head: QueueHead) -> PausedTurn | None:
         data = head.paused
         if data is None:
             return None
         item = self._begun(data["number"])
         turn_id = TurnId(data["turn"])
-        return Paused(data["number"], self.event(item), item, turn_id, data["first"])
+        return PausedTurn(data["number"], self.event(item), item, turn_id, data["first"])
 
     def item(self, number: int) -> Item | None:
         return self._records.get(self._event_key(number))
@@ -194,7 +198,7 @@ class Line:
         item = self._records.get(self._cancel_key)
         return item is not None and item.value["turn"] == turn_id
 
-    def check_room(self, head: Head, tail: Item | None, size: int) -> None:
+    def check_room(self, head: QueueHead, tail: Item | None, size: int) -> None:
         """TooMany. An event that nothing is before waits for nobody, and may be as large as events may be."""
         if tail is None or is_idle(head, tail):
             return
@@ -210,12 +214,12 @@ class Line:
 
     # changes
 
-    def moved(self, head: Head) -> Put:
+    def moved(self, head: QueueHead) -> Put:
         paused = {"paused": head.paused} if head.paused is not None else {}
         value = {"next": head.next, "bytes": head.bytes, "running": head.running, **paused}
         return Put(self._head_key, value, head.counter)
 
-    def unmoved(self, head: Head) -> Check:
+    def unmoved(self, head: QueueHead) -> Check:
         return Check(self._head_key, head.counter)
 
     def joined(
@@ -267,7 +271,7 @@ class Line:
         return Key(self._partition, f"{number:012}")
 
 
-def is_idle(head: Head, tail: Item | None) -> bool:
+def is_idle(head: QueueHead, tail: Item | None) -> bool:
     """Nothing runs, nothing waits in line."""
     return head.running is None and (tail is None or head.next == tail.value["next"])
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.integrations.integration import Client, Use
+from harness.integrations.integration import Integration, Use
 from workspaces.errors import Conflict, NotFound, Unavailable
 
 FILE_BYTES_MAX = 10 * 2**20
@@ -33,7 +33,7 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileEdit:
     """What a file shall become; `after` None: it goes."""
 
     file: Path
@@ -63,23 +63,23 @@ class Configurations:
     def __init__(self, notes: Path) -> None:
         self._notes = notes
 
-    def use(self, client: Client, file: Path, use: Use) -> Change:
+    def use(self, client: Integration, file: Path, use: Use) -> FileEdit:
         """What it takes that this client uses it; an earlier use by the same file is taken back in it."""
         now = _read(file)
         noted = self._noted(client, file)
         before = now if noted is None else _taken_back(client, noted, now)
         after = client.used(before or client.empty, use)
-        return Change(file, now, after, Noted(client.name, str(file), use, before, after))
+        return FileEdit(file, now, after, Noted(client.name, str(file), use, before, after))
 
-    def undo(self, client: Client, file: Path) -> Change:
+    def undo(self, client: Integration, file: Path) -> FileEdit:
         noted = self._noted(client, file)
         if noted is None:
             remedy = f"`harness use {client.name} --workspace W` begins it"
             raise NotFound(f"use by {client.name} in", str(file), remedy=remedy)
         now = _read(file)
-        return Change(file, now, _taken_back(client, noted, now), None)
+        return FileEdit(file, now, _taken_back(client, noted, now), None)
 
-    def carry_out(self, client: Client, change: Change) -> None:
+    def carry_out(self, client: Integration, change: FileEdit) -> None:
         """Conflict when the file is not what the change was made from."""
         if _read(change.file) != change.before:
             raise Conflict("file", str(change.file), expected="what was shown", actual="another")
@@ -100,7 +100,7 @@ class Configurations:
         except OSError as error:
             raise Unavailable(str(change.file), error.strerror or str(error)) from error
 
-    def _noted(self, client: Client, file: Path) -> Noted | None:
+    def _noted(self, client: Integration, file: Path) -> Noted | None:
         text = _read(self._note(client, file))
         if text is None:
             return None
@@ -112,12 +112,12 @@ class Configurations:
             remedy = f"remove {self._note(client, file)}, and what it names from {file}"
             raise Unavailable(str(file), f"its note is damaged ({error})", remedy=remedy) from error
 
-    def _note(self, client: Client, file: Path) -> Path:
+    def _note(self, client: Integration, file: Path) -> Path:
         told = hashlib.sha256(os.fsencode(file)).hexdigest()[:12]
         return self._notes / f"{client.name}-{told}.json"
 
 
-def _taken_back(client: Client, noted: Noted, now: str | None) -> str | None:
+def _taken_back(client: Integration, noted: Noted, now: str | None) -> str | None:
     if now is None or now == noted.before:
         return now  # somebody was faster
     if now == noted.after:

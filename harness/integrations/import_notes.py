@@ -22,14 +22,14 @@ from workspaces.errors import Conflict, NotFound, OverLimit, Refused
 from workspaces.file import as_bytes
 from workspaces.history.revert import Files
 from workspaces.ids import version_of
-from workspaces.localfs.archive import Enter, Left, Parcel, kind_of, top_of, unpack
+from workspaces.localfs.archive import Archive, Enter, SkippedFile, kind_of, top_of, unpack
 from workspaces.localfs.valid_name import nearest_path
 from workspaces.paths import WorkspacePath, broken_rule, folded
 from workspaces.revision import Author, RevisionId
-from workspaces.tree.editor_files import is_scratch
+from workspaces.tree.editor_files import is_editor_file
 from workspaces.workspace.workspace import Workspace
 
-Kind = Literal["files", "project", "claude-memory", "obsidian"]
+ImportKind = Literal["files", "project", "claude-memory", "obsidian"]
 """Files: each keeps its place. Project: its instructions for agents (CLAUDE.md, AGENTS.md, rules). The
 memory folder that Claude Code keeps for a project. A vault of Obsidian's."""
 
@@ -52,7 +52,7 @@ _LINK = re.compile(r"(\]\()(\./)?([^()\s:]+\.md)(?=[)#])")
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ImportItem:
     """One file of the parcel, and what becomes of it."""
 
     source: str
@@ -66,15 +66,15 @@ class Item:
 class ImportPlan:
     name: str
     """Of what is imported, as the history shall name it."""
-    kind: Kind
-    items: tuple[Item, ...]
-    left: tuple[Left, ...]
+    kind: ImportKind
+    items: tuple[ImportItem, ...]
+    left: tuple[SkippedFile, ...]
     before: Files
     after: Files
     """What changes: the files as the plan saw them, and as they shall be."""
 
 
-def plan_import(source: Path, workspace: Workspace, kind: Kind | None = None) -> ImportPlan:
+def plan_import(source: Path, workspace: Workspace, kind: ImportKind | None = None) -> ImportPlan:
     """`kind` None: recognised by what lies there."""
     source = source.expanduser().absolute()
     name = source.name
@@ -116,7 +116,7 @@ def carry_out(
     return revisions
 
 
-def recognised(source: Path) -> Kind:
+def recognised(source: Path) -> ImportKind:
     top = top_of(source)
     if kind_of(source) == "file":
         return "project" if source.name in _INSTRUCTIONS else "files"
@@ -144,7 +144,7 @@ def _refuse_all_memories(source: Path, top: set[str]) -> None:
         raise Refused("source", str(source), rule, remedy=f"import one at a time: {named}")
 
 
-def _enter(kind: Kind) -> Enter:
+def _enter(kind: ImportKind) -> Enter:
     def enter(name: str) -> bool:
         leaf = name.rpartition("/")[2]
         if leaf in _NEVER_ENTERED or "reserved" in (broken_rule(leaf) or ""):
@@ -159,11 +159,11 @@ def _enter(kind: Kind) -> Enter:
 # --- where things belong ----------------------------------------------------------------------------
 
 
-def _placed(kind: Kind, parcel: Parcel) -> Iterator[tuple[str, str, bytes]]:
+def _placed(kind: ImportKind, parcel: Archive) -> Iterator[tuple[str, str, bytes]]:
     """Target, name in the parcel, and bytes of every file that is taken."""
     for name, data in parcel.files.items():
-        if _LITTER.fullmatch(name.rpartition("/")[2]) or is_scratch(name):
-            parcel.left.append(Left(name, "is kept by a program for itself"))
+        if _LITTER.fullmatch(name.rpartition("/")[2]) or is_editor_file(name):
+            parcel.left.append(SkippedFile(name, "is kept by a program for itself"))
             continue
         match kind:
             case "files":
@@ -190,22 +190,24 @@ def _relinked(name: str, data: bytes) -> bytes:
     )
 
 
-def _instructions(name: str, data: bytes, parcel: Parcel) -> Iterator[tuple[str, str, bytes]]:
+def _instructions(name: str, data: bytes, parcel: Archive) -> Iterator[tuple[str, str, bytes]]:
     plain = name.removeprefix(".claude/")
     if plain.startswith("rules/"):
         yield f"notes/{plain}", name, data
         return
     if plain not in _INSTRUCTIONS:
-        parcel.left.append(Left(name, "is no instruction for agents"))
+        parcel.left.append(SkippedFile(name, "is no instruction for agents"))
         return
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        parcel.left.append(Left(name, "is not text"))
+        parcel.left.append(SkippedFile(name, "is not text"))
         return
     for mentioned in re.findall(r"(?m)(?:^|\s)@([\w./~-]+\.md)\b", text):
         if mentioned not in _INSTRUCTIONS:
-            parcel.left.append(Left(mentioned, f"is mentioned in {name}; import it by itself"))
+            parcel.left.append(
+                SkippedFile(mentioned, f"is mentioned in {name}; import it by itself")
+            )
     if len(text.splitlines()) <= INLINE_LINES_MAX:
         told = render("import/section.md", source=name, text=lowered(text.strip(), 2))
         yield MEMORY, name, as_bytes(f"{told}\n")
@@ -234,26 +236,26 @@ class _Desk:
         self._before: dict[WorkspacePath, bytes | None] = {}
         self.files: dict[WorkspacePath, bytes] = {}
         self.changed: set[WorkspacePath] = set()
-        self.items: list[Item] = []
-        self.left: list[Left] = []
+        self.items: list[ImportItem] = []
+        self.left: list[SkippedFile] = []
 
     def take(self, target: str, name: str, data: bytes) -> None:
         near = nearest_path(target)
         if near is None:
-            self.left.append(Left(name, f"its name {broken_rule(target)}"))
+            self.left.append(SkippedFile(name, f"its name {broken_rule(target)}"))
             return
         path = self._as_spelled(near)
         blocked = self._blocked(path)
         if blocked is not None:
-            self.left.append(Left(name, blocked))
+            self.left.append(SkippedFile(name, blocked))
             return
         fate, path, data = self._settled(path, data)
         if fate in {"new", "merged", "beside"}:
             if len(data) > self._quota.file_bytes:
-                self.left.append(Left(name, f"would make {path} larger than a file may be"))
+                self.left.append(SkippedFile(name, f"would make {path} larger than a file may be"))
                 return
             self._put(path, data)
-        self.items.append(Item(name, path, fate, path != target and fate != "beside"))
+        self.items.append(ImportItem(name, path, fate, path != target and fate != "beside"))
 
     def read_before(self, path: WorkspacePath) -> bytes | None:
         if path not in self._before:

@@ -20,7 +20,7 @@ class Use:
     """For a shell: prints what the memory says."""
 
 
-class Client(Protocol):
+class Integration(Protocol):
     """Texts in, texts out. `used` leaves everything else in the text as it is; `unused` takes out what
     `used` put in and nothing else, in a text that was changed since."""
 

@@ -29,14 +29,14 @@ STOP_S_MAX = 10.0
 _log = logging.getLogger("harness.jobs.background_task")
 
 
-class Resident(Protocol):
+class BackgroundTask(Protocol):
     async def run(self) -> None:
         """Runs until it is cancelled."""
         ...
 
 
 @dataclass(slots=True)
-class Condition:
+class TaskHealth:
     """How a resident is."""
 
     state: Literal["running", "restarting"] = "running"
@@ -45,11 +45,11 @@ class Condition:
     """The type of what ended it last."""
 
 
-class Residents:
+class BackgroundTasks:
     def __init__(
-        self, residents: Mapping[str, Resident], clock: Clock, *, pause_s: float = PAUSE_S
+        self, residents: Mapping[str, BackgroundTask], clock: Clock, *, pause_s: float = PAUSE_S
     ) -> None:
-        self.conditions = {name: Condition() for name in residents}
+        self.conditions = {name: TaskHealth() for name in residents}
         self._residents = residents
         self._clock = clock
         self._pause_s = pause_s
@@ -71,7 +71,7 @@ class Residents:
                 for task in late:
                     event(_log, "left behind", level=logging.ERROR, resident=task.get_name())
 
-    async def _keep_alive(self, name: str, resident: Resident) -> None:
+    async def _keep_alive(self, name: str, resident: BackgroundTask) -> None:
         condition = self.conditions[name]
         pause_s = 0.0
         while True:

@@ -8,15 +8,17 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from harness.runtime.async_bridge import in_thread_of_its_own
-from workspaces.coordination.lease import Terms
+from harness.runtime.async_bridge import run_in_new_thread
+from workspaces.coordination.lease import LeaseTimings
 from workspaces.errors import Failure, LeaseLost
 
 _RETRIES_IN_A_BEAT = 4
 
 
 @asynccontextmanager
-async def kept_alive(renew: Callable[[], None], terms: Terms, key: str) -> AsyncGenerator[None]:
+async def kept_alive(
+    renew: Callable[[], None], terms: LeaseTimings, key: str
+) -> AsyncGenerator[None]:
     """`renew` is called while the body runs. LeaseLost, in the body's place, when others have taken over
     or may soon: the body is cancelled in good time before they can."""
     beat = _Beat(renew, terms, asyncio.current_task())
@@ -37,7 +39,7 @@ async def kept_alive(renew: Callable[[], None], terms: Terms, key: str) -> Async
 @dataclass(slots=True)
 class _Beat:
     renew: Callable[[], None]
-    terms: Terms
+    terms: LeaseTimings
     holder: asyncio.Task[object] | None
     is_lost: bool = False
     has_ended: bool = False
@@ -55,7 +57,7 @@ class _Beat:
                     if asked >= deadline:  # asleep for too long: others may be at it already
                         raise LeaseLost("")
                     async with asyncio.timeout_at(deadline):
-                        await in_thread_of_its_own(self.renew)
+                        await run_in_new_thread(self.renew)
                     renewed, pause = asked, self.terms.renew_s
                 except (LeaseLost, TimeoutError):
                     self.is_lost = True

@@ -30,12 +30,11 @@ from datetime import UTC, datetime, timedelta
 
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY
-from workspaces.coordination.lease import TERMS, Terms
-from workspaces.coordination.liveness import Silence
+from workspaces.coordination.lease import TERMS, LeaseTimings
+from workspaces.coordination.liveness import Liveness
 from workspaces.errors import Conflict, LeaseLost, NotFound
 from workspaces.localfs.process import is_dead, this_process
 from workspaces.storage.records import (
-    Change,
     Check,
     Condition,
     Counter,
@@ -44,6 +43,7 @@ from workspaces.storage.records import (
     JsonObject,
     Key,
     Put,
+    RecordChange,
     RecordStore,
     with_prefix,
 )
@@ -80,7 +80,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class JobView:
     """A job as people see it."""
 
     job: Job
@@ -110,14 +110,14 @@ class Jobs:
         records: RecordStore,
         clock: Clock,
         *,
-        terms: Terms = TERMS,
+        terms: LeaseTimings = TERMS,
         process: str | None = None,
     ) -> None:
         self.terms = terms
         self._records = records
         self._clock = clock
         self._process = process or this_process()
-        self._silence = Silence(clock)
+        self._silence = Liveness(clock)
 
     # wanting
 
@@ -128,17 +128,17 @@ class Jobs:
         self._records.write(*_wanted(job, due, found))
         return due
 
-    def wanted(self, job: Job, *, at_the_latest: bool = False) -> tuple[Change, ...]:
+    def wanted(self, job: Job, *, at_the_latest: bool = False) -> tuple[RecordChange, ...]:
         """The changes that enqueue a job, to be written with others. `at_the_latest`: one that is
         due earlier already stays so."""
         found = self._wish(job.id)
         return _wanted(job, _due_of(job, found, at_the_latest=at_the_latest), found)
 
-    def wanted_anew(self, job: Job) -> tuple[Change, ...]:
+    def wanted_anew(self, job: Job) -> tuple[RecordChange, ...]:
         """The same, for whoever knows that nothing else can want it earlier; no look is needed then."""
         return _wished(job)
 
-    def unwanted(self, job_id: str) -> tuple[Change, ...]:
+    def unwanted(self, job_id: str) -> tuple[RecordChange, ...]:
         """The changes that end a job which turns out to be done. They conflict at `wish_key` when
         it was wanted again meanwhile."""
         item = self._records.get(wish_key(job_id))
@@ -183,7 +183,7 @@ class Jobs:
         """To be tried again after a pause; set aside when it was tried too often."""
         attempt, job = claimed.attempt, claimed.job
         if attempt >= ATTEMPTS_MAX:
-            changes: tuple[Change, ...] = (Delete(_hint(job)),)
+            changes: tuple[RecordChange, ...] = (Delete(_hint(job)),)
         else:
             pause = min(PAUSE_S * 2 ** (attempt - 1), PAUSE_S_MAX)
             changes = _moved(claimed, self._clock.now() + timedelta(seconds=pause))
@@ -191,17 +191,17 @@ class Jobs:
 
     # looking
 
-    def list(self) -> list[Listed]:
+    def list(self) -> list[JobView]:
         """All that are not done, those due first first."""
         claims = {
             item.key.sort: item.value for item in with_prefix(self._records, "jobs-claims", "")
         }
-        listed: list[Listed] = []
+        listed: list[JobView] = []
         for item in with_prefix(self._records, "jobs", ""):
             if (job := _job(item)) is not None:
                 claim = claims.get(job.id, {})
                 listed.append(
-                    Listed(
+                    JobView(
                         job,
                         claim.get("attempts", 0),
                         claim.get("error"),
@@ -223,7 +223,7 @@ class Jobs:
         found = self._required(job_id)
         self._records.write(*self._over(found, ANY), *self._forgiven(job_id))
 
-    def _forgiven(self, job_id: str) -> tuple[Change, ...]:
+    def _forgiven(self, job_id: str) -> tuple[RecordChange, ...]:
         """What its failures left behind, unless somebody is at it."""
         claim = self._records.get(_claim_key(job_id))
         if claim is None or claim.value["process"] is not None:
@@ -279,7 +279,7 @@ class Jobs:
     def _end(
         self,
         claimed: Claimed,
-        changes: tuple[Change, ...],
+        changes: tuple[RecordChange, ...],
         *,
         attempts: int,
         error: str | None = None,
@@ -318,7 +318,7 @@ class Jobs:
         }
         return Put(_claim_key(job_id), value, expect, expires_at)
 
-    def _over(self, job: Job, expect: Condition) -> tuple[Change, ...]:
+    def _over(self, job: Job, expect: Condition) -> tuple[RecordChange, ...]:
         expires_at = self._clock.now().timestamp() + DONE_S
         mark = Put(wish_key(job.id), {"kind": job.kind, "payload": {}}, expect, expires_at)
         return (mark, Delete(_hint(job)))
@@ -350,18 +350,18 @@ def _due_of(job: Job, found: Job | None, *, at_the_latest: bool) -> datetime:
     return min(job.due, found.due) if at_the_latest and found is not None else job.due
 
 
-def _wanted(job: Job, due: datetime, found: Job | None) -> tuple[Change, ...]:
+def _wanted(job: Job, due: datetime, found: Job | None) -> tuple[RecordChange, ...]:
     """`found`: as it was wanted before."""
     stale = () if found is None or found.due == due else (Delete(_hint(found)),)
     return (*_wished(replace(job, due=due)), *stale)
 
 
-def _wished(job: Job) -> tuple[Change, ...]:
+def _wished(job: Job) -> tuple[RecordChange, ...]:
     value = {"kind": job.kind, "due": stamp_of(job.due), "payload": job.payload}
     return (Put(wish_key(job.id), value, expect=ANY), Put(_hint(job), {}, expect=ANY))
 
 
-def _moved(claimed: Claimed, due: datetime) -> tuple[Change, ...]:
+def _moved(claimed: Claimed, due: datetime) -> tuple[RecordChange, ...]:
     job = claimed.job
     value = {"kind": job.kind, "due": stamp_of(due), "payload": job.payload}
     moved = Job(job.id, job.kind, due, job.payload)

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from harness.jobs.heartbeat import kept_alive
 from harness.jobs.job import Claimed, Job, Jobs
-from harness.runtime.async_bridge import in_thread, or_undone
+from harness.runtime.async_bridge import run_in_thread, run_or_undo
 from workspaces.clock import Clock
 from workspaces.errors import Busy, Failure, LeaseLost
 
@@ -27,7 +27,7 @@ AWAY_PAUSE_S = 60.0
 """When what a job needs cannot be reached: as often as a server looks at everything."""
 
 Run = Callable[[Job], Awaitable[datetime | None]]
-Told = Callable[[Job, str | None], None]
+OnJob = Callable[[Job, str | None], None]
 """Hears of every job that has ended, and its error, if there was one."""
 
 
@@ -66,10 +66,10 @@ class JobRunner:
                 task = tasks.create_task(self._run(claimed))
                 task.add_done_callback(lambda _: places.release())
 
-    async def drain(self, told: Told = unheard) -> Drained:
+    async def drain(self, told: OnJob = unheard) -> Drained:
         """Run what is due, one after the other, until nothing is that was not tried."""
         done = failed = 0
-        while (claimed := await in_thread(self._jobs.claim, self._names)) is not None:
+        while (claimed := await run_in_thread(self._jobs.claim, self._names)) is not None:
             error = await self._run(claimed)
             told(claimed.job, error)
             if error is None:
@@ -80,7 +80,7 @@ class JobRunner:
 
     async def _next(self) -> Claimed | None:
         try:
-            return await or_undone(lambda: self._jobs.claim(self._names), self._given_back)
+            return await run_or_undo(lambda: self._jobs.claim(self._names), self._given_back)
         except Failure:  # a store that does not answer may answer the next time
             return None
 
@@ -116,7 +116,7 @@ class JobRunner:
     async def _ended(self, end: Callable[[], None]) -> None:
         """A store that does not answer now leaves the claim, which silence will free."""
         with suppress(Failure):
-            await in_thread(end)
+            await run_in_thread(end)
 
     async def _put_off(self, held: _Held, seconds: float, why: str) -> str:
         due = self._clock.now() + timedelta(seconds=seconds)

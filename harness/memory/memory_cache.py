@@ -22,7 +22,7 @@ _CONFLICT = re.compile(r"\.conflict-[0-9a-f]{12}\.")
 """In the name of what could not be merged: a problem to be solved, no note."""
 
 
-class Memories:
+class MemoryCache:
     """Of the workspaces that a process has open, those that were read last. Threads may share it."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Memories:
         tells."""
         kept = self._kept.get(workspace, {}).get(mount)
         notes = [note.path for note in kept.notes] if kept else []
-        return workspace.is_settled(MEMORY, NOTES, notes)
+        return workspace.is_clean(MEMORY, NOTES, notes)
 
 
 def _read(mount: str, workspace: Workspace, revision: RevisionId | None) -> Memory | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from workspaces.errors import Refused
 from workspaces.history.history import HEAD, View
-from workspaces.search.recall import EVERYTHING, Line, Scope
+from workspaces.search.recall import EVERYTHING, RecallHit, Scope
 from workspaces.timestamp import Stamp, stamp_of
 from workspaces.workspace.workspace import Workspace
 
@@ -18,7 +18,7 @@ from workspaces.workspace.workspace import Workspace
 class Hit:
     workspace: str
     """The name under which whoever asks knows it."""
-    line: Line
+    line: RecallHit
 
     def as_json(self) -> dict[str, Any]:
         line = self.line

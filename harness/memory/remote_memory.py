@@ -10,11 +10,11 @@ from __future__ import annotations
 from harness.context.memory_entry import first_heading
 from harness.context.memory_parts import MEMORY, NOTES, NOTES_MAX, Memory, Note
 from workspaces.errors import NotFound
-from workspaces.remote.remote_workspace import DistantWorkspace
+from workspaces.remote.remote_workspace import RemoteWorkspace
 from workspaces.revision import RevisionId
 
 
-def distant_memory(mount: str, workspace: DistantWorkspace) -> Memory | None:
+def remote_memory(mount: str, workspace: RemoteWorkspace) -> Memory | None:
     """None when there is no MEMORY.md. Unavailable, OverLimit."""
     try:
         file = workspace.read(MEMORY)

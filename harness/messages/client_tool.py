@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from harness.messages.model_request import ToolSpec
 from workspaces.errors import Refused
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 
 NAME_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 """What providers take."""
@@ -20,7 +20,7 @@ CLIENT_TOOLS_MAX = 64
 """A model that is offered more chooses badly."""
 
 
-class ClientTool(Shape):
+class ClientTool(StrictModel):
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_CHARACTERS_MAX)]
     input_schema: dict[str, Any]

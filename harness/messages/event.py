@@ -23,7 +23,7 @@ from harness.messages.message import Message, Text
 from workspaces.errors import Refused
 from workspaces.ids import AccountId, AgentId
 from workspaces.storage.records import JsonObject
-from workspaces.validation import Shape, parse, unknown_name
+from workspaces.validation import StrictModel, parse, unknown_name
 
 KEY_CHARACTERS_MAX = 200
 CONTENT_CHARACTERS_MAX = 10_000_000
@@ -42,7 +42,7 @@ _RESERVED = ("acct:", "conversation-lease:", "run:", "shared")
 _CallId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class _Item(Shape):
+class _Item(StrictModel):
     def as_json(self) -> JsonObject:
         """Always with its type, and with nothing that was not stated."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -93,10 +93,10 @@ class ToolAnswer(_Item):
     is_error: bool = False
 
 
-Item = UserSaid | SystemSaid | Approval | ToolAnswer
+EventItem = UserSaid | SystemSaid | Approval | ToolAnswer
 Answer = Approval | ToolAnswer
 
-_SHAPES: dict[str, type[Item]] = {
+_SHAPES: dict[str, type[EventItem]] = {
     "user": UserSaid,
     "system": SystemSaid,
     "approval": Approval,
@@ -110,7 +110,7 @@ class Event:
 
     id: str
     conversation_key: str
-    items: tuple[Item, ...]
+    items: tuple[EventItem, ...]
     system: str | None = None
     """Instructions for this turn alone."""
     memory_policy: MemoryPolicy | None = None
@@ -250,7 +250,7 @@ def event_of(data: JsonObject) -> Event:
     )
 
 
-def items_of(data: object, *, within: str = "events") -> tuple[Item, ...]:
+def items_of(data: object, *, within: str = "events") -> tuple[EventItem, ...]:
     """As a program states them: `{type: "user" | "system" | "approval" | "tool_result", …}`. Refused."""
     if not isinstance(data, list):
         raise Refused(within, data, "must be a list of events")
@@ -264,7 +264,7 @@ def full_key(account_id: AccountId, agent_id: AgentId, conversation_key: str) ->
     return f"acct:{account_id}:agent:{agent_id}:api:{conversation_key}"
 
 
-def _item_of(data: object, within: str) -> Item:
+def _item_of(data: object, within: str) -> EventItem:
     if not isinstance(data, Mapping):
         raise Refused(within, data, "must be an object")
     stated = cast("Mapping[str, Any]", data)

@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
 ARCHIVAL_LINES_MAX = 100
 """As many as one question to recall may answer with."""
 
 
-class MemoryPolicy(Shape):
+class MemoryPolicy(StrictModel):
     """Its keys are written with underscores outside, too: that is how clients of blocks write them."""
 
     model_config = ConfigDict(alias_generator=None)

@@ -56,7 +56,7 @@ BREAKPOINTS_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ModelRequest:
     system: tuple[str, ...]
     """Blocks of the prompt, most stable first."""
     messages: tuple[Message, ...]
@@ -120,7 +120,7 @@ def usage_of(data: JsonObject) -> Usage:
     )
 
 
-Written = Callable[[Sequence[Put]], Sequence[Counter]]
+CommitPuts = Callable[[Sequence[Put]], Sequence[Counter]]
 """Writes these and whatever else belongs into the same batch; the counters of these."""
 
 
@@ -130,7 +130,7 @@ class Reply:
     usage: Usage
     is_complete: bool = True
     """False when the provider cut it: its tool calls must not be run."""
-    note: Callable[[Written], None] | None = field(default=None, compare=False, repr=False)
+    note: Callable[[CommitPuts], None] | None = field(default=None, compare=False, repr=False)
     """Notes what it has used up, where that is left to whoever stores it: both in one batch."""
 
 

@@ -17,7 +17,7 @@ WaitsFor = Literal["approval", "result"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequiredAnswer:
     """Stored with a reply: this call of it must be allowed, or made by the client."""
 
     call_id: str
@@ -30,8 +30,8 @@ class Asked:
         return {"call": self.call_id, "for": self.waits_for, **workspace}
 
 
-def asked_of(data: JsonObject) -> Asked:
-    return Asked(data["call"], data["for"], data.get("workspace"))
+def asked_of(data: JsonObject) -> RequiredAnswer:
+    return RequiredAnswer(data["call"], data["for"], data.get("workspace"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PendingCall:
     """One that waits now."""
 
     call: ToolCall
-    asked: Asked
+    asked: RequiredAnswer
 
     @property
     def id(self) -> str:

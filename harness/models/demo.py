@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from harness.messages.message import Message, Part, Text, ToolCall, ToolResult
-from harness.messages.model_request import Reply, Request, Usage
+from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, TextArrived
 from workspaces.ids import new_id
 
@@ -58,7 +58,7 @@ _HELLO = (
 class DemoModel:
     name = NAME
 
-    async def reply(self, request: Request, *, output_tokens_max: int, emit: Emit) -> Reply:
+    async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         del output_tokens_max
         part = _answer(request)
         if isinstance(part, Text):
@@ -66,7 +66,7 @@ class DemoModel:
         return Reply(Message("assistant", (part,)), Usage())
 
 
-def _answer(request: Request) -> Part:
+def _answer(request: ModelRequest) -> Part:
     newest = request.messages[-1]
     if request.system and request.system[0].startswith(_WRITER):
         return Text(_summary(newest.text))
@@ -111,7 +111,7 @@ def _append(fact: str, results: list[ToolResult]) -> Part:
     return Text(f"I could not write that down. {told}")
 
 
-def _next_step(fact: str, result: ToolResult, request: Request) -> Part:
+def _next_step(fact: str, result: ToolResult, request: ModelRequest) -> Part:
     """After reading: edit, or write the file if there is none. After that: say so."""
     last = next(call for message in reversed(request.messages) for call in message.tool_calls)
     line = f"- {fact}"
@@ -142,7 +142,7 @@ def _unique_ending(text: str) -> str:
     return "\n".join(lines[-count:])
 
 
-def _from_memory(question: str, request: Request) -> str:
+def _from_memory(question: str, request: ModelRequest) -> str:
     memory = _without_comments("\n".join(_inside("memory", "\n".join(request.system))))
     lines = [line.strip() for line in _changed(memory.splitlines(), request)]
     known = [line.lstrip("-* ") for line in lines if line.startswith(("- ", "* "))]
@@ -161,7 +161,7 @@ def _words(text: str) -> set[str]:
     return {word.rstrip("s") if len(word) > 4 else word for word in words}
 
 
-def _newest_question(request: Request) -> str:
+def _newest_question(request: ModelRequest) -> str:
     texts = (_said(message) for message in reversed(request.messages) if message.role == "user")
     return next((text for text in texts if text), "")
 
@@ -172,7 +172,7 @@ def _said(message: Message) -> str:
     return "\n\n".join(text for text in texts if not text.startswith(_TOLD))
 
 
-def _changed(lines: list[str], request: Request) -> list[str]:
+def _changed(lines: list[str], request: ModelRequest) -> list[str]:
     """Memory as it is by now."""
     texts = "\n".join(m.text for m in request.messages if m.role == "user")
     there, gone = Counter(lines), Counter[str]()

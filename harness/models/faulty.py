@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from harness.messages.message import INVALID_JSON, Message, ToolCall
-from harness.messages.model_request import NO_USAGE, FailureKind, ModelFailure, Reply, Request
+from harness.messages.model_request import NO_USAGE, FailureKind, ModelFailure, ModelRequest, Reply
 from harness.messages.progress import Emit, Progress, TextArrived
 from harness.models.port import Model
+from harness.models.retrying import Pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +46,29 @@ class Slow:
     seconds: float = 1.0
 
 
-Fault = Fails | BreaksOff | Malforms | Slow
+ModelFault = Fails | BreaksOff | Malforms | Slow
 
 RATE_LIMITED = Fails("overloaded", wait_s=2.0)
 OVERLOADED = Fails("overloaded")
 
-Pause = Callable[[float], Awaitable[object]]
 
-
-def seeded(seed: int, *, share: float = 0.3) -> Iterator[Fault | None]:
+def seeded(seed: int, *, share: float = 0.3) -> Iterator[ModelFault | None]:
     """Endless; `share` is the part of the questions that meet a fault."""
     dice = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
-    faults: list[Fault] = [RATE_LIMITED, OVERLOADED, Fails("unreachable"), BreaksOff(), Slow(0.01)]
+    faults: list[ModelFault] = [
+        RATE_LIMITED,
+        OVERLOADED,
+        Fails("unreachable"),
+        BreaksOff(),
+        Slow(0.01),
+    ]
     while True:
         yield dice.choice(faults) if dice.random() < share else None
 
 
 class FaultyModel:
     def __init__(
-        self, model: Model, plan: Iterator[Fault | None], *, pause: Pause = asyncio.sleep
+        self, model: Model, plan: Iterator[ModelFault | None], *, pause: Pause = asyncio.sleep
     ) -> None:
         self._model = model
         self._plan = plan
@@ -74,7 +79,7 @@ class FaultyModel:
         return self._model.name
 
     async def reply(
-        self, request: Request, *, output_tokens_max: int, emit: Emit
+        self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
         async def answered(emit: Emit) -> Reply | ModelFailure:
             return await self._model.reply(request, output_tokens_max=output_tokens_max, emit=emit)

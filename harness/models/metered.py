@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from harness.billing.ledger import Ledger, Spender
-from harness.billing.limits import Allowance
-from harness.messages.model_request import NO_USAGE, ModelFailure, Reply, Request, Usage
+from harness.billing.ledger import Ledger, UsageOwner
+from harness.billing.limits import AccountLimiter
+from harness.messages.model_request import NO_USAGE, ModelFailure, ModelRequest, Reply, Usage
 from harness.messages.progress import Counted, Emit, Progress
 from harness.models.port import Foreseeing, Model, foresee
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from workspaces.errors import Exhausted, Failure, Refused
 
 
@@ -27,9 +27,9 @@ class MeteredModel(Foreseeing):
     def __init__(
         self,
         model: Model,
-        spender: Spender,
+        spender: UsageOwner,
         ledger: Ledger,
-        allowance: Allowance,
+        allowance: AccountLimiter,
         *,
         leaves_replies: bool = False,
     ) -> None:
@@ -44,18 +44,18 @@ class MeteredModel(Foreseeing):
     def name(self) -> str:
         return self._model.name
 
-    def foresee(self, request: Request, *, output_tokens_max: int) -> None:
+    def foresee(self, request: ModelRequest, *, output_tokens_max: int) -> None:
         """Only where money will hardly come between."""
         if self._allowance.was_unlimited(self._spender.account_id):
             foresee(self._model, request, output_tokens_max=output_tokens_max)
 
     async def reply(
-        self, request: Request, *, output_tokens_max: int, emit: Emit
+        self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
         account_id = self._spender.account_id
         if not self._allowance.is_unlimited(account_id):
             try:
-                await in_thread(self._allowance.check_money, account_id, self.name)
+                await run_in_thread(self._allowance.check_money, account_id, self.name)
             except (Exhausted, Refused) as error:
                 return ModelFailure("budget", str(error), error.remedy or "")
         so_far = NO_USAGE
@@ -82,4 +82,4 @@ class MeteredModel(Foreseeing):
 
     async def _note(self, usage: Usage) -> None:
         if usage != NO_USAGE:
-            await in_thread(self._ledger.note, self._spender, self.name, usage)
+            await run_in_thread(self._ledger.note, self._spender, self.name, usage)

@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from harness.messages.model_request import NO_USAGE, FailureKind, ModelFailure, Reply, Request
+from harness.messages.model_request import NO_USAGE, FailureKind, ModelFailure, ModelRequest, Reply
 from harness.messages.progress import Emit, Progress, TextArrived, Waiting, Withdrawn
 from harness.models.port import Foreseeing, Model, foresee
 
@@ -27,7 +27,7 @@ WAIT_S_MAX = 60.0
 Pause = Callable[[float], Awaitable[object]]
 
 
-class PatientModel(Foreseeing):
+class RetryingModel(Foreseeing):
     def __init__(self, model: Model, *, pause: Pause = asyncio.sleep) -> None:
         self._model = model
         self._pause = pause
@@ -36,11 +36,11 @@ class PatientModel(Foreseeing):
     def name(self) -> str:
         return self._model.name
 
-    def foresee(self, request: Request, *, output_tokens_max: int) -> None:
+    def foresee(self, request: ModelRequest, *, output_tokens_max: int) -> None:
         foresee(self._model, request, output_tokens_max=output_tokens_max)
 
     async def reply(
-        self, request: Request, *, output_tokens_max: int, emit: Emit
+        self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
         usage, attempt = NO_USAGE, 0
         while True:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.messages.message import Message, Part, Text
-from harness.messages.model_request import ModelFailure, Reply, Request, Usage
+from harness.messages.model_request import ModelFailure, ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, TextArrived
 
-Line = str | Sequence[Part] | ModelFailure | Callable[[Request], "Line"]
+ScriptedReply = str | Sequence[Part] | ModelFailure | Callable[[ModelRequest], "ScriptedReply"]
 """A reply's text, its parts, a failure, or a function of the request that gives one of these."""
 
 
 class ScriptedModel:
-    def __init__(self, *lines: Line, name: str = "scripted") -> None:
+    def __init__(self, *lines: ScriptedReply, name: str = "scripted") -> None:
         self.name = name
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
         self._lines = list(lines)
 
-    def script(self, *lines: Line) -> None:
+    def script(self, *lines: ScriptedReply) -> None:
         """What it says from now on."""
         self._lines = list(lines)
 
     async def reply(
-        self, request: Request, *, output_tokens_max: int, emit: Emit
+        self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
         del output_tokens_max
         self.requests.append(request)
@@ -41,5 +41,5 @@ class ScriptedModel:
         return Reply(message, Usage(input=_size(request), output=len(message.text)))
 
 
-def _size(request: Request) -> int:
+def _size(request: ModelRequest) -> int:
     return sum(len(text) for text in request.system) + sum(len(m.text) for m in request.messages)

@@ -22,16 +22,16 @@ from pydantic import Field
 from workspaces.errors import NotFound, Refused
 from workspaces.search.index import Index
 from workspaces.search.source import ENDINGS
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 
 QUESTIONS = "questions.jsonl"
 DEPTH = 20
 """How far down an answer is looked at."""
 
-Told = Callable[[int, int], None]
+OnBenchProgress = Callable[[int, int], None]
 
 
-class Question(Shape):
+class BenchQuestion(StrictModel):
     question: Annotated[str, Field(min_length=1)]
     evidence: list[Annotated[list[str | int], Field(min_length=2, max_length=2)]]
     """Pairs of a path and a line; JSON has no pairs."""
@@ -39,7 +39,7 @@ class Question(Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QuestionResult:
     """Of one question: where its lines came, from 1, and how long it took."""
 
     category: str | None
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    answers: Sequence[Answer]
+    answers: Sequence[QuestionResult]
     build_s: float
     lines: int
 
@@ -92,11 +92,11 @@ class Folder:
         return self._texts[name]
 
 
-def measure(root: Path, told: Told | None = None) -> Measured:
+def measure(root: Path, told: OnBenchProgress | None = None) -> Measured:
     """NotFound without questions, Refused for one that is none."""
     folders = [(folder, list(_questions(folder))) for folder in _folders(root)]
     total = sum(len(questions) for _, questions in folders)
-    answers: list[Answer] = []
+    answers: list[QuestionResult] = []
     build_s, lines = 0.0, 0
     for folder, questions in folders:
         source = Folder(folder)
@@ -113,28 +113,28 @@ def measure(root: Path, told: Told | None = None) -> Measured:
     return Measured(answers, build_s, lines)
 
 
-def _asked(index: Index, source: Folder, question: Question) -> Answer:
+def _asked(index: Index, source: Folder, question: BenchQuestion) -> QuestionResult:
     begin = time.perf_counter()
     found = index.find(source, question.question, limit=DEPTH)
     seconds = time.perf_counter() - begin
     rank: dict[tuple[str | int, str | int], int] = {
         (one.path, one.line): number for number, one in enumerate(found, 1)
     }
-    return Answer(
+    return QuestionResult(
         question.category,
         tuple(rank.get((path, line)) for path, line in question.evidence),
         seconds,
     )
 
 
-def _figures(answers: Sequence[Answer]) -> dict[str, float]:
+def _figures(answers: Sequence[QuestionResult]) -> dict[str, float]:
     """Recall is the share of a question's lines among the first so many; the reciprocal rank is that of
     the first of them; each is the mean over all questions."""
 
-    def share(answer: Answer, depth: int) -> float:
+    def share(answer: QuestionResult, depth: int) -> float:
         return mean(rank is not None and rank <= depth for rank in answer.ranks)
 
-    def reciprocal(answer: Answer) -> float:
+    def reciprocal(answer: QuestionResult) -> float:
         return max(1 / rank if rank else 0.0 for rank in answer.ranks)
 
     return {
@@ -158,7 +158,7 @@ def _folders(root: Path) -> list[Path]:
     return found
 
 
-def _questions(folder: Path) -> Iterator[Question]:
+def _questions(folder: Path) -> Iterator[BenchQuestion]:
     """Those without evidence cannot be measured, and are left out."""
     file = folder / QUESTIONS
     count = 0
@@ -170,7 +170,7 @@ def _questions(folder: Path) -> Iterator[Question]:
             document = json.loads(line)
         except ValueError as error:
             raise Refused(where, line, "is not JSON") from error
-        question = parse(Question, document, within=where)
+        question = parse(BenchQuestion, document, within=where)
         if question.evidence:
             count += 1
             yield question

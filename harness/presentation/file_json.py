@@ -11,17 +11,17 @@ from workspaces.durability import HERE
 from workspaces.file import File
 from workspaces.history.blame import BlamedLine
 from workspaces.history.diff import FileDifference, words
-from workspaces.history.log import Change
+from workspaces.history.log import RevisionChanges
 from workspaces.problem import Problem
 from workspaces.revision import Revision, RevisionId
 from workspaces.tree.conflict_copy import is_conflict
 from workspaces.tree.scan import Tree
 from workspaces.workspace.workspace import Written
 
-Document = dict[str, Any]
+FileJson = dict[str, Any]
 
 
-def listing(tree: Tree) -> list[Document]:
+def listing(tree: Tree) -> list[FileJson]:
     """Without second files, which are problems to be solved and no memory."""
     return [
         {"path": path, "size": state.size, "version": state.version}
@@ -30,11 +30,11 @@ def listing(tree: Tree) -> list[Document]:
     ]
 
 
-def file_document(file: File) -> Document:
+def file_document(file: File) -> FileJson:
     return {"path": file.path, "version": file.version, "content": file.text}
 
 
-def written_document(written: Written) -> Document:
+def written_document(written: Written) -> FileJson:
     return {
         "path": written.path,
         "version": written.version,
@@ -43,15 +43,15 @@ def written_document(written: Written) -> Document:
     }
 
 
-def reverted_document(asked: str, made: RevisionId | None) -> Document:
+def reverted_document(asked: str, made: RevisionId | None) -> FileJson:
     return {"reverted": asked, "revision": made, "durable": HERE.as_json()}
 
 
-def problem_document(problem: Problem) -> Document:
+def problem_document(problem: Problem) -> FileJson:
     return {"path": problem.path, "kind": problem.kind, "detail": problem.detail}
 
 
-def conversation_document(conversation: Conversation, transcript: Transcript) -> Document:
+def conversation_document(conversation: Conversation, transcript: Transcript) -> FileJson:
     newest = transcript.newest()
     return {
         **conversation.as_json(),
@@ -60,11 +60,11 @@ def conversation_document(conversation: Conversation, transcript: Transcript) ->
     }
 
 
-def session_document(session: Session) -> Document:
+def session_document(session: Session) -> FileJson:
     return {"first": session.first, **session.as_json()}
 
 
-def revision_document(revision: Revision) -> Document:
+def revision_document(revision: Revision) -> FileJson:
     return {
         "revision": revision.id,
         "at": revision.at,
@@ -75,14 +75,14 @@ def revision_document(revision: Revision) -> Document:
     }
 
 
-def change_document(change: Change, *, by_words: bool = False) -> Document:
+def change_document(change: RevisionChanges, *, by_words: bool = False) -> FileJson:
     """A revision and what it did."""
     files = [difference_document(file, by_words=by_words) for file in change.files]
     return {**revision_document(change.revision), "files": files}
 
 
-def difference_document(file: FileDifference, *, by_words: bool = False) -> Document:
-    document: Document = {
+def difference_document(file: FileDifference, *, by_words: bool = False) -> FileJson:
+    document: FileJson = {
         "path": file.path,
         "kind": file.kind,
         "binary": file.binary,
@@ -93,7 +93,7 @@ def difference_document(file: FileDifference, *, by_words: bool = False) -> Docu
     return {**document, "words": words(file.patch)} if by_words else document
 
 
-def line_document(line: BlamedLine) -> Document:
+def line_document(line: BlamedLine) -> FileJson:
     return {
         "line_number": line.number,
         "text": line.text,

@@ -51,7 +51,7 @@ def account_of(revision: Revision) -> str:
     return _HOW.get(source, source)
 
 
-class Reasons:
+class TurnReasons:
     """What turns were asked. Each conversation is read once."""
 
     def __init__(self, conversations: Conversations) -> None:

@@ -49,12 +49,12 @@ from harness.messages.progress import (
     Waiting,
 )
 from harness.models.port import Model
-from harness.prompts.prompt_log import Showing
-from harness.prompts.prompt_request import Question, flushing
-from harness.runtime.async_bridge import in_thread
+from harness.prompts.prompt_log import PromptLog
+from harness.prompts.prompt_request import PromptRequest, flushing
+from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.templates import render
 from harness.tools.port import Toolset
-from harness.transcripts.transcript import Entry, Kind, Transcript, Window
+from harness.transcripts.transcript import Entry, EntryKind, Transcript, TranscriptWindow
 from workspaces.clock import Clock
 from workspaces.coordination.lease import Lease
 from workspaces.ids import TurnId
@@ -76,7 +76,7 @@ _HOPELESS: frozenset[FailureKind] = frozenset({"unreachable", "overloaded", "key
 class Compacted:
     """What became of it: the window from now on, and what is to be said about it."""
 
-    window: Window
+    window: TranscriptWindow
     remarks: tuple[Remark, ...]
     is_done: bool = False
 
@@ -90,12 +90,14 @@ class Compaction:
     model: Model
     toolset: Toolset
     transcript: Transcript
-    showing: Showing
+    prompt_log: PromptLog
     lease: Lease
     clock: Clock
     turn_id: TurnId
 
-    async def when_due(self, window: Window, question: Question, emit: Emit) -> Compacted | None:
+    async def when_due(
+        self, window: TranscriptWindow, question: PromptRequest, emit: Emit
+    ) -> Compacted | None:
         """Before a request; None when there is nothing to do or to say. Once in a turn: what is still too
         long after that is the newest turns, which are to stay."""
         if not self.is_due(window, question):
@@ -111,12 +113,17 @@ class Compaction:
             case Cover() as found:
                 return await self._covered(found, window, question, question, emit)
 
-    def is_due(self, window: Window, question: Question) -> bool:
+    def is_due(self, window: TranscriptWindow, question: PromptRequest) -> bool:
         """Whether there is something to do or to say before this is asked."""
         return question.due is not None and not self._has_stored("summary", window)
 
     async def at_once(
-        self, window: Window, question: Question, emit: Emit, *, shorter: Question | None = None
+        self,
+        window: TranscriptWindow,
+        question: PromptRequest,
+        emit: Emit,
+        *,
+        shorter: PromptRequest | None = None,
     ) -> Compacted:
         """Whatever the length. `shorter`: what may be asked instead of a question that was refused."""
         state = question.state
@@ -129,7 +136,12 @@ class Compaction:
         return await self._covered(found, window, question, shorter or question, emit)
 
     async def _covered(
-        self, found: Cover, window: Window, question: Question, flush: Question, emit: Emit
+        self,
+        found: Cover,
+        window: TranscriptWindow,
+        question: PromptRequest,
+        flush: PromptRequest,
+        emit: Emit,
     ) -> Compacted:
         emit(Compacting(question.length.characters))
         work = _Work(self, window, _quietly(emit))
@@ -142,30 +154,30 @@ class Compaction:
             return await work.failed(summary, question.length.characters)
         return await work.done(summary, found)
 
-    def _may_flush(self, window: Window) -> bool:
+    def _may_flush(self, window: TranscriptWindow) -> bool:
         """Once in a turn, and only where there is something to write to."""
         is_writable = any(mount.is_writable for mount in self.toolset.desk.mounts)
         return self.config.flush and is_writable and not self._has_stored("flush", window)
 
-    def _has_stored(self, kind: Kind, window: Window) -> bool:
+    def _has_stored(self, kind: EntryKind, window: TranscriptWindow) -> bool:
         return any(one.kind == kind and one.turn_id == self.turn_id for one in window.entries)
 
 
 class _Work:
     """One compaction; its window grows by what it stores."""
 
-    def __init__(self, compaction: Compaction, window: Window, emit: Emit) -> None:
+    def __init__(self, compaction: Compaction, window: TranscriptWindow, emit: Emit) -> None:
         self._with = compaction
         self._window = window
         self._emit = emit
         self._usage = NO_USAGE
         self._remarks: list[Remark] = []
 
-    async def flush(self, question: Question) -> ModelFailure | None:
+    async def flush(self, question: PromptRequest) -> ModelFailure | None:
         """The failure, when there is no use in asking anything else."""
         request = flushing(question.request)
         model, toolset = self._with.model, self._with.toolset
-        await in_thread(self._keep, replace(question, request=request))
+        await run_in_thread(self._keep, replace(question, request=request))
         reply = await model.reply(request, output_tokens_max=FLUSH_TOKENS_MAX, emit=self._emit)
         if isinstance(reply, ModelFailure):
             self._remarks.append(Remark("flush_failed", f"{_FLUSH_FAILED}: {reply.reason}"))
@@ -181,18 +193,18 @@ class _Work:
                 result = ToolResult(call.id, render("compaction/not-allowed.md"), is_error=True)
             else:
                 result = await toolset.run(call, self._emit)
-            news = toolset.desk.take_news()
+            news = toolset.desk.drain_effects()
             entry = self._entry(Message("user", (result,)), "flush")
             await self._store(replace(entry, seen=news.seen, changes=news.changes))
         return None
 
-    def _keep(self, question: Question) -> None:
+    def _keep(self, question: PromptRequest) -> None:
         """What is shown is kept before it is: memory, to a model that may write."""
         turn_id, lease = self._with.turn_id, self._with.lease
         name = self._with.model.name
-        self._with.showing.keep(question, turn_id, name, lease, purpose="flush")
+        self._with.prompt_log.record(question, turn_id, name, lease, purpose="flush")
 
-    async def summary(self, found: Cover, question: Question) -> str | Unusable:
+    async def summary(self, found: Cover, question: PromptRequest) -> str | Unusable:
         covered = [one for one in question.said if one.number <= found.until]
         since = question.held.snapshot.traffic_from
         shown = prune(covered, question.pruning, render, running=None, traffic_from=since)
@@ -220,15 +232,17 @@ class _Work:
         system = (*carried, *window.system_until(found.until))
         entry = replace(written, usage=self._usage, covers=found.until, system=system)
         session = replace(session, window_from=found.until + 1, summary=entry.number, failed_at=0)
-        session = await in_thread(self._with.transcript.compact, entry, session, self._with.lease)
+        session = await run_in_thread(
+            self._with.transcript.compact, entry, session, self._with.lease
+        )
         entries = (*self._window.entries, entry)
         kept = tuple(one for one in entries if one.number >= session.window_from)
         remarks = (*self._remarks, _compacted(found.until))
-        return Compacted(Window(session, kept), remarks, is_done=True)
+        return Compacted(TranscriptWindow(session, kept), remarks, is_done=True)
 
     async def failed(self, why: Unusable, characters: int) -> Compacted:
         session = replace(self._window.session, failed_at=characters)
-        session = await in_thread(self._with.transcript.moved, session, self._with.lease)
+        session = await run_in_thread(self._with.transcript.moved, session, self._with.lease)
         remarks = (*self._remarks, Remark("summary_failed", f"{why.reason}. {_AS_IT_WAS}"))
         return Compacted(replace(self._window, session=session), remarks)
 
@@ -240,12 +254,12 @@ class _Work:
         self._usage += reply.usage
         return reply if isinstance(reply, ModelFailure) else usable(reply, text, earlier)
 
-    def _entry(self, message: Message, kind: Kind) -> Entry:
+    def _entry(self, message: Message, kind: EntryKind) -> Entry:
         at = stamp_of(self._with.clock.now())
         return Entry(self._window.next_number, at, self._with.turn_id, message, kind=kind)
 
     async def _store(self, entry: Entry) -> None:
-        await in_thread(self._with.transcript.append, entry, self._with.lease)
+        await run_in_thread(self._with.transcript.append, entry, self._with.lease)
         self._window = replace(self._window, entries=(*self._window.entries, entry))
 
 

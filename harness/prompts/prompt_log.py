@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.context.delta import Delta, delta_of
-from harness.context.receipt import Purpose, Receipt, Remark, receipt, receipt_of
-from harness.context.snapshot import Held, Snapshot, snapshot_of
-from harness.prompts.prompt_request import Question
-from harness.transcripts.large_values import Aside
+from harness.context.receipt import Receipt, Remark, RequestPurpose, receipt, receipt_of
+from harness.context.snapshot import ShownState, Snapshot, snapshot_of
+from harness.prompts.prompt_request import PromptRequest
+from harness.transcripts.large_values import LargeValues
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Conflict, LeaseLost, NotFound
 from workspaces.ids import ConversationId, TurnId
@@ -34,15 +34,15 @@ _LAST = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class PendingWrite:
     """A question about to be kept."""
 
-    question: Question
+    question: PromptRequest
     receipt: Receipt
     changes: tuple[Put, ...]
 
 
-class Showing:
+class PromptLog:
     """One conversation's. Only the holder of its lease may keep anything."""
 
     def __init__(
@@ -51,8 +51,8 @@ class Showing:
         self._conversation_id = conversation_id
         self._partition = f"shown:{conversation_id}"
         self._records = records
-        self._aside = Aside(conversation_id, large)
-        self._held: Held | None = None
+        self._aside = LargeValues(conversation_id, large)
+        self._held: ShownState | None = None
         self._receipts = 0
         self._is_loaded = False
         self._unavailable: set[str] = set()
@@ -62,43 +62,43 @@ class Showing:
         """The sources of memory that could not be read at some request since this was opened."""
         return tuple(sorted(self._unavailable))
 
-    def held(self) -> Held | None:
+    def held(self) -> ShownState | None:
         """What the model was shown up to the newest request; None before the first."""
         if not self._is_loaded:
             self._load()
         return self._held
 
-    def keep(
+    def record(
         self,
-        question: Question,
+        question: PromptRequest,
         turn_id: TurnId,
         model: str,
         lease: Lease,
         *,
         remarks: tuple[Remark, ...] = (),
-        purpose: Purpose = "turn",
+        purpose: RequestPurpose = "turn",
     ) -> Receipt:
         """What is about to be asked, and what there was to say about it. LeaseLost when the conversation is
         another's now."""
         writer = str(lease.generation)
-        keeping = self.keeping(question, turn_id, model, writer, remarks=remarks, purpose=purpose)
+        keeping = self.prepare(question, turn_id, model, writer, remarks=remarks, purpose=purpose)
         try:
             self._records.write(lease.guard, *keeping.changes)
         except Conflict as conflict:
             raise LeaseLost(lease.key) from conflict
-        self.kept(keeping)
+        self.mark_written(keeping)
         return keeping.receipt
 
-    def keeping(
+    def prepare(
         self,
-        question: Question,
+        question: PromptRequest,
         turn_id: TurnId,
         model: str,
         writer: str,
         *,
         remarks: tuple[Remark, ...] = (),
-        purpose: Purpose = "turn",
-    ) -> Keeping:
+        purpose: RequestPurpose = "turn",
+    ) -> PendingWrite:
         """What must be written before it is asked; `writer` is who holds the lease, or bids for it."""
         self.held()
         at = stamp_of(question.held.asked_at)
@@ -116,9 +116,9 @@ class Showing:
         )
         news = [] if question.news is None else [self._news(question, writer)]
         put = self._put(f"receipt:{_digits(made.number)}", made.as_json(), writer)
-        return Keeping(question, made, (*news, put))
+        return PendingWrite(question, made, (*news, put))
 
-    def kept(self, keeping: Keeping) -> None:
+    def mark_written(self, keeping: PendingWrite) -> None:
         """It has been written."""
         self._held, self._receipts = keeping.question.held, keeping.receipt.number
         self._unavailable |= keeping.question.unavailable
@@ -139,11 +139,11 @@ class Showing:
             self._unavailable |= found.unavailable
         return newest
 
-    def as_shown(self, receipt: Receipt) -> Held:
+    def as_shown(self, receipt: Receipt) -> ShownState:
         """What the model had been shown with that request."""
         snapshot = self._snapshot(receipt.snapshot)
         deltas = self._deltas(receipt.snapshot)[: receipt.deltas]
-        return Held(snapshot, deltas, moment_of(receipt.at), receipt.length, receipt.last)
+        return ShownState(snapshot, deltas, moment_of(receipt.at), receipt.length, receipt.last)
 
     def erase(self) -> None:
         """All of it but what lies aside, which goes with the transcript's."""
@@ -163,7 +163,7 @@ class Showing:
             yield receipt_of(_number(found), self._aside.value(found.value))
             end = found.key.sort
 
-    def _news(self, question: Question, writer: str) -> Put:
+    def _news(self, question: PromptRequest, writer: str) -> Put:
         snapshot, deltas = question.held.snapshot, question.held.deltas
         if question.news is snapshot:
             return self._put(f"snapshot:{_digits(snapshot.number)}", snapshot.as_json(), writer)

@@ -14,30 +14,30 @@ from typing import assert_never
 
 from harness.context.assemble import assemble
 from harness.context.delta import Delta
-from harness.context.history_message import Said
+from harness.context.history_message import HistoryMessage
 from harness.context.length import Length, characters, measured
 from harness.context.prune import Pruning, leaving, prune
 from harness.context.receipt import Receipt
 from harness.context.repair import repair
-from harness.context.snapshot import Held, Snapshot, after, decide
-from harness.context.summary_plan import Cover, Due, State, TurnTooLong, cover, due, due_json
+from harness.context.snapshot import ShownState, Snapshot, after, decide
+from harness.context.summary_plan import Cover, Due, SummaryState, TurnTooLong, cover, due, due_json
 from harness.messages.message import user
-from harness.messages.model_request import Request, ToolSpec
-from harness.prompts.prompt_sources import Briefing
+from harness.messages.model_request import ModelRequest, ToolSpec
+from harness.prompts.prompt_sources import PromptSources
 from harness.runtime.templates import render
-from harness.transcripts.transcript import Window
+from harness.transcripts.transcript import TranscriptWindow
 from workspaces.ids import TurnId
 from workspaces.storage.records import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    request: Request
-    said: tuple[Said, ...]
+class PromptRequest:
+    request: ModelRequest
+    said: tuple[HistoryMessage, ...]
     """What of the transcript it shows, whole."""
     pruning: Pruning | None
     """How that was shortened."""
-    held: Held
+    held: ShownState
     """What the conversation has been shown with it."""
     running: TurnId | None
     """The turn that asks."""
@@ -50,8 +50,8 @@ class Question:
     """How long it was when a summary failed."""
 
     @property
-    def state(self) -> State:
-        return State(
+    def state(self) -> SummaryState:
+        return SummaryState(
             self.said,
             self.length.characters,
             characters(self.request.system, ()),
@@ -112,7 +112,7 @@ class Question:
         }
 
 
-def as_asked(receipt: Receipt, held: Held, said: Sequence[Said]) -> Request:
+def as_asked(receipt: Receipt, held: ShownState, said: Sequence[HistoryMessage]) -> ModelRequest:
     """The request of a receipt, put together again from what it had been `held` and from what was said."""
     since = held.snapshot.traffic_from
     messages = prune(said, receipt.pruning, render, running=receipt.turn_id, traffic_from=since)
@@ -126,25 +126,25 @@ def as_asked(receipt: Receipt, held: Held, said: Sequence[Said]) -> Request:
             assert_never(receipt.purpose)
 
 
-def flushing(request: Request) -> Request:
+def flushing(request: ModelRequest) -> ModelRequest:
     """The same, and that what must last is to be written down now."""
     told = user(render("compaction/flush.md"))
     return replace(request, messages=repair((*request.messages, told)))
 
 
-def put(
-    briefing: Briefing,
-    held: Held | None,
-    window: Window,
+def build_request(
+    briefing: PromptSources,
+    held: ShownState | None,
+    window: TranscriptWindow,
     tools: tuple[ToolSpec, ...],
     *,
     at: datetime,
     running: TurnId | None,
     instructions: str | None = None,
-    is_hard: bool = False,
-) -> Question:
+    prune_all: bool = False,
+) -> PromptRequest:
     """`held`: what the conversation has been shown until now; `running`: the turn that asks, if one does;
-    `instructions`: what the platform says for this turn alone; `is_hard`: with as little as may be,
+    `instructions`: what the platform says for this turn alone; `prune_all`: with as little as may be,
     whatever the agent's setting."""
     now = briefing.moment(
         at,
@@ -154,7 +154,7 @@ def put(
         shown=held.revisions() if held else {},
         summary=window.summary.message.text if window.summary else None,
     )
-    said, pruning = window.said, briefing.pruning_for(is_hard=is_hard)
+    said, pruning = window.said, briefing.pruning_for(prune_all=prune_all)
     since = held.snapshot.traffic_from if held else 0
     found = leaving(said, pruning, render, running=running, traffic_from=since)
     news, before = decide(held, replace(now, leaving=found), render), held
@@ -165,7 +165,7 @@ def put(
     turned_out, is_new = _turned_out(before, window), news is held.snapshot
     length = measured(request, turned_out, is_same=not is_new)
     held = replace(held, length=length, entry=window.newest_number)
-    return Question(
+    return PromptRequest(
         request,
         said,
         pruning,
@@ -178,7 +178,7 @@ def put(
     )
 
 
-def _turned_out(held: Held | None, window: Window) -> Length | None:
+def _turned_out(held: ShownState | None, window: TranscriptWindow) -> Length | None:
     """How long the request before was, by what the provider has counted."""
     if held is None or held.length is None:
         return None

@@ -21,21 +21,21 @@ from hashlib import sha256
 
 from harness.agents.agent import AgentConfig, Mount
 from harness.context.memory_parts import MEMORY, Memory, needs_ages
-from harness.context.part import DATE, Part, memory_of
+from harness.context.part import DATE, PromptPart, memory_of
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.prune import Pruning
-from harness.context.snapshot import Moment, Terms
-from harness.memory.memory_cache import Memories, newest_first
-from harness.memory.remote_memory import distant_memory
+from harness.context.snapshot import Moment, SnapshotKey
+from harness.memory.memory_cache import MemoryCache, newest_first
+from harness.memory.remote_memory import remote_memory
 from harness.messages.model_request import ToolSpec
 from harness.runtime.templates import render
 from harness.transcripts.session import Session
 from workspaces.errors import Busy, Failure, Unavailable
 from workspaces.history.history import HEAD, View
 from workspaces.paths import WorkspacePath
-from workspaces.remote.remote_workspace import DistantWorkspace
+from workspaces.remote.remote_workspace import RemoteWorkspace
 from workspaces.revision import RevisionId
-from workspaces.tree.merge_marks import Seam, seams_since
+from workspaces.tree.merge_marks import MergeMark, marks_since
 from workspaces.workspace.workspace import Workspace
 
 _ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
@@ -70,10 +70,10 @@ class _Found:
     def is_unavailable(self) -> bool:
         return self.memory is not None and self.memory.unavailable is not None
 
-    def has_lost(self, revision: RevisionId, workspace: Workspace | DistantWorkspace) -> bool:
+    def has_lost(self, revision: RevisionId, workspace: Workspace | RemoteWorkspace) -> bool:
         """Whether a revision that was shown is none of those. Not asked of what cannot be read, nor of
         what is read without its history."""
-        is_distant = isinstance(workspace, DistantWorkspace)
+        is_distant = isinstance(workspace, RemoteWorkspace)
         if is_distant or self.is_unavailable or revision in self.known:
             return False
         if not workspace.history.holds(revision):
@@ -82,7 +82,7 @@ class _Found:
         return False
 
 
-class Briefing:
+class PromptSources:
     """What an agent's prompt is made of, as of each moment that it is asked for. For one turn."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Briefing:
         mounts: Sequence[Mount],
         *,
         model: str,
-        memories: Memories | None = None,
+        memories: MemoryCache | None = None,
         policy: str = "",
         view_of: ViewOf = newest,
     ) -> None:
@@ -103,7 +103,7 @@ class Briefing:
         """Why what people changed by hand did not become revisions, where it did not."""
         self._may_wait = memories is not None
         self._owed: list[tuple[str, Workspace]] = []
-        self._memories = memories or Memories()
+        self._memories = memories or MemoryCache()
         self._instructions = config.system
         self._mounts = tuple(mounts)
         self._policy = policy
@@ -114,9 +114,9 @@ class Briefing:
         self.characters_max = compaction.max_context_length if compaction.enabled else None
         self._found: dict[str, _Found] = {}
         self._seen_at: tuple[date, str | None] | None = None
-        self._parts: tuple[Part, ...] = ()
+        self._parts: tuple[PromptPart, ...] = ()
 
-    def parts(self, day: date, summary: str | None = None) -> tuple[Part, ...]:
+    def parts(self, day: date, summary: str | None = None) -> tuple[PromptPart, ...]:
         """Those that a snapshot taken now would hold; `summary`: of what was said before the window."""
         moved = [self._look(mount) for mount in self._mounts]
         if any(moved) or (day, summary) != self._seen_at:
@@ -136,15 +136,15 @@ class Briefing:
         for name, workspace in owed:
             try:
                 with suppress(Busy):
-                    workspace.settle(wait_s=SETTLE_WAIT_S)
+                    workspace.commit_edits(wait_s=SETTLE_WAIT_S)
             except Failure as failure:
                 reason = str(failure).replace(workspace.namespace, name)
                 self.unsettled = (*self.unsettled, f"{name}: {reason}")
 
-    def pruning_for(self, *, is_hard: bool) -> Pruning | None:
+    def pruning_for(self, *, prune_all: bool) -> Pruning | None:
         """None: everything is shown."""
-        if is_hard:
-            return replace(self._pruning or Pruning(), is_hard=True)
+        if prune_all:
+            return replace(self._pruning or Pruning(), prune_all=True)
         return self._pruning
 
     def moment(
@@ -163,7 +163,7 @@ class Briefing:
         trusted = tuple(part.text for part in parts if part.is_trusted and part.source != DATE)
         mounts = [_access(mount) for mount in self._mounts]
         offered = tuple(tool.ascii_text for tool in tools)
-        terms = Terms(
+        terms = SnapshotKey(
             reset=session.id,
             compacted=str(session.window_from),
             mounts=_digest(mounts),
@@ -190,12 +190,12 @@ class Briefing:
     def _remembered(self, mount: Mount, before: _Found | None, *, settle: bool) -> _Found:
         """`before`, if that is how it still is."""
         view, workspace = self._views[mount.name], mount.workspace
-        if isinstance(workspace, DistantWorkspace):
+        if isinstance(workspace, RemoteWorkspace):
             if view != HEAD:
                 raise Unavailable(
                     "S3", "a workspace that is read there shows its newest state only"
                 )
-            memory = distant_memory(mount.name, workspace)
+            memory = remote_memory(mount.name, workspace)
             return _Found(memory.revision if memory else None, memory)
         revision = self._revision(mount.name, workspace, view, settle=settle)
         if before is not None and revision == before.revision:
@@ -212,7 +212,7 @@ class Briefing:
         if settle:
             if not (self._may_wait and self._memories.is_fresh(mount, workspace)):
                 with suppress(Busy):
-                    return workspace.settle()
+                    return workspace.commit_edits()
             else:
                 self._owed.append((mount, workspace))
         return workspace.tip()
@@ -233,16 +233,16 @@ class Briefing:
             summary,
         )
 
-    def _seams(self, shown: Mapping[str, RevisionId]) -> dict[str, list[Seam]]:
+    def _seams(self, shown: Mapping[str, RevisionId]) -> dict[str, list[MergeMark]]:
         """Where sync has merged since then, in workspaces that have grown."""
-        found: dict[str, list[Seam]] = {}
+        found: dict[str, list[MergeMark]] = {}
         for mount in self._mounts:
             source, workspace = memory_of(mount.name), mount.workspace
             before, now = shown.get(source), self._found[mount.name].revision
-            if isinstance(workspace, DistantWorkspace) or now is None or before in {None, now}:
+            if isinstance(workspace, RemoteWorkspace) or now is None or before in {None, now}:
                 continue
             with suppress(Failure):  # they are an addition: what changed is told without them too
-                found[source] = seams_since(workspace.history, now, before)
+                found[source] = marks_since(workspace.history, now, before)
         return found
 
     def _is_erased(self, shown: Mapping[str, RevisionId]) -> bool:
@@ -255,7 +255,7 @@ class Briefing:
 
 
 @lru_cache(maxsize=PROMPTS_KEPT)
-def _parts_of(sources: Sources) -> tuple[Part, ...]:
+def _parts_of(sources: Sources) -> tuple[PromptPart, ...]:
     return prompt_parts(sources, render)
 
 
@@ -277,7 +277,7 @@ def _access(mount: Mount) -> list[object]:
 def _with_ages(mount: Mount, memory: Memory) -> Memory:
     """Without ages, should they be unavailable: then the lower line counts as the newer."""
     workspace = mount.workspace
-    if memory.revision is None or isinstance(workspace, DistantWorkspace):
+    if memory.revision is None or isinstance(workspace, RemoteWorkspace):
         return memory
     with suppress(Failure):
         by_path = {note.path: note for note in memory.notes}

@@ -1,9 +1,9 @@
 """The two bridges between the rooms: async code calling the synchronous one, and back.
 
-Stores, files and git are synchronous and may block; turns are async. `in_thread` is the one way down. A
+Stores, files and git are synchronous and may block; turns are async. `run_in_thread` is the one way down. A
 loop makes few such calls at once for each account (`share`), so they must be over soon. A call that finds a
 lock taken gives its place back while it waits. What runs for long, or waits for a network, goes in a thread
-of its own (`in_thread_of_its_own`), which is counted nowhere.
+of its own (`run_in_new_thread`), which is counted nowhere.
 
 A thread that has something for the loop it works for hands it up (`handing_up`), and does not wait for it.
 
@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from harness.runtime.fair_share import Place, current_share
+from harness.runtime.fair_share import ThreadSlot, current_share
 from workspaces.coordination.wait_hook import when_waiting
 from workspaces.errors import Failure
 
@@ -46,10 +46,10 @@ class GivenUp(Exception):
     """In a thread for which nobody waits any more, and which has done nothing yet that lasts."""
 
 
-async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """For what is over soon, or waits for locks alone: it takes a place of its account's share. asyncio's own
     executor gives the work to whichever thread has rested longest, which takes twice as long."""
-    async with Place(current_share()) as place:
+    async with ThreadSlot(current_share()) as place:
 
         def work() -> T:
             when_waiting(place.waiting)
@@ -58,7 +58,7 @@ async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
         return await _begun(work)
 
 
-async def in_thread_of_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_in_new_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """For what waits for others, and for code that is not ours and may take as long as it likes: it keeps
     nobody from a thread, and no process from ending."""
     return await _begun(call, *args, **kwargs)
@@ -168,27 +168,27 @@ async def entered(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
         value = await completed(entering)
     except asyncio.CancelledError:
         if not entering.cancelled() and entering.exception() is None:
-            await completed(in_thread_of_its_own(context.__exit__, None, None, None))
+            await completed(run_in_new_thread(context.__exit__, None, None, None))
         raise
     try:
         yield value
     except BaseException as error:
         if not await completed(
-            in_thread_of_its_own(context.__exit__, type(error), error, error.__traceback__)
+            run_in_new_thread(context.__exit__, type(error), error, error.__traceback__)
         ):
             raise
     else:
-        await completed(in_thread_of_its_own(context.__exit__, None, None, None))
+        await completed(run_in_new_thread(context.__exit__, None, None, None))
 
 
-async def to_the_end(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_shielded(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """For what must not be left under way: a cancellation waits until it is known what became of it."""
-    return await completed(in_thread(call, *args, **kwargs))
+    return await completed(run_in_thread(call, *args, **kwargs))
 
 
-async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
+async def run_or_undo(call: Callable[[], T], undo: Callable[[T], None]) -> T:
     """For what must not stay taken by nobody: cancelled meanwhile, it is undone once it is done."""
-    running = asyncio.ensure_future(in_thread(call))
+    running = asyncio.ensure_future(run_in_thread(call))
     try:
         return await completed(running)
     except asyncio.CancelledError:
@@ -196,7 +196,7 @@ async def or_undone(call: Callable[[], T], undo: Callable[[T], None]) -> T:
         raise
 
 
-async def or_given_up(call: Callable[[ForGood], T], undo: Callable[[T], None]) -> T:
+async def run_or_abandon(call: Callable[[ForGood], T], undo: Callable[[T], None]) -> T:
     """The same for what waits for others first, in a thread of its own: `call` is handed what it calls before
     it does anything that lasts. Cancelled sooner, nobody waits for it: then it is told so, by GivenUp."""
     point = _PointOfNoReturn()
@@ -216,7 +216,7 @@ async def _undone(running: asyncio.Future[T], undo: Callable[[T], None]) -> None
         await asyncio.wait({running})
         if not running.cancelled() and running.exception() is None:
             with suppress(Failure):  # it ends by itself, later
-                await in_thread(undo, running.result())
+                await run_in_thread(undo, running.result())
 
     with suppress(asyncio.CancelledError):
         await completed(undone())

@@ -27,7 +27,7 @@ each thread takes memory, and so many writers cannot all have their turn within 
 _ACCOUNT: ContextVar[str | None] = ContextVar("account", default=None)
 
 
-class Share:
+class ThreadShare:
     """The places of one account in the threads of one event loop."""
 
     def __init__(self) -> None:
@@ -49,14 +49,14 @@ class Share:
             self.waiting -= 1
 
 
-class Place:
+class ThreadSlot:
     """A place in a share, for one call."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: ThreadShare) -> None:
         self._share = share
         self._is_taken = False
 
-    async def __aenter__(self) -> Place:
+    async def __aenter__(self) -> ThreadSlot:
         await self._share.places.acquire()
         self._is_taken = True
         return self
@@ -84,7 +84,7 @@ class Place:
             self._share.places.release()
 
 
-_SHARES: dict[asyncio.AbstractEventLoop, WeakValueDictionary[str | None, Share]] = {}
+_SHARES: dict[asyncio.AbstractEventLoop, WeakValueDictionary[str | None, ThreadShare]] = {}
 """The share of an account is kept by the calls that use it."""
 
 
@@ -93,7 +93,7 @@ def take_share_of(account_id: str) -> None:
     _ACCOUNT.set(account_id)
 
 
-def current_share() -> Share:
+def current_share() -> ThreadShare:
     """Return the share of the account that the running task works for, in the running loop."""
     loop = asyncio.get_running_loop()
     shares = _SHARES.get(loop)
@@ -105,5 +105,5 @@ def current_share() -> Share:
     account_id = _ACCOUNT.get()
     share = shares.get(account_id)
     if share is None:
-        share = shares[account_id] = Share()
+        share = shares[account_id] = ThreadShare()
     return share

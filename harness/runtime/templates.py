@@ -12,7 +12,7 @@ from typing import Any
 
 from workspaces.errors import Refused, Unavailable
 from workspaces.paths import WorkspacePath
-from workspaces.tree.editor_files import is_scratch
+from workspaces.tree.editor_files import is_editor_file
 from workspaces.validation import unknown_name
 from workspaces.workspace_record import Quota
 
@@ -92,5 +92,5 @@ def workspace_files(name: str, own: Path) -> dict[str, bytes]:
         (first, *_) = parcel.left
         raise Refused("template", f"{known[name]}/{first.name}", first.reason)
     return {
-        WorkspacePath(path): data for path, data in parcel.files.items() if not is_scratch(path)
+        WorkspacePath(path): data for path, data in parcel.files.items() if not is_editor_file(path)
     }

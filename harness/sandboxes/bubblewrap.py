@@ -31,10 +31,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from harness.sandboxes import bundled_programs
 from harness.sandboxes.host_check import SYSTEM_DIRECTORIES, explained, shortcoming
-from harness.sandboxes.port import Bind, Bounds, Confinement, Ended, Order
+from harness.sandboxes.port import Bind, CommandLimits, CommandResult, Confinement, SandboxCommand
 from harness.sandboxes.process_tree import kill_child
 from harness.sandboxes.seccomp import filter_program
 from harness.sandboxes.supervisor import Process, Spawn, supervise
@@ -81,11 +81,11 @@ class Bubblewrap:
             self._confinement = await self._examined()
         return self._confinement
 
-    async def run(self, order: Order) -> Ended:
+    async def run(self, order: SandboxCommand) -> CommandResult:
         await self._required()
         return await self._run(self._program, order)
 
-    async def attach(self, order: Order) -> int:
+    async def attach(self, order: SandboxCommand) -> int:
         await self._required()
         return (await self._run(self._program, order, is_attached=True)).code
 
@@ -98,7 +98,7 @@ class Bubblewrap:
         """Try the candidates in their order and take the first that has no fault. Else take the first
         that confines: its fault lies where no order of ours leads."""
         try:
-            candidates = await in_thread(bundled_programs.bubblewraps, self._home)
+            candidates = await run_in_thread(bundled_programs.bubblewraps, self._home)
         except Failure as failure:
             return Confinement(False, str(failure), failure.remedy)
         lacking = shortcoming(self._home, candidates[0].path if candidates else None)
@@ -117,9 +117,9 @@ class Bubblewrap:
     async def _tested(self, candidate: bundled_programs.Candidate) -> Confinement:
         try:
             with _trial(self._home) as (place, binds):
-                bounds = Bounds(SELF_TEST_S, 2**28, 16)
+                bounds = CommandLimits(SELF_TEST_S, 2**28, 16)
                 test = ("bash", "-c", _SELF_TEST, "self-test", str(self._home.root))
-                ended = await self._run(candidate.path, Order(test, binds, "rw", bounds))
+                ended = await self._run(candidate.path, SandboxCommand(test, binds, "rw", bounds))
                 follows = await self._follows_links(candidate.path, place, binds, bounds)
         except Failure as failure:
             return explained(getattr(failure, "reason", str(failure)), self._home)
@@ -135,16 +135,18 @@ class Bubblewrap:
         return Confinement(True, detail)
 
     async def _follows_links(
-        self, path: Path, place: Path, binds: tuple[Bind, ...], bounds: Bounds
+        self, path: Path, place: Path, binds: tuple[Bind, ...], bounds: CommandLimits
     ) -> bool:
         """Whether it makes a mount point where a link in a writable mount leads, on the host. No order
         of ours has a mount point there: this one does."""
         below = Bind(f"rw/{_WAY}/made", place / "ro", False, 0, 0)
         with suppress(Failure):  # one that does not follow the link finds no place for the mount
-            await self._run(path, Order(("true",), (*binds, below), "rw", bounds))
+            await self._run(path, SandboxCommand(("true",), (*binds, below), "rw", bounds))
         return any((place / "outside").iterdir())
 
-    async def _run(self, path: Path, order: Order, *, is_attached: bool = False) -> Ended:
+    async def _run(
+        self, path: Path, order: SandboxCommand, *, is_attached: bool = False
+    ) -> CommandResult:
         with _prepared(path, order, is_attached=is_attached) as prepared:
             before, changing = _as_user(self._home.command_user)
             options: dict[str, Any] = {"pass_fds": prepared.passed, "env": {}, **changing}
@@ -171,7 +173,9 @@ class _Prepared:
 
 
 @contextmanager
-def _prepared(bundled_programs: Path, order: Order, *, is_attached: bool) -> Generator[_Prepared]:
+def _prepared(
+    bundled_programs: Path, order: SandboxCommand, *, is_attached: bool
+) -> Generator[_Prepared]:
     """The command line, and the open files that it names by number."""
     with ExitStack() as stack:
 
@@ -203,7 +207,7 @@ def _prepared(bundled_programs: Path, order: Order, *, is_attached: bool) -> Gen
         yield _Prepared(argv, (begins, seccomp, passwd, group), begun)
 
 
-def _namespaces(order: Order, *, is_attached: bool) -> list[str]:
+def _namespaces(order: SandboxCommand, *, is_attached: bool) -> list[str]:
     variables = {**_ENVIRONMENT, "TERM": "xterm-256color" if is_attached else "dumb"}
     return [
         *("--unshare-user", "--unshare-all", "--disable-userns", "--assert-userns-disabled"),
@@ -232,7 +236,7 @@ def _system(network: str) -> list[str]:
     return words
 
 
-def _programs(order: Order) -> list[str]:
+def _programs(order: SandboxCommand) -> list[str]:
     places = ((str(place), f"/programs/{place.name}") for place in order.programs)
     return [word for source, target in places for word in ("--ro-bind", source, target)]
 
@@ -246,7 +250,7 @@ def _devices() -> list[str]:
     ]
 
 
-def _binds(order: Order) -> list[str]:
+def _binds(order: SandboxCommand) -> list[str]:
     words: list[str] = []
     for bind in order.binds:
         how = "--bind" if bind.is_writable else "--ro-bind"
@@ -254,7 +258,7 @@ def _binds(order: Order) -> list[str]:
     return [*words, "--symlink", f"workspaces/{order.binds[0].name}", "/workspace"]
 
 
-def _process_1(order: Order, begins: int) -> list[str]:
+def _process_1(order: SandboxCommand, begins: int) -> list[str]:
     """Limits that are lower already stay: the shell's complaint about that goes nowhere."""
     bounds = order.bounds
     writable = [bind for bind in order.binds if bind.is_writable]

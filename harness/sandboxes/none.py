@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.sandboxes.port import Confinement, Ended, Order
+from harness.sandboxes.port import CommandResult, Confinement, SandboxCommand
 from workspaces.errors import Unavailable
 
 
@@ -13,11 +13,11 @@ class NoSandbox:
     async def check(self) -> Confinement:
         return self._confinement
 
-    async def run(self, order: Order) -> Ended:
+    async def run(self, order: SandboxCommand) -> CommandResult:
         del order
         raise self._refusal()
 
-    async def attach(self, order: Order) -> int:
+    async def attach(self, order: SandboxCommand) -> int:
         del order
         raise self._refusal()
 

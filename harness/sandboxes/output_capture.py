@@ -26,7 +26,7 @@ class Captured:
         return self.size - len(self.head) - len(self.tail)
 
 
-class Capture:
+class OutputCapture:
     """Takes a stream piece by piece; holds no more than its bounds."""
 
     def __init__(self, shown_bytes: int) -> None:

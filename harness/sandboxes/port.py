@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from harness.sandboxes.output_capture import Captured
-from workspaces.localfs.permissions import Extent
+from workspaces.localfs.permissions import DiskUsage
 
 Cause = Literal["exit", "time", "memory", "processes", "disk", "output"]
 """What ended a program: itself, or a bound."""
@@ -34,7 +34,7 @@ class Bind:
     bytes_max: int
     """What it may take of the disk before the program is ended."""
     entries_max: int
-    taken: Extent = field(default_factory=Extent)
+    taken: DiskUsage = field(default_factory=DiskUsage)
     """What it takes before the program begins."""
 
     @property
@@ -43,7 +43,7 @@ class Bind:
         taken = self.taken
         return taken.bytes > self.bytes_max or taken.entries > self.entries_max or taken.is_opaque
 
-    def is_passed_by(self, now: Extent) -> bool:
+    def is_passed_by(self, now: DiskUsage) -> bool:
         """Whether a program must be ended: more is taken than may be, and more than before it began."""
         taken = self.taken
         return (
@@ -54,7 +54,7 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class CommandLimits:
     seconds: float | None
     """None: as long as a person wants."""
     memory_bytes: int
@@ -64,19 +64,19 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SandboxCommand:
     argv: tuple[str, ...]
     binds: tuple[Bind, ...]
     directory: str
     """The name of the bind that it starts in."""
-    bounds: Bounds
+    bounds: CommandLimits
     network: Literal["none", "host"] = "none"
     programs: tuple[Path, ...] = ()
     """Of the host, to be found at `/programs/<name>`: ours, not the model's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandResult:
     cause: Cause
     code: int
     """The exit code, 128 + the number of the signal that ended it."""
@@ -106,10 +106,10 @@ class Sandbox(Protocol):
         """The self-test. Once it was passed later calls repeat the answer."""
         ...
 
-    async def run(self, order: Order) -> Ended:
+    async def run(self, order: SandboxCommand) -> CommandResult:
         """Unavailable where `check` says no, and when the program could not be started."""
         ...
 
-    async def attach(self, order: Order) -> int:
+    async def attach(self, order: SandboxCommand) -> int:
         """The same with the caller's own standard streams, for a person at a terminal; the code."""
         ...

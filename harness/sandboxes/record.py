@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from workspaces.accounts.record_catalog import Family
+from workspaces.accounts.record_catalog import RecordKind
 from workspaces.ids import SandboxId
 from workspaces.timestamp import Stamp
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 from workspaces.workspace_record import Name
 
 SECONDS_MAX = 600
@@ -25,7 +25,7 @@ OUTPUT_BYTES_HIGHEST = 2**20
 """More than a model's context takes."""
 
 
-class SandboxLimits(Shape):
+class SandboxLimits(StrictModel):
     """Of one command."""
 
     seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] = SECONDS_MAX
@@ -37,7 +37,7 @@ class SandboxLimits(Shape):
     """How much of what it prints the model is shown at once."""
 
 
-class SandboxConfig(Shape):
+class SandboxConfig(StrictModel):
     mode: Literal["rw", "ro"] = "rw"
     network: Literal["none", "host"] = "none"
     limits: SandboxLimits = SandboxLimits()
@@ -45,7 +45,7 @@ class SandboxConfig(Shape):
     """Whether a person is asked before commands and writes."""
 
 
-class SandboxRecord(Shape):
+class SandboxRecord(StrictModel):
     id: SandboxId
     name: Name
     config: SandboxConfig = SandboxConfig()
@@ -53,4 +53,4 @@ class SandboxRecord(Shape):
     updated_at: Stamp
 
 
-SANDBOXES = Family("sandbox", "sb", SandboxRecord)
+SANDBOXES = RecordKind("sandbox", "sb", SandboxRecord)

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
-from harness.runtime.async_bridge import completed, in_thread
-from harness.sandboxes.output_capture import Capture
-from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, Bounds, Cause, Ended
+from harness.runtime.async_bridge import completed, run_in_thread
+from harness.sandboxes.output_capture import OutputCapture
+from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, Cause, CommandLimits, CommandResult
 from harness.sandboxes.process_tree import Taken, taken_by
 from workspaces.errors import Failure, Unavailable
 from workspaces.localfs.permissions import measure
@@ -56,7 +56,7 @@ class Spawn:
     """To the caller's own streams; then nothing is captured."""
 
 
-async def supervise(spawn: Spawn, bounds: Bounds, watched: Sequence[Bind]) -> Ended:
+async def supervise(spawn: Spawn, bounds: CommandLimits, watched: Sequence[Bind]) -> CommandResult:
     """Unavailable when it cannot be started. It is started by the thread of the event loop, which lives
     as long as the server: a sandbox dies with the thread that started it."""
     process = _started(spawn)
@@ -77,7 +77,7 @@ async def supervise(spawn: Spawn, bounds: Bounds, watched: Sequence[Bind]) -> En
         await completed(_killed(spawn, process, ending))
         await completed(stream.drained.wait())  # at once: nobody is left to write
     code = ending.result()
-    return Ended(cause, code if code >= 0 else 128 - code, stream.capture.ended())
+    return CommandResult(cause, code if code >= 0 else 128 - code, stream.capture.ended())
 
 
 def _cause(
@@ -107,7 +107,7 @@ def _started(spawn: Spawn) -> Process:
 async def _end(process: Process) -> int:
     """The return code; awaited by a handle of the process where there are such, else by a thread."""
     if not hasattr(os, "pidfd_open"):
-        return await in_thread(process.wait)
+        return await run_in_thread(process.wait)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     handle = os.pidfd_open(process.pid)
     loop.add_reader(handle, ended.set)
@@ -129,7 +129,7 @@ class _Stream:
     """What a program prints, taken as it comes."""
 
     def __init__(self, process: Process, shown_bytes: int) -> None:
-        self.capture = Capture(shown_bytes)
+        self.capture = OutputCapture(shown_bytes)
         self.flooded = asyncio.Event()
         self.drained = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -166,7 +166,7 @@ class _Look:
     """Of the disk of each tree, when the look began."""
 
 
-async def _watch(pid: int, bounds: Bounds, watched: Sequence[Bind]) -> Cause:
+async def _watch(pid: int, bounds: CommandLimits, watched: Sequence[Bind]) -> Cause:
     """Return what was passed, when a bound is passed."""
     before = {bind.name: _free(bind) for bind in watched}
     look = _Look(None, {bind.name: _room(bind, bind.taken.bytes) for bind in watched}, before)
@@ -175,7 +175,7 @@ async def _watch(pid: int, bounds: Bounds, watched: Sequence[Bind]) -> Cause:
         await _pause(look, took_s, watched)
         begun = time.monotonic()
         try:
-            look = await in_thread(_look, pid, bounds, watched, before)
+            look = await run_in_thread(_look, pid, bounds, watched, before)
         except (OSError, Failure):  # it changes faster than it can be walked through
             blind += 1
             if blind >= BLIND_LOOKS_MAX:
@@ -202,7 +202,9 @@ async def _pause(look: _Look, took_s: float, watched: Sequence[Bind]) -> None:
         await asyncio.sleep(GLANCE_S)
 
 
-def _look(pid: int, bounds: Bounds, watched: Sequence[Bind], before: dict[str, int]) -> _Look:
+def _look(
+    pid: int, bounds: CommandLimits, watched: Sequence[Bind], before: dict[str, int]
+) -> _Look:
     """Look at all that a program takes. `before`: the free space when it began."""
     free, room = {bind.name: _free(bind) for bind in watched}, dict[str, int]()
     taken = taken_by(pid, frozenset(bind.root.stat().st_dev for bind in watched))
@@ -218,7 +220,7 @@ def _look(pid: int, bounds: Bounds, watched: Sequence[Bind], before: dict[str, i
     return _Look(cause, room, free)
 
 
-def _passed(taken: Taken, bounds: Bounds) -> Cause | None:
+def _passed(taken: Taken, bounds: CommandLimits) -> Cause | None:
     if taken.processes > bounds.processes:
         return "processes"
     return "memory" if taken.memory_bytes > bounds.memory_bytes else None

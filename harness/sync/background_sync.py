@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from harness.runtime.async_bridge import in_thread_of_its_own
-from harness.sync.local_copies import Copies
+from harness.runtime.async_bridge import run_in_new_thread
+from harness.sync.local_copies import LocalCopies
 from workspaces.errors import Failure
 from workspaces.ids import WorkspaceId
 from workspaces.paths import WorkspacePath
-from workspaces.workspace.watch import News, Settled
+from workspaces.workspace.watch import Saved, WatchEvent
 
 EVERY_S = 60.0
 SETTLE_S = 0.3
@@ -25,12 +25,12 @@ SETTLE_S = 0.3
 _LOG = logging.getLogger("harness.sync.background_sync")
 
 
-class Syncing:
+class BackgroundSync:
     """`mark` may be called from any thread; `run` runs until it is cancelled."""
 
     def __init__(
         self,
-        copies: Callable[[], list[Copies]],
+        copies: Callable[[], list[LocalCopies]],
         *,
         follow: Callable[[], object] = lambda: None,
         every_s: float = EVERY_S,
@@ -49,9 +49,9 @@ class Syncing:
         if loop is not None:
             loop.call_soon_threadsafe(self._note, workspace_id, path)
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: WatchEvent) -> None:
         """What the watcher has made a revision of goes out at once."""
-        if isinstance(news, Settled) and news.workspace.record.is_shared:
+        if isinstance(news, Saved) and news.workspace.record.is_shared:
             for path in news.revision.paths:
                 self.mark(news.workspace.record.id, WorkspacePath(path))
 
@@ -59,7 +59,7 @@ class Syncing:
         self._loop = asyncio.get_running_loop()
         try:
             while True:
-                await in_thread_of_its_own(self._sync_all)
+                await run_in_new_thread(self._sync_all)
                 end = self._loop.time() + self._every_s
                 while (left := end - self._loop.time()) > 0:
                     await self._push_what_is_marked(left)
@@ -75,7 +75,7 @@ class Syncing:
         self._woken.clear()
         dirty, self._dirty = self._dirty, {}
         for workspace_id, paths in dirty.items():
-            await in_thread_of_its_own(self._push, workspace_id, paths)
+            await run_in_new_thread(self._push, workspace_id, paths)
 
     def _note(self, workspace_id: WorkspaceId, path: WorkspacePath) -> None:
         self._dirty.setdefault(workspace_id, set()).add(path)

@@ -8,31 +8,31 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import assert_never
 
-from harness.runtime.async_bridge import in_thread_of_its_own
+from harness.runtime.async_bridge import run_in_new_thread
 from harness.runtime.json_log import event
-from harness.sync.local_copies import Copies
+from harness.sync.local_copies import LocalCopies
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
-from workspaces.workspace.watch import News, Settled, Troubled, Watch
+from workspaces.workspace.watch import Saved, Watch, WatchEvent, WatchFailed
 from workspaces.workspace.workspace import Workspace
 
 _log = logging.getLogger("harness.sync.background_watch")
 
 
-class Watching:
+class BackgroundWatch:
     def __init__(
         self,
         trees: Path,
         workspaces: Callable[[], Iterable[Workspace]],
         clock: Clock,
-        tell: Callable[[News], None],
+        tell: Callable[[WatchEvent], None],
     ) -> None:
         """`tell` is called from another thread."""
         self._watch = Watch(trees, workspaces, clock, tell)
 
     async def run(self) -> None:
         """Until it is cancelled; a revision that is being made is finished first."""
-        watching = asyncio.ensure_future(in_thread_of_its_own(self._watch.run))
+        watching = asyncio.ensure_future(run_in_new_thread(self._watch.run))
         try:
             await asyncio.shield(watching)
         except asyncio.CancelledError:
@@ -41,19 +41,19 @@ class Watching:
             raise
 
 
-def log_news(news: News) -> None:
+def log_watch_event(news: WatchEvent) -> None:
     """Without what anybody wrote: a subject quotes it, and a reason may."""
     match news:
-        case Settled(workspace, revision):
+        case Saved(workspace, revision):
             event(_log, "settled", workspace=workspace.record.id, revision=revision.id)
-        case Troubled(workspace, _, remedy):
+        case WatchFailed(workspace, _, remedy):
             about = workspace.record.id if workspace else None
             event(_log, "not watched", level=logging.WARNING, workspace=about, remedy=remedy)
         case _:
             assert_never(news)
 
 
-def all_of(copies: Copies) -> Iterator[Workspace]:
+def all_of(copies: LocalCopies) -> Iterator[Workspace]:
     """As they are now, but for those whose files are lost: the others are watched all the same."""
     for record in copies.records():
         try:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.agents.agent import Agents
+from harness.agents.agent import AgentCatalog
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import WorkspaceId
 from workspaces.workspace.workspace import WorkspaceRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class LocalCopies:
     """Of one account."""
 
     workspaces: Workspaces
-    agents: Agents | None = None
+    agents: AgentCatalog | None = None
     """None: whatever agents may mount."""
 
     def records(self) -> list[WorkspaceRecord]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.agents.agent import AgentRecord, Agents
+from harness.agents.agent import AgentCatalog, AgentRecord
 from harness.billing.ledger import Ledger
-from harness.billing.limits import Allowance
+from harness.billing.limits import AccountLimiter
 from harness.conversations.conversation import Conversations
 from harness.sandboxes.record import SandboxRecord
 from workspaces.accounts.account import AccountRecord, Accounts, Principal
@@ -25,12 +25,12 @@ from workspaces.clock import Clock
 from workspaces.errors import Forbidden, InUse, OverLimit, Refused
 from workspaces.home.workspaces import Workspaces, is_private_to
 from workspaces.ids import AgentId, KeyId, UserId
-from workspaces.remote.registry import Roster
+from workspaces.remote.registry import Registry
 from workspaces.timestamp import stamp_of
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class DeletionReport:
     """What a deletion took with it."""
 
     id: str
@@ -52,37 +52,37 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class RecordDeletion:
     principal: Principal
     accounts: Accounts
     users: Users
     keys: Keys
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
-    agents: Agents
+    agents: AgentCatalog
     conversations: Conversations
     ledger: Ledger
-    allowance: Allowance
+    limiter: AccountLimiter
     clock: Clock
-    roster: Roster | None
+    registry: Registry | None
     """By which other machines hear of it; None where nothing is shared."""
 
-    def workspace(self, reference: str, *, force: bool = False) -> Gone:
+    def workspace(self, reference: str, *, force: bool = False) -> DeletionReport:
         """InUse while agents mount it, unless forced: their mounts of it are then left out."""
         self._check_right("workspaces")
         record = self.workspaces.record(reference)
         _check_unused("workspace", record.name, self.agents.mounting(record.id), force)
-        return Gone(record.id, record.name, (self.workspaces.delete(record.id),))
+        return DeletionReport(record.id, record.name, (self.workspaces.delete(record.id),))
 
-    def sandbox(self, reference: str, *, force: bool = False) -> Gone:
+    def sandbox(self, reference: str, *, force: bool = False) -> DeletionReport:
         """InUse while agents work in it, unless forced: their mounts in it are then left out."""
         self._check_right("sandboxes")
         record = self.sandboxes.get(reference)
         _check_unused("sandbox", record.name, self.agents.working_in(record.id), force)
         self.sandboxes.delete(record.id)
-        return Gone(record.id, record.name)
+        return DeletionReport(record.id, record.name)
 
-    def agent(self, reference: str) -> Gone:
+    def agent(self, reference: str) -> DeletionReport:
         """With its conversations and what was private to it; the workspaces it mounted stay. Busy
         while one of its turns runs."""
         self._check_right("agents")
@@ -91,9 +91,9 @@ class Deletion:
         conversations = self.conversations.delete_with(record.id)
         trash = self._private_workspaces(record.id)
         self.agents.forget(record.id)
-        return Gone(record.id, record.name, trash, conversations=conversations)
+        return DeletionReport(record.id, record.name, trash, conversations=conversations)
 
-    def user(self, reference: str) -> Gone:
+    def user(self, reference: str) -> DeletionReport:
         """With the user's keys, conversations and private workspaces. Busy while a turn of the user
         runs."""
         self._check_right("users")
@@ -108,9 +108,9 @@ class Deletion:
         conversations = self.conversations.delete_of(record.id)
         trash = self._private_workspaces(record.id)
         self.users.delete(record.id)
-        return Gone(record.id, record.name, trash, keys, conversations)
+        return DeletionReport(record.id, record.name, trash, keys, conversations)
 
-    def account(self) -> Gone:
+    def account(self) -> DeletionReport:
         """With everything in it. Its keys go last, so that whoever was interrupted can go on."""
         self._check_right("the account")
         record = self.accounts.get(self.principal.account_id)
@@ -128,9 +128,9 @@ class Deletion:
         for key_id in keys:
             self.keys.revoke(key_id)
         self.ledger.forget(record.id)
-        self.allowance.forget(record.id)
+        self.limiter.forget(record.id)
         self.accounts.forget(record)
-        return Gone(record.id, record.name, trash, keys, conversations)
+        return DeletionReport(record.id, record.name, trash, keys, conversations)
 
     def _private_workspaces(self, owner_id: AgentId | UserId) -> tuple[Path, ...]:
         return tuple(
@@ -141,21 +141,21 @@ class Deletion:
 
     def _say(self, account: AccountRecord) -> None:
         """To other machines, before anything goes: nobody joins the account any more, nor brings it back."""
-        if self.roster is None or self.roster.read("account", account.id) is None:
+        if self.registry is None or self.registry.read("account", account.id) is None:
             return
         now = stamp_of(self.clock.now())
-        self.roster.entomb("account", account.id, account.name, now)
+        self.registry.entomb("account", account.id, account.name, now)
         for agent in self.agents.list():
-            self.roster.entomb("agent", agent.id, agent.name, now)
+            self.registry.entomb("agent", agent.id, agent.name, now)
 
     def _check_reachable(self, owner_id: AgentId | UserId) -> None:
         """What is private to it and shared is deleted for all machines, and they must hear of it."""
-        if self.roster is not None and any(
+        if self.registry is not None and any(
             one.is_shared and is_private_to(one.id, owner_id)
             for one in self.workspaces.list(private=True)
         ):
             with suppress(Refused, OverLimit):  # whatever it says: the place answers
-                self.roster.read("account", self.principal.account_id)
+                self.registry.read("account", self.principal.account_id)
 
     def _check_right(self, what: str) -> None:
         """Asked first: a deletion that would stop half way is not begun."""

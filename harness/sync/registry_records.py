@@ -15,59 +15,59 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from harness.agents.agent import AgentRecord, Agents
+from harness.agents.agent import AgentCatalog, AgentRecord
 from harness.sandboxes.record import SandboxRecord
-from harness.sync.record_deletion import Deletion
-from harness.sync.registry_sync import Members
+from harness.sync.record_deletion import RecordDeletion
+from harness.sync.registry_sync import RecordAdapter
 from workspaces.accounts.account import Accounts, Principal
 from workspaces.accounts.record_catalog import Catalog
 from workspaces.accounts.user import Users
 from workspaces.errors import AlreadyExists, NotFound, Refused
-from workspaces.home.trash import Buried
+from workspaces.home.trash import TrashEntry
 from workspaces.home.workspaces import Workspaces, is_private, told
 from workspaces.ids import WorkspaceId, looks_like_id
-from workspaces.remote.registry import Entry, Kind, Tombstone
-from workspaces.remote.registry_merge import Told
+from workspaces.remote.registry import RegistryEntry, RegistryKind, Tombstone
+from workspaces.remote.registry_merge import RecordJson
 from workspaces.validation import parse
 
 CONFINED = {"mode": "ro", "network": "none"}
 """A sandbox that another machine's agent brought the name of."""
 
 
-def members(
+def record_adapters(
     principal: Principal,
     accounts: Accounts,
     users: Users,
     workspaces: Workspaces,
     sandboxes: Catalog[SandboxRecord],
-    agents: Agents,
-    deletion: Deletion,
-) -> Mapping[Kind, Members]:
+    agents: AgentCatalog,
+    deletion: RecordDeletion,
+) -> Mapping[RegistryKind, RecordAdapter]:
     return {
-        "account": OwnAccount(principal, accounts),
-        "user": AllUsers(users, deletion),
-        "workspace": SharedWorkspaces(workspaces, users, agents),
-        "agent": AllAgents(agents, workspaces, sandboxes, deletion),
+        "account": AccountAdapter(principal, accounts),
+        "user": UserAdapter(users, deletion),
+        "workspace": WorkspaceAdapter(workspaces, users, agents),
+        "agent": AgentAdapter(agents, workspaces, sandboxes, deletion),
     }
 
 
 @dataclass(frozen=True, slots=True)
-class OwnAccount:
+class AccountAdapter:
     principal: Principal
     accounts: Accounts
 
-    def here(self) -> Mapping[str, Told | None]:
+    def here(self) -> Mapping[str, RecordJson | None]:
         record = self.accounts.get(self.principal.account_id)
         return {record.id: record.as_json()}
 
-    def wants(self, told: Told) -> bool:
+    def wants(self, told: RecordJson) -> bool:
         del told
         return False
 
-    def take(self, told: Told, instead_of: Told | None) -> None:
+    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
         self.accounts.adopt(told, instead_of=instead_of)
 
-    def bury(self, there: Entry) -> Buried | None:
+    def bury(self, there: RegistryEntry) -> TrashEntry | None:
         name = self.accounts.get(there.id).name
         remedy = (
             f"nothing of it is shared any more; `harness account rm {name} --force` removes it here"
@@ -76,36 +76,36 @@ class OwnAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class AllUsers:
+class UserAdapter:
     users: Users
-    deletion: Deletion
+    deletion: RecordDeletion
 
-    def here(self) -> Mapping[str, Told | None]:
+    def here(self) -> Mapping[str, RecordJson | None]:
         return {user.id: user.as_json() for user in self.users.list()}
 
-    def wants(self, told: Told) -> bool:
+    def wants(self, told: RecordJson) -> bool:
         del told
         return True
 
-    def take(self, told: Told, instead_of: Told | None) -> None:
+    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
         self.users.adopt(told, instead_of=instead_of)
 
-    def bury(self, there: Entry) -> Buried | None:
+    def bury(self, there: RegistryEntry) -> TrashEntry | None:
         self.deletion.user(there.id)
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class SharedWorkspaces:
+class WorkspaceAdapter:
     workspaces: Workspaces
     users: Users
-    agents: Agents
+    agents: AgentCatalog
 
-    def here(self) -> Mapping[str, Told | None]:
+    def here(self) -> Mapping[str, RecordJson | None]:
         records = self.workspaces.list(private=True)
         return {record.id: told(record) if record.is_shared else None for record in records}
 
-    def wants(self, told: Told) -> bool:
+    def wants(self, told: RecordJson) -> bool:
         """What is private to somebody who is here."""
         workspace_id = WorkspaceId(str(told.get("id")))
         if not is_private(workspace_id):
@@ -114,10 +114,10 @@ class SharedWorkspaces:
         owners = zip(parts[::2], parts[1::2], strict=True)
         return all(self._is_here(kind, owner_id) for kind, owner_id in owners)
 
-    def take(self, told: Told, instead_of: Told | None) -> None:
+    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
         self.workspaces.adopt(told, instead_of=instead_of)
 
-    def bury(self, there: Entry) -> Buried | None:
+    def bury(self, there: RegistryEntry) -> TrashEntry | None:
         workspace_id = WorkspaceId(there.id)
         if isinstance(there, Tombstone):
             return self.workspaces.bury(workspace_id, why="elsewhere", name=there.name)
@@ -133,20 +133,20 @@ class SharedWorkspaces:
 
 
 @dataclass(frozen=True, slots=True)
-class AllAgents:
-    agents: Agents
+class AgentAdapter:
+    agents: AgentCatalog
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
-    deletion: Deletion
+    deletion: RecordDeletion
 
-    def here(self) -> Mapping[str, Told | None]:
+    def here(self) -> Mapping[str, RecordJson | None]:
         names: dict[str, str] = {one.id: one.name for one in self.sandboxes.list()}
         return {
             agent.id: _with_sandboxes(agent.as_json(), lambda one: names.get(one, one))
             for agent in self.agents.list()
         }
 
-    def wants(self, told: Told) -> bool:
+    def wants(self, told: RecordJson) -> bool:
         """One that mounts nothing, or something that is here."""
         try:
             config = parse(AgentRecord, told, within="agent").config
@@ -155,16 +155,16 @@ class AllAgents:
         here = {record.id for record in self.workspaces.list()}
         return not config.workspaces or any(m.workspace_id in here for m in config.workspaces)
 
-    def take(self, told: Told, instead_of: Told | None) -> None:
+    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
         parse(AgentRecord, told, within="agent")
         before = None if instead_of is None else self._own(instead_of)
         self.agents.adopt(self._own(told), instead_of=before)
 
-    def bury(self, there: Entry) -> Buried | None:
+    def bury(self, there: RegistryEntry) -> TrashEntry | None:
         self.deletion.agent(there.id)
         return None
 
-    def _own(self, told: Told) -> dict[str, Any]:
+    def _own(self, told: RecordJson) -> dict[str, Any]:
         """With the ids of this machine's sandboxes."""
         return _with_sandboxes(told, self._named)
 
@@ -182,7 +182,7 @@ class AllAgents:
             return self.sandboxes.get(name).id
 
 
-def _with_sandboxes(agent: Told, translated: Callable[[str], str]) -> dict[str, Any]:
+def _with_sandboxes(agent: RecordJson, translated: Callable[[str], str]) -> dict[str, Any]:
     """The record with each sandbox that it names called otherwise; None stays: it is none."""
 
     def renamed(part: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,14 @@ from typing import Any
 
 from workspaces.errors import Refused
 from workspaces.ids import AccountId
-from workspaces.remote.registry import KINDS, Entry, Kind, Seen, as_document, of_document
+from workspaces.remote.registry import (
+    KINDS,
+    RegistryEntry,
+    RegistryKind,
+    StoredEntry,
+    as_document,
+    of_document,
+)
 from workspaces.storage.blobs import Token
 from workspaces.storage.records import Delete, Item, Key, Put, RecordStore, with_prefix
 
@@ -31,14 +38,14 @@ AGAIN_AFTER_S = 60.0
 TROUBLES_KEPT_MAX = 100
 """Of one pass, for `harness status`."""
 
-Named = tuple[Kind, str]
+EntryName = tuple[RegistryKind, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class SyncedEntry:
     """What was last agreed on."""
 
-    entry: Entry
+    entry: RegistryEntry
     token: Token
 
 
@@ -54,7 +61,7 @@ class Trouble:
         return {"name": self.name, "reason": self.reason, "remedy": self.remedy}
 
 
-class Agreements:
+class RegistryState:
     """Of one account, about one place."""
 
     def __init__(self, account_id: AccountId, location: str, records: RecordStore) -> None:
@@ -62,8 +69,8 @@ class Agreements:
         self._partition = f"roster:{account_id}:{place}"
         self._records = records
 
-    def all(self) -> dict[Named, Agreed]:
-        found: dict[Named, Agreed] = {}
+    def all(self) -> dict[EntryName, SyncedEntry]:
+        found: dict[EntryName, SyncedEntry] = {}
         for item in with_prefix(self._records, self._partition, "entry:"):
             _, kind, entry_id = item.key.sort.split(":", 2)
             row = _row(kind, entry_id, item)
@@ -71,11 +78,11 @@ class Agreements:
                 found[row[0]] = row[1]
         return found
 
-    def agree(self, kind: Kind, there: Seen) -> None:
+    def agree(self, kind: RegistryKind, there: StoredEntry) -> None:
         value = {"token": there.token, "entry": as_document(there.entry)}
         self._records.write(Put(self._entry(kind, there.entry.id), value))
 
-    def forget(self, kind: Kind, entry_id: str) -> None:
+    def forget(self, kind: RegistryKind, entry_id: str) -> None:
         self._records.write(Delete(self._entry(kind, entry_id)))
 
     def troubles(self) -> list[Trouble]:
@@ -105,14 +112,14 @@ class Agreements:
         for item in with_prefix(self._records, self._partition, ""):
             self._records.write(Delete(item.key))
 
-    def _entry(self, kind: Kind, entry_id: str) -> Key:
+    def _entry(self, kind: RegistryKind, entry_id: str) -> Key:
         return self._key(f"entry:{kind}:{entry_id}")
 
     def _key(self, sort: str) -> Key:
         return Key(self._partition, sort)
 
 
-def _row(kind: str, entry_id: str, item: Item) -> tuple[Named, Agreed] | None:
+def _row(kind: str, entry_id: str, item: Item) -> tuple[EntryName, SyncedEntry] | None:
     """None for what another version of the program has written: it is agreed on anew."""
     for known in KINDS:
         if known == kind:
@@ -120,5 +127,5 @@ def _row(kind: str, entry_id: str, item: Item) -> tuple[Named, Agreed] | None:
                 entry = of_document(known, entry_id, item.value["entry"])
             except Refused:
                 return None
-            return (known, entry_id), Agreed(entry, item.value["token"])
+            return (known, entry_id), SyncedEntry(entry, item.value["token"])
     return None

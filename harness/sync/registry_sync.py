@@ -23,25 +23,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
-from harness.sync.registry_state import Agreed, Agreements, Named, Trouble
+from harness.sync.registry_state import EntryName, RegistryState, SyncedEntry, Trouble
 from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import AlreadyExists, Busy, Conflict, Failure, NotFound, OverLimit, Refused
 from workspaces.home.layout import Home
-from workspaces.home.trash import Buried
+from workspaces.home.trash import TrashEntry
 from workspaces.home.workspaces import is_private
 from workspaces.ids import WorkspaceId
-from workspaces.remote.registry import KINDS, Doubt, Entry, Kind, Living, Roster, Seen, Tombstone
+from workspaces.remote.registry import (
+    KINDS,
+    InvalidEntry,
+    LiveEntry,
+    Registry,
+    RegistryEntry,
+    RegistryKind,
+    StoredEntry,
+    Tombstone,
+)
 from workspaces.remote.registry_merge import (
-    Action,
-    Agree,
-    Bury,
-    Forget,
-    Take,
-    Tell,
-    TellDeletion,
-    Told,
-    accord,
+    Apply,
+    DropEntry,
+    MarkSynced,
+    Publish,
+    PublishDeletion,
+    RecordJson,
+    RegistryAction,
+    RemoveLocal,
+    decide,
 )
 from workspaces.timestamp import stamp_of
 
@@ -55,37 +64,37 @@ LATELY_S = 5.0
 _LOG = logging.getLogger("harness.sync.registry_sync")
 
 
-class Members(Protocol):
+class RecordAdapter(Protocol):
     """The records of one kind, as this machine has them."""
 
-    def here(self) -> Mapping[str, Told | None]:
+    def here(self) -> Mapping[str, RecordJson | None]:
         """What other machines are told of each, by id; None for what is no business of theirs."""
         ...
 
-    def wants(self, told: Told) -> bool:
+    def wants(self, told: RecordJson) -> bool:
         """Whether a record that is not here is to come."""
         ...
 
-    def take(self, told: Told, instead_of: Told | None) -> None:
+    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
         """Conflict when `instead_of` is not what is here; AlreadyExists, Refused, OverLimit."""
         ...
 
-    def bury(self, there: Entry) -> Buried | None:
+    def bury(self, there: RegistryEntry) -> TrashEntry | None:
         """It was deleted, or where `there` is living, something else begins under its id. Busy."""
         ...
 
 
 @dataclass(slots=True)
-class Followed:
+class SyncResult:
     """What a pass did."""
 
-    told: list[str] = field(default_factory=list[str])
-    taken: list[str] = field(default_factory=list[str])
+    published: list[str] = field(default_factory=list[str])
+    applied: list[str] = field(default_factory=list[str])
     clashes: list[str] = field(default_factory=list[str])
     """What two machines had changed, where the later change counts."""
     deleted: list[str] = field(default_factory=list[str])
     """Deleted elsewhere, and here now."""
-    buried: list[Buried] = field(default_factory=list[Buried])
+    trashed: list[TrashEntry] = field(default_factory=list[TrashEntry])
     """Workspaces among them."""
     troubles: list[Trouble] = field(default_factory=list[Trouble])
 
@@ -96,24 +105,24 @@ class Offer:
 
     id: str
     name: str
-    record: Told = field(default_factory=dict[str, Any], hash=False)
+    record: RecordJson = field(default_factory=dict[str, Any], hash=False)
     is_here: bool = False
-    doubt: str | None = None
+    error: str | None = None
     """Why it cannot be believed."""
 
 
-class Following:
+class RegistrySync:
     """Of one account. Threads may share it."""
 
     def __init__(
         self,
-        roster: Roster,
-        agreements: Agreements,
+        roster: Registry,
+        agreements: RegistryState,
         home: Home,
         clock: Clock,
-        members: Mapping[Kind, Members],
+        members: Mapping[RegistryKind, RecordAdapter],
         *,
-        sweep: Callable[[Seen], None],
+        sweep: Callable[[StoredEntry], None],
         here_decides: bool,
     ) -> None:
         """`sweep` removes what is left there of a deleted workspace. `here_decides`: other machines have
@@ -125,10 +134,10 @@ class Following:
         self._members = members
         self._sweep = sweep
         self._here_decides = here_decides
-        self._read: dict[Named, Seen | Doubt] = {}
+        self._read: dict[EntryName, StoredEntry | InvalidEntry] = {}
         self._last_at: float | None = None
 
-    def follow(self) -> Followed:
+    def sync(self) -> SyncResult:
         """One pass. Unavailable in the middle of it, and then what is done is done."""
         lock = WriterLock(self._home.records_lock(self._roster.account_id))
         with lock.hold("another sync of the records"):
@@ -137,27 +146,27 @@ class Following:
         self._last_at = self._clock.monotonic()
         return followed
 
-    def follow_if_possible(self) -> Followed:
+    def sync_if_reachable(self) -> SyncResult:
         """For whoever has something else to do: what stands in the way is for the next pass."""
         try:
-            followed = self.follow()
+            followed = self.sync()
         except Failure as failure:
             _LOG.warning("records are not up to date: %s", failure)
-            return Followed()
-        for buried in followed.buried:
+            return SyncResult()
+        for buried in followed.trashed:
             _LOG.warning("workspace %s is deleted; it lies in %s", buried.id, buried.place)
         return followed
 
-    def follow_lately(self) -> None:
+    def sync_if_due(self) -> None:
         """For whoever begins something: unless it was done a moment ago."""
         if self._last_at is None or self._clock.monotonic() - self._last_at > LATELY_S:
-            self.follow_if_possible()
+            self.sync_if_reachable()
 
-    def tell_in_passing(self) -> None:
+    def publish_pending(self) -> None:
         """At the end of something else: what nobody was told yet, unless that failed a moment ago."""
         if not self._agreements.is_waiting and self.pending():
             self._agreements.wait(self._clock.now())
-            self.follow_if_possible()
+            self.sync_if_reachable()
 
     def pending(self) -> list[str]:
         """What other machines have not been told yet. Asks nobody."""
@@ -167,22 +176,22 @@ class Following:
             here = self._members[kind].here()
             for entry_id, told in here.items():
                 row = rows.get((kind, entry_id))
-                is_told = row and isinstance(row.entry, Living) and row.entry.record == told
+                is_told = row and isinstance(row.entry, LiveEntry) and row.entry.record == told
                 if told is not None and not is_told:
                     found.append(_called(kind, entry_id, told))
             for (of, entry_id), row in rows.items():
-                if of == kind and isinstance(row.entry, Living) and entry_id not in here:
+                if of == kind and isinstance(row.entry, LiveEntry) and entry_id not in here:
                     found.append(_called(kind, entry_id, row.entry.record))
         return found
 
     def is_over(self, workspace_id: WorkspaceId) -> bool:
         """Whether the next pass would bury what is here of a workspace. Asks for its entry alone."""
-        named: Named = ("workspace", workspace_id)
+        named: EntryName = ("workspace", workspace_id)
         seen, told = self._roster.read(*named), self._members["workspace"].here().get(workspace_id)
         if seen is None or told is None:
             return False
         action = self._action(*named, self._agreements.all().get(named), told, seen)
-        return isinstance(action, Bury)
+        return isinstance(action, RemoveLocal)
 
     def troubles(self) -> list[Trouble]:
         """Of the last pass."""
@@ -196,16 +205,16 @@ class Following:
         offers: list[Offer] = []
         for (_, entry_id), seen in self._roster.read_all(wanted).items():
             match seen:
-                case Doubt(_, reason):
-                    offers.append(Offer(entry_id, "", doubt=reason))
-                case Seen(entry=Living(record=record)):
+                case InvalidEntry(_, reason):
+                    offers.append(Offer(entry_id, "", error=reason))
+                case StoredEntry(entry=LiveEntry(record=record)):
                     is_here = here.get(entry_id) is not None
                     offers.append(Offer(entry_id, str(record.get("name")), record, is_here))
                 case _:
                     pass  # it was deleted
         return sorted(offers, key=lambda one: (one.name, one.id))
 
-    def attach(self, reference: str) -> tuple[str, Followed]:
+    def attach(self, reference: str) -> tuple[str, SyncResult]:
         """Bring a shared workspace here, by its id or name, with the agents that mount it and what is private
         to them. Its files come with its sync. NotFound, AlreadyExists, Refused."""
         matching = [one for one in self.offered() if reference in (one.id, one.name)]
@@ -216,20 +225,20 @@ class Following:
             ids = ", ".join(one.id for one in matching)
             raise Refused("workspace", reference, "names several", remedy=f"name one by id: {ids}")
         (offer,) = matching
-        if offer.doubt is not None:
+        if offer.error is not None:
             raise Refused(
-                "workspace", reference, f"cannot be believed: {offer.doubt}", remedy=_LOOK
+                "workspace", reference, f"cannot be believed: {offer.error}", remedy=_LOOK
             )
         if not offer.is_here:
             self._members["workspace"].take(offer.record, None)
-        return offer.id, self.follow()
+        return offer.id, self.sync()
 
     def forget(self) -> None:
         """The account is going away."""
         self._agreements.erase()
 
-    def _follow(self) -> Followed:
-        followed = Followed()
+    def _follow(self) -> SyncResult:
+        followed = SyncResult()
         for _ in range(ROUNDS_MAX):
             followed.troubles = []
             plan = self._plan(followed)
@@ -244,23 +253,27 @@ class Following:
 
     # Looking, and deciding.
 
-    def _plan(self, followed: Followed) -> list[tuple[Kind, str, Action, Told | None]]:
+    def _plan(
+        self, followed: SyncResult
+    ) -> list[tuple[RegistryKind, str, RegistryAction, RecordJson | None]]:
         """With what is here of each, as it was when that was decided."""
         rows = self._agreements.all()
-        here: dict[Kind, Mapping[str, Told | None]] = {k: self._members[k].here() for k in KINDS}
+        here: dict[RegistryKind, Mapping[str, RecordJson | None]] = {
+            k: self._members[k].here() for k in KINDS
+        }
         there = self._there(rows, here, followed)
         self._sweep_all(there)
-        plan: list[tuple[Kind, str, Action, Told | None]] = []
+        plan: list[tuple[RegistryKind, str, RegistryAction, RecordJson | None]] = []
         for kind in KINDS:
             of_kind = [one for known in (rows, there) for of, one in known if of == kind]
             for entry_id in dict.fromkeys((*here[kind], *of_kind)):
                 seen, row = there.get((kind, entry_id)), rows.get((kind, entry_id))
                 told = here[kind].get(entry_id)
-                if isinstance(seen, Doubt):
+                if isinstance(seen, InvalidEntry):
                     followed.troubles.append(Trouble(seen.name, seen.reason, _LOOK))
                     continue
                 if told is None and entry_id in here[kind]:
-                    action = Forget() if row else None  # this machine keeps it to itself
+                    action = DropEntry() if row else None  # this machine keeps it to itself
                 else:
                     action = self._action(kind, entry_id, row, told, seen)
                 if action is not None:
@@ -268,14 +281,19 @@ class Following:
         return sorted(plan, key=_order)
 
     def _action(
-        self, kind: Kind, entry_id: str, row: Agreed | None, told: Told | None, seen: Seen | None
-    ) -> Action | None:
+        self,
+        kind: RegistryKind,
+        entry_id: str,
+        row: SyncedEntry | None,
+        told: RecordJson | None,
+        seen: StoredEntry | None,
+    ) -> RegistryAction | None:
         is_wanted = (
             seen is not None
-            and isinstance(seen.entry, Living)
+            and isinstance(seen.entry, LiveEntry)
             and self._members[kind].wants(seen.entry.record)
         )
-        return accord(
+        return decide(
             entry_id,
             row.entry if row else None,
             told,
@@ -287,20 +305,20 @@ class Following:
 
     def _there(
         self,
-        rows: Mapping[Named, Agreed],
-        here: Mapping[Kind, Mapping[str, Told | None]],
-        followed: Followed,
-    ) -> dict[Named, Seen | Doubt]:
+        rows: Mapping[EntryName, SyncedEntry],
+        here: Mapping[RegistryKind, Mapping[str, RecordJson | None]],
+        followed: SyncResult,
+    ) -> dict[EntryName, StoredEntry | InvalidEntry]:
         """What is in the roster and may matter here; read only where it is not known."""
         listing = self._roster.look()
         followed.troubles += [Trouble(one.name, one.reason, _LOOK) for one in listing.doubts]
-        there: dict[Named, Seen | Doubt] = {}
-        unknown: list[Named] = []
+        there: dict[EntryName, StoredEntry | InvalidEntry] = {}
+        unknown: list[EntryName] = []
         for named, token in listing.tokens.items():
             row, read = rows.get(named), self._read.get(named)
             if row is not None and row.token == token:
-                there[named] = Seen(row.entry, token)
-            elif isinstance(read, Seen) and read.token == token:
+                there[named] = StoredEntry(row.entry, token)
+            elif isinstance(read, StoredEntry) and read.token == token:
                 there[named] = read
             elif row is not None or _may_matter(named, here):
                 unknown.append(named)
@@ -309,11 +327,11 @@ class Following:
                 there[named] = self._read[named] = found
         return there
 
-    def _sweep_all(self, there: Mapping[Named, Seen | Doubt]) -> None:
+    def _sweep_all(self, there: Mapping[EntryName, StoredEntry | InvalidEntry]) -> None:
         """What deletions that were interrupted have left in the place: before anything new begins there."""
         for (kind, _), seen in there.items():
             match seen:
-                case Seen(entry=Tombstone(is_swept=False)) if kind == "workspace":
+                case StoredEntry(entry=Tombstone(is_swept=False)) if kind == "workspace":
                     self._sweep(seen)
                 case _:
                     pass
@@ -321,7 +339,12 @@ class Following:
     # Doing.
 
     def _carried_out(
-        self, kind: Kind, entry_id: str, action: Action, told: Told | None, followed: Followed
+        self,
+        kind: RegistryKind,
+        entry_id: str,
+        action: RegistryAction,
+        told: RecordJson | None,
+        followed: SyncResult,
     ) -> bool:
         """Whether another look is worth it."""
         try:
@@ -337,75 +360,84 @@ class Following:
         return False
 
     def _carry_out(
-        self, kind: Kind, entry_id: str, action: Action, told: Told | None, followed: Followed
+        self,
+        kind: RegistryKind,
+        entry_id: str,
+        action: RegistryAction,
+        told: RecordJson | None,
+        followed: SyncResult,
     ) -> bool:
         members = self._members[kind]
         match action:
-            case Tell(entry, expect):
+            case Publish(entry, expect):
                 token = self._roster.write(kind, entry, expect=expect)
-                self._agreements.agree(kind, Seen(entry, token))
-                followed.told.append(_called(kind, entry_id, entry.record))
+                self._agreements.agree(kind, StoredEntry(entry, token))
+                followed.published.append(_called(kind, entry_id, entry.record))
                 return False
-            case TellDeletion(was):
-                name = _called(kind, entry_id, was.record if isinstance(was, Living) else None)
+            case PublishDeletion(was):
+                name = _called(kind, entry_id, was.record if isinstance(was, LiveEntry) else None)
                 now = stamp_of(self._clock.now())
                 self._agreements.agree(kind, self._roster.entomb(kind, entry_id, name, now))
-                followed.told.append(name)
+                followed.published.append(name)
                 return False
-            case Take(record, there, clashes):
+            case Apply(record, there, clashes):
                 members.take(record, told)
                 self._agreements.agree(kind, there)
                 name = _called(kind, entry_id, record)
-                followed.taken.append(name)
+                followed.applied.append(name)
                 followed.clashes += [f"{name}: {clash}" for clash in clashes]
                 return True
-            case Bury(there):
+            case RemoveLocal(there):
                 buried = members.bury(there.entry)
-                followed.buried += [buried] if buried else []
+                followed.trashed += [buried] if buried else []
                 if isinstance(there.entry, Tombstone):
                     if kind == "workspace":  # this machine may have written there meanwhile
                         self._sweep(there)
                     self._agreements.agree(kind, there)
                     followed.deleted.append(_called(kind, entry_id, told))
                 return True
-            case Agree(there):
+            case MarkSynced(there):
                 self._agreements.agree(kind, there)
                 return False
-            case Forget():
+            case DropEntry():
                 self._agreements.forget(kind, entry_id)
                 return False
             case _:
                 assert_never(action)
 
-    def _clear_up(self, followed: Followed) -> None:
+    def _clear_up(self, followed: SyncResult) -> None:
         """What burials that were interrupted have left here."""
         workspaces = self._members["workspace"]
         here = workspaces.here()
         for (kind, entry_id), row in self._agreements.all().items():
             if kind == "workspace" and isinstance(row.entry, Tombstone) and entry_id not in here:
                 buried = workspaces.bury(row.entry)
-                followed.buried += [buried] if buried else []
+                followed.trashed += [buried] if buried else []
 
 
 _LOOK = "look at it in the bucket: what machines cannot believe they leave alone"
 
 
-def _order(one: tuple[Kind, str, Action, Told | None]) -> tuple[bool, bool, int]:
+def _order(
+    one: tuple[RegistryKind, str, RegistryAction, RecordJson | None],
+) -> tuple[bool, bool, int]:
     kind, _, action, _ = one
-    is_burial = isinstance(action, Bury)
+    is_burial = isinstance(action, RemoveLocal)
     return not is_burial, is_burial and kind != "workspace", KINDS.index(kind)
 
 
-def _may_matter(named: Named, here: Mapping[Kind, Mapping[str, Told | None]]) -> bool:
+def _may_matter(
+    named: EntryName, here: Mapping[RegistryKind, Mapping[str, RecordJson | None]]
+) -> bool:
     """A shared workspace that nobody attached here does not."""
     kind, entry_id = named
     return kind != "workspace" or is_private(WorkspaceId(entry_id)) or entry_id in here[kind]
 
 
-def _is_shared_workspace(named: Named) -> bool:
+def _is_shared_workspace(named: EntryName) -> bool:
     return named[0] == "workspace" and not is_private(WorkspaceId(named[1]))
 
 
-def _called(kind: Kind, entry_id: str, told: Told | None) -> str:
+def _called(kind: RegistryKind, entry_id: str, told: RecordJson | None) -> str:
     name = None if told is None else told.get("name")
     return f"{kind} {name}" if isinstance(name, str) else f"{kind} {entry_id}"

@@ -13,17 +13,24 @@ from typing import Annotated
 from pydantic import Field
 
 from harness.agents.agent import Mount
-from harness.runtime.async_bridge import entered, in_thread
+from harness.runtime.async_bridge import entered, run_in_thread
 from harness.sandboxes.output_capture import WHOLE_BYTES_MAX, Captured
-from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, Bounds, Ended, Order, Sandbox
+from harness.sandboxes.port import (
+    OUTPUT_BYTES_MAX,
+    Bind,
+    CommandLimits,
+    CommandResult,
+    Sandbox,
+    SandboxCommand,
+)
 from harness.sandboxes.record import SECONDS_MAX, SandboxConfig, SandboxRecord
 from harness.tools.port import Tool
 from harness.tools.terminal_text import plain
-from harness.tools.tool_context import Desk
+from harness.tools.tool_context import ToolContext
 from workspaces.errors import Refused
-from workspaces.localfs.permissions import Extent
+from workspaces.localfs.permissions import DiskUsage
 from workspaces.revision import Author
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 from workspaces.workspace.workspace import Command
 from workspaces.workspace_record import QUOTA_BYTES_MAX
 
@@ -38,13 +45,13 @@ finds more there is ended only when it adds to it."""
 PROBLEMS_SHOWN_MAX = 20
 
 
-class BashInput(Shape):
+class BashInput(StrictModel):
     command: Annotated[str, Field(min_length=1)]
     timeout: Annotated[int, Field(ge=1, le=SECONDS_MAX)] = SECONDS
     workspace: str | None = None
 
 
-async def _bash(given: BashInput, desk: Desk, call_id: str) -> str:
+async def _bash(given: BashInput, desk: ToolContext, call_id: str) -> str:
     mount = desk.mount(given.workspace)
     sandbox, record = _sandbox_of(mount, desk)
     _check_command(given.command)
@@ -61,7 +68,7 @@ async def _bash(given: BashInput, desk: Desk, call_id: str) -> str:
         ended = await sandbox.run(order)
     for other, command in zip(writable, commands, strict=True):
         desk.ran(other, command)
-    return await in_thread(_answer, ended, order, desk, call_id, writable, commands)
+    return await run_in_thread(_answer, ended, order, desk, call_id, writable, commands)
 
 
 def order_for(
@@ -71,15 +78,15 @@ def order_for(
     config: SandboxConfig,
     *,
     seconds: float | None,
-    taken: Mapping[str, Extent],
-) -> Order:
+    taken: Mapping[str, DiskUsage],
+) -> SandboxCommand:
     """Return what a record of a sandbox says, for one command. `taken`: by each writable mount now."""
     limits = config.limits
-    return Order(
+    return SandboxCommand(
         argv,
-        tuple(_bind_of(mount, taken.get(mount.name, Extent())) for mount in mounts),
+        tuple(_bind_of(mount, taken.get(mount.name, DiskUsage())) for mount in mounts),
         directory,
-        Bounds(
+        CommandLimits(
             None if seconds is None else min(seconds, limits.seconds),
             limits.memory_bytes,
             limits.processes,
@@ -89,7 +96,7 @@ def order_for(
     )
 
 
-def _bind_of(mount: Mount, taken: Extent) -> Bind:
+def _bind_of(mount: Mount, taken: DiskUsage) -> Bind:
     quota = mount.workspace.record.config.quota
     return Bind(
         mount.name,
@@ -101,7 +108,7 @@ def _bind_of(mount: Mount, taken: Extent) -> Bind:
     )
 
 
-def _suits(mount: Mount, desk: Desk) -> bool:
+def _suits(mount: Mount, desk: ToolContext) -> bool:
     return mount.sandbox is not None and desk.workshop.sandbox is not None
 
 
@@ -109,7 +116,7 @@ def _record_id(mount: Mount) -> str | None:
     return mount.sandbox.id if mount.sandbox else None
 
 
-def _sandbox_of(mount: Mount, desk: Desk) -> tuple[Sandbox, SandboxRecord]:
+def _sandbox_of(mount: Mount, desk: ToolContext) -> tuple[Sandbox, SandboxRecord]:
     if mount.sandbox is None or desk.workshop.sandbox is None:
         rule = "has no sandbox: no command can see it"
         remedy = "use read and glob there, or name another workspace"
@@ -142,9 +149,9 @@ def _commanding(mounts: Sequence[Mount], author: Author) -> Generator[list[Comma
 
 
 def _answer(
-    ended: Ended,
-    order: Order,
-    desk: Desk,
+    ended: CommandResult,
+    order: SandboxCommand,
+    desk: ToolContext,
     call_id: str,
     mounts: Sequence[Mount],
     commands: Sequence[Command],
@@ -158,7 +165,7 @@ def _answer(
     return "\n".join(lines)
 
 
-def _shown(output: Captured, desk: Desk, call_id: str) -> str:
+def _shown(output: Captured, desk: ToolContext, call_id: str) -> str:
     if not output.tail:
         return plain(output.head)
     middle = f"(… {output.left_out:,} bytes are left out here"
@@ -169,7 +176,7 @@ def _shown(output: Captured, desk: Desk, call_id: str) -> str:
     return f"{plain(output.head).rstrip()}\n{middle} …)\n{plain(output.tail)}"
 
 
-def _how_it_ended(ended: Ended, bounds: Bounds) -> list[str]:
+def _how_it_ended(ended: CommandResult, bounds: CommandLimits) -> list[str]:
     match ended.cause:
         case "exit":
             return [f"(exit code {ended.code})"] if ended.code else []
@@ -208,14 +215,14 @@ def _not_kept(mount: Mount, command: Command, *, is_one_of_several: bool) -> lis
     return [*lines, f"(and {left} more that are not kept{where})"] if left else lines
 
 
-def _asks(given: BashInput, desk: Desk) -> Mount | None:
+def _asks(given: BashInput, desk: ToolContext) -> Mount | None:
     mount = desk.mount(given.workspace)
     _sandbox_of(mount, desk)
     _check_command(given.command)
     return mount if mount.is_asked_for else None
 
 
-def _writes(given: BashInput, desk: Desk) -> bool:
+def _writes(given: BashInput, desk: ToolContext) -> bool:
     record = _sandbox_of(desk.mount(given.workspace), desk)[1]
     return any(mount.is_writable for mount in desk.mounts if _record_id(mount) == record.id)
 

@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from harness.messages.client_tool import DESCRIPTION_CHARACTERS_MAX, NAME_PATTERN
 from harness.messages.message import ToolCall
 from harness.messages.model_request import ToolSpec
-from harness.messages.pending_call import Asked
-from harness.runtime.async_bridge import in_thread, in_thread_of_its_own
+from harness.messages.pending_call import RequiredAnswer
+from harness.runtime.async_bridge import run_in_new_thread, run_in_thread
 from harness.tools.stored_results import SHOWN_CHARACTERS_MAX
-from harness.tools.tool_context import Desk
+from harness.tools.tool_context import ToolContext
 from workspaces.errors import Failure, Refused
 from workspaces.storage.records import JsonObject
 from workspaces.validation import rule_of
@@ -54,31 +54,31 @@ class CustomTool:
         """JSON Schema of the input."""
         return cast("JsonObject", _untitled(self.input.model_json_schema()))
 
-    def spec(self, desk: Desk) -> ToolSpec:
+    def spec(self, desk: ToolContext) -> ToolSpec:
         del desk
         return ToolSpec(self.name, self.description, self.schema)
 
-    def is_offered(self, desk: Desk) -> bool:
+    def is_offered(self, desk: ToolContext) -> bool:
         del desk
         return True
 
-    def asked(self, call: ToolCall, desk: Desk) -> Asked | None:
+    def asked(self, call: ToolCall, desk: ToolContext) -> RequiredAnswer | None:
         del desk
         try:
             self._given(call)
         except Refused:  # its error is answer enough
             return None
-        return Asked(call.id, "approval") if self.asks else None
+        return RequiredAnswer(call.id, "approval") if self.asks else None
 
-    def may_write(self, call: ToolCall, desk: Desk) -> bool:
+    def may_write(self, call: ToolCall, desk: ToolContext) -> bool:
         del call, desk
         return not self.only_reads
 
-    async def answer(self, call: ToolCall, desk: Desk) -> str:
+    async def answer(self, call: ToolCall, desk: ToolContext) -> str:
         text = await self.said(call)
         if desk.results is None:
             return text[:SHOWN_CHARACTERS_MAX]
-        return await in_thread(desk.results.shown, call.id, text)
+        return await run_in_thread(desk.results.shown, call.id, text)
 
     async def said(self, call: ToolCall) -> str:
         """What it returns, as text. Raises Failure."""
@@ -87,7 +87,7 @@ class CustomTool:
             if inspect.iscoroutinefunction(self.function):
                 said = await self.function(**given)
             else:
-                said = await in_thread_of_its_own(self.function, **given)
+                said = await run_in_new_thread(self.function, **given)
             return _text(said)
         except Failure:
             raise

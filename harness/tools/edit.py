@@ -8,14 +8,14 @@ from pydantic import Field
 
 from harness.agents.agent import Mount
 from harness.tools.port import Tool
-from harness.tools.tool_context import Desk, path_of
+from harness.tools.tool_context import ToolContext, path_of
 from workspaces.errors import Conflict, Refused
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
 TRIES_MAX = 5
 
 
-class EditInput(Shape):
+class EditInput(StrictModel):
     path: str
     old: Annotated[str, Field(min_length=1)]
     new: str
@@ -23,7 +23,7 @@ class EditInput(Shape):
     workspace: str | None = None
 
 
-def _edit(given: EditInput, desk: Desk, call_id: str) -> str:
+def _edit(given: EditInput, desk: ToolContext, call_id: str) -> str:
     """An edit is made on the file as it is now: what others wrote elsewhere in it stays."""
     mount = desk.writable(given.workspace)
     path = path_of(given.path)
@@ -57,7 +57,7 @@ def _check_count(given: EditInput, count: int) -> None:
         raise Refused("old", given.old, rule, remedy=remedy)
 
 
-def _asks(given: EditInput, desk: Desk) -> Mount | None:
+def _asks(given: EditInput, desk: ToolContext) -> Mount | None:
     return desk.asked_to_write(given.workspace, given.path)
 
 

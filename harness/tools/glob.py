@@ -8,21 +8,21 @@ from pydantic import Field
 
 from harness.tools.path_pattern import fixed_directory, matcher
 from harness.tools.port import Tool
-from harness.tools.tool_context import Desk, place_of
+from harness.tools.tool_context import ToolContext, place_of
 from workspaces.paths import broken_rule
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
 SHOWN_MAX = 500
 """Paths in one answer: what nobody can overlook needs a better pattern."""
 
 
-class GlobInput(Shape):
+class GlobInput(StrictModel):
     pattern: Annotated[str, Field(min_length=1)]
     path: str | None = None
     workspace: str | None = None
 
 
-def _glob(given: GlobInput, desk: Desk, call_id: str) -> str:
+def _glob(given: GlobInput, desk: ToolContext, call_id: str) -> str:
     del call_id
     mount = desk.mount(given.workspace)
     matches = matcher(given.pattern)

@@ -13,16 +13,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harness.agents.agent import Mount
-from harness.runtime.async_bridge import in_thread
-from harness.sandboxes.port import Bind, Bounds, Ended, Order
+from harness.runtime.async_bridge import run_in_thread
+from harness.sandboxes.port import Bind, CommandLimits, CommandResult, SandboxCommand
 from harness.sandboxes.record import SandboxConfig
 from harness.sandboxes.supervisor import Process, Spawn, supervise
 from harness.tools.port import Tool
 from harness.tools.terminal_text import plain
-from harness.tools.tool_context import Desk, place_of
+from harness.tools.tool_context import ToolContext, place_of
 from workspaces.errors import NotFound, Refused, Unavailable
 from workspaces.tree.conflict_copy import VERSION_HEX_DIGITS
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
 SECONDS_MAX = 20.0
 """Ten thousand files take a fraction of a second; what takes longer is a pattern without an end."""
@@ -39,14 +39,14 @@ _SPECIAL = re.compile(r"[\[{}]")
 """What a valid path may contain of what means something in ripgrep's globs."""
 
 
-class GrepInput(Shape):
+class GrepInput(StrictModel):
     pattern: Annotated[str, Field(min_length=1, max_length=10_000)]
     path: str | None = None
     mode: Literal["content", "files", "count"] = "content"
     workspace: str | None = None
 
 
-async def _grep(given: GrepInput, desk: Desk, call_id: str) -> str:
+async def _grep(given: GrepInput, desk: ToolContext, call_id: str) -> str:
     del call_id
     mount = desk.mount(given.workspace)
     if mount.sandbox is None or desk.workshop.ripgrep is None:
@@ -56,7 +56,7 @@ async def _grep(given: GrepInput, desk: Desk, call_id: str) -> str:
     place = place_of(given.path)
     options = (*_options(given.mode, place), "-e", given.pattern)
     ended = await _run(desk, mount, mount.sandbox.config, desk.workshop.ripgrep, options)
-    return await in_thread(_answer, given, place, ended, mount)
+    return await run_in_thread(_answer, given, place, ended, mount)
 
 
 def _check_pattern(pattern: str) -> None:
@@ -83,9 +83,9 @@ def _options(mode: str, place: str) -> tuple[str, ...]:
 
 
 async def _run(
-    desk: Desk, mount: Mount, config: SandboxConfig, ripgrep: Path, options: tuple[str, ...]
-) -> Ended:
-    bounds = Bounds(
+    desk: ToolContext, mount: Mount, config: SandboxConfig, ripgrep: Path, options: tuple[str, ...]
+) -> CommandResult:
+    bounds = CommandLimits(
         SECONDS_MAX, config.limits.memory_bytes, config.limits.processes, config.limits.output_bytes
     )
     if desk.workshop.sandbox is None:
@@ -94,11 +94,11 @@ async def _run(
         return await supervise(spawn, bounds, ())
     bind = Bind(mount.name, mount.here.root, False, 0, 0)
     argv = (f"/programs/{ripgrep.name}", *options)
-    order = Order(argv, (bind,), mount.name, bounds, programs=(ripgrep,))
+    order = SandboxCommand(argv, (bind,), mount.name, bounds, programs=(ripgrep,))
     return await desk.workshop.sandbox.run(order)
 
 
-def _answer(given: GrepInput, place: str, ended: Ended, mount: Mount) -> str:
+def _answer(given: GrepInput, place: str, ended: CommandResult, mount: Mount) -> str:
     told = plain(ended.output.head).rstrip()
     if ended.cause != "exit":
         rule = (
@@ -128,7 +128,7 @@ def _check_place(mount: Mount, place: str) -> None:
         raise NotFound("file or directory", place, remedy="see with glob what there is")
 
 
-def _suits(mount: Mount, desk: Desk) -> bool:
+def _suits(mount: Mount, desk: ToolContext) -> bool:
     return mount.sandbox is not None and desk.workshop.ripgrep is not None
 
 

@@ -14,13 +14,13 @@ from harness.context.repair import sound
 from harness.messages.client_tool import ClientTool
 from harness.messages.message import INVALID_JSON, ToolCall, ToolResult
 from harness.messages.model_request import ToolSpec
-from harness.messages.pending_call import Asked
+from harness.messages.pending_call import RequiredAnswer
 from harness.messages.progress import Emit, ToolEnded, ToolStarted
-from harness.runtime.async_bridge import completed, in_thread_of_its_own
+from harness.runtime.async_bridge import completed, run_in_new_thread
 from harness.runtime.templates import render
-from harness.tools.tool_context import Desk, News
+from harness.tools.tool_context import ToolContext, ToolEffects
 from workspaces.errors import Failure
-from workspaces.validation import Shape, nearest, parse
+from workspaces.validation import StrictModel, nearest, parse
 
 AT_ONCE_MAX = 4
 """Calls of one reply: each takes a thread, of which a loop has five on the smallest machine, and one of them
@@ -29,15 +29,15 @@ must be left for the signs of life."""
 SPECS_MAX = 1_000
 """Of tools with the names of mounts; each is a few hundred bytes."""
 
-I = TypeVar("I", bound=Shape)  # noqa: E741 - the input of a tool
+I = TypeVar("I", bound=StrictModel)  # noqa: E741 - the input of a tool
 
 
-def _any_mount(mount: Mount, desk: Desk) -> bool:
+def _any_mount(mount: Mount, desk: ToolContext) -> bool:
     del mount, desk
     return True
 
 
-def _never(given: Any, desk: Desk) -> None:
+def _never(given: Any, desk: ToolContext) -> None:
     del given, desk
 
 
@@ -46,51 +46,54 @@ class AnyTool(Protocol):
 
     @property
     def name(self) -> str: ...
-    def spec(self, desk: Desk) -> ToolSpec: ...
-    def is_offered(self, desk: Desk) -> bool: ...
-    def asked(self, call: ToolCall, desk: Desk) -> Asked | None:
+    def spec(self, desk: ToolContext) -> ToolSpec: ...
+    def is_offered(self, desk: ToolContext) -> bool: ...
+    def asked(self, call: ToolCall, desk: ToolContext) -> RequiredAnswer | None:
         """Whether somebody must allow the call before it is run."""
         ...
 
-    def may_write(self, call: ToolCall, desk: Desk) -> bool:
+    def may_write(self, call: ToolCall, desk: ToolContext) -> bool:
         """Whether it must keep its place among the calls of a reply."""
         ...
 
-    async def answer(self, call: ToolCall, desk: Desk) -> str: ...
+    async def answer(self, call: ToolCall, desk: ToolContext) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[I]):
     name: str
     input: type[I]
-    run: Callable[[I, Desk, str], str] | Callable[[I, Desk, str], Coroutine[Any, Any, str]]
+    run: (
+        Callable[[I, ToolContext, str], str]
+        | Callable[[I, ToolContext, str], Coroutine[Any, Any, str]]
+    )
     """The answer for the model, from the input, the desk and the call's id. Raises Failure. What runs a
     program is a coroutine; everything else is called in a thread."""
     is_writing: bool
-    suits: Callable[[Mount, Desk], bool] = _any_mount
+    suits: Callable[[Mount, ToolContext], bool] = _any_mount
     """Which mounts it can be used on; without any it is not offered."""
-    asks: Callable[[I, Desk], Mount | None] = _never
+    asks: Callable[[I, ToolContext], Mount | None] = _never
     """The mount for which somebody must allow the call first. Raises Failure where the call is no use."""
-    writes: Callable[[I, Desk], bool] | None = None
+    writes: Callable[[I, ToolContext], bool] | None = None
     """Of a tool that writes only with some inputs: whether it does with this one."""
 
-    def spec(self, desk: Desk) -> ToolSpec:
+    def spec(self, desk: ToolContext) -> ToolSpec:
         suited = [mount.name for mount in desk.mounts if self.suits(mount, desk)]
         return _spec(self.name, self.input, tuple(suited) if len(desk.mounts) > 1 else ())
 
-    def is_offered(self, desk: Desk) -> bool:
+    def is_offered(self, desk: ToolContext) -> bool:
         suited = [mount for mount in desk.mounts if self.suits(mount, desk)]
         return any(mount.is_writable or not self.is_writing for mount in suited)
 
-    def asked(self, call: ToolCall, desk: Desk) -> Asked | None:
+    def asked(self, call: ToolCall, desk: ToolContext) -> RequiredAnswer | None:
         """What cannot be done anyway is not asked about: its error is answer enough."""
         try:
             mount = self.asks(parse(self.input, call.input), desk)
         except Failure:
             return None
-        return Asked(call.id, "approval", mount.name) if mount else None
+        return RequiredAnswer(call.id, "approval", mount.name) if mount else None
 
-    def may_write(self, call: ToolCall, desk: Desk) -> bool:
+    def may_write(self, call: ToolCall, desk: ToolContext) -> bool:
         if self.writes is None:
             return self.is_writing
         try:
@@ -98,12 +101,12 @@ class Tool(Generic[I]):
         except Failure:
             return False
 
-    async def answer(self, call: ToolCall, desk: Desk) -> str:
+    async def answer(self, call: ToolCall, desk: ToolContext) -> str:
         given = parse(self.input, call.input)
         if inspect.iscoroutinefunction(self.run):
             return await self.run(given, desk, call.id)
-        return await in_thread_of_its_own(  # it may wait for whoever writes to the workspace
-            cast("Callable[[I, Desk, str], str]", self.run), given, desk, call.id
+        return await run_in_new_thread(  # it may wait for whoever writes to the workspace
+            cast("Callable[[I, ToolContext, str], str]", self.run), given, desk, call.id
         )
 
 
@@ -113,7 +116,7 @@ class Toolset:
     def __init__(
         self,
         tools: Sequence[AnyTool],
-        desk: Desk,
+        desk: ToolContext,
         client: Sequence[ClientTool] = (),
         *,
         first: Callable[[], None] | None = None,
@@ -134,15 +137,15 @@ class Toolset:
             self._specs = (*own, *(tool.spec() for tool in self._client.values()))
         return self._specs
 
-    def asks(self, calls: Sequence[ToolCall]) -> tuple[Asked, ...]:
+    def asks(self, calls: Sequence[ToolCall]) -> tuple[RequiredAnswer, ...]:
         """Those that must be allowed, or made by the client, before any of them is run."""
         return tuple(asked for call in calls if (asked := self._asked(call)) is not None)
 
-    def _asked(self, call: ToolCall) -> Asked | None:
+    def _asked(self, call: ToolCall) -> RequiredAnswer | None:
         if INVALID_JSON in call.input:
             return None
         if call.name in self._client:
-            return Asked(call.id, "result")
+            return RequiredAnswer(call.id, "result")
         tool = self._tools.get(call.name)
         return tool.asked(call, self.desk) if tool else None
 
@@ -170,7 +173,7 @@ class Toolset:
 
     async def run_together(
         self, calls: Sequence[ToolCall], emit: Emit
-    ) -> list[tuple[ToolResult, News]]:
+    ) -> list[tuple[ToolResult, ToolEffects]]:
         """The results of a round in the order of its calls, each with what it brought itself."""
         await self._begin()
         if len(calls) == 1:
@@ -190,22 +193,22 @@ class Toolset:
 
     async def _begin(self) -> None:
         if self._first is not None:
-            await completed(in_thread_of_its_own(self._first))
+            await completed(run_in_new_thread(self._first))
             self._first = None
 
-    async def _run_aside(self, call: ToolCall, emit: Emit) -> tuple[ToolResult, News]:
-        desk = self.desk.aside()
+    async def _run_aside(self, call: ToolCall, emit: Emit) -> tuple[ToolResult, ToolEffects]:
+        desk = self.desk.fork()
         result = await self._run(call, desk, emit)
-        return result, desk.take_news()
+        return result, desk.drain_effects()
 
-    async def _run(self, call: ToolCall, desk: Desk, emit: Emit) -> ToolResult:
+    async def _run(self, call: ToolCall, desk: ToolContext, emit: Emit) -> ToolResult:
         emit(ToolStarted(call))
         result = await self._result(call, desk)
         result = replace(result, text=sound(result.text))  # an error repeats what the model wrote
         emit(ToolEnded(call, result))
         return result
 
-    async def _result(self, call: ToolCall, desk: Desk) -> ToolResult:
+    async def _result(self, call: ToolCall, desk: ToolContext) -> ToolResult:
         tool = self._tools.get(call.name)
         if tool is None:
             names = [*self._tools, *self._client]
@@ -233,13 +236,13 @@ def as_text(failure: Failure) -> str:
 
 
 @lru_cache(maxsize=SPECS_MAX)
-def _spec(name: str, shape: type[Shape], workspaces: tuple[str, ...]) -> ToolSpec:
+def _spec(name: str, shape: type[StrictModel], workspaces: tuple[str, ...]) -> ToolSpec:
     """It is asked for at every turn, and takes longer to make than all else that a question is put together
     from."""
     return ToolSpec(name, render(f"tools/{name}.md"), _schema(shape, workspaces))
 
 
-def _schema(shape: type[Shape], workspaces: tuple[str, ...]) -> dict[str, Any]:
+def _schema(shape: type[StrictModel], workspaces: tuple[str, ...]) -> dict[str, Any]:
     """JSON Schema of the input; `workspace` stands in it only where there is a choice."""
     full = shape.model_json_schema(by_alias=True)
     properties = {name: _plain(value) for name, value in full["properties"].items()}

@@ -9,10 +9,10 @@ from harness.sandboxes.port import Sandbox
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class ToolPrograms:
     sandbox: Sandbox | None
     """One whose self-test said that it confines, here and now."""
     ripgrep: Path | None
 
 
-NO_WORKSHOP = Workshop(None, None)
+NO_WORKSHOP = ToolPrograms(None, None)

@@ -7,22 +7,22 @@ from typing import Annotated
 from pydantic import Field
 
 from harness.tools.port import Tool
-from harness.tools.tool_context import Desk, path_of
-from workspaces.validation import Shape
+from harness.tools.tool_context import ToolContext, path_of
+from workspaces.validation import StrictModel
 
 LINES_MAX = 2000
 CHARACTERS_MAX = 64 * 1024
 """What one answer may cost of the context, whatever the length of the lines."""
 
 
-class ReadInput(Shape):
+class ReadInput(StrictModel):
     path: str
     offset: Annotated[int, Field(ge=1)] = 1
     limit: Annotated[int, Field(ge=1, le=LINES_MAX)] = LINES_MAX
     workspace: str | None = None
 
 
-def _read(given: ReadInput, desk: Desk, call_id: str) -> str:
+def _read(given: ReadInput, desk: ToolContext, call_id: str) -> str:
     del call_id
     mount = desk.mount(given.workspace)
     file = desk.read(mount, path_of(given.path))

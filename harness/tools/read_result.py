@@ -8,20 +8,20 @@ from pydantic import Field
 
 from harness.agents.agent import Mount
 from harness.tools.port import Tool
-from harness.tools.tool_context import Desk
+from harness.tools.tool_context import ToolContext
 from workspaces.errors import NotFound
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
 CHARACTERS_MAX = 64 * 1024
 """What one answer may cost of the context. By characters and not by lines: an output may be one line."""
 
 
-class ReadResultInput(Shape):
+class ReadResultInput(StrictModel):
     id: Annotated[str, Field(min_length=1, max_length=200)]
     offset: Annotated[int, Field(ge=0)] = 0
 
 
-def _read_result(given: ReadResultInput, desk: Desk, call_id: str) -> str:
+def _read_result(given: ReadResultInput, desk: ToolContext, call_id: str) -> str:
     del call_id
     if desk.results is None:
         raise NotFound("result", given.id)
@@ -34,7 +34,7 @@ def _read_result(given: ReadResultInput, desk: Desk, call_id: str) -> str:
     return text[given.offset : end] + more
 
 
-def _suits(mount: Mount, desk: Desk) -> bool:
+def _suits(mount: Mount, desk: ToolContext) -> bool:
     del mount
     return desk.results is not None
 

@@ -9,10 +9,10 @@ from pydantic import Field
 from harness.agents.agent import Mount
 from harness.memory.recall import Hit, recall, since_of
 from harness.tools.port import Tool
-from harness.tools.tool_context import Desk
-from workspaces.search.kind import Kind
+from harness.tools.tool_context import ToolContext
+from workspaces.search.kind import MemoryKind
 from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX, Scope
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
 CONTENT_CHARACTERS_MAX = 2_000
 """Of one line; `read` shows the rest."""
@@ -21,17 +21,17 @@ CHARACTERS_MAX = 32 * 1024
 """Of one answer: half of what `read` may show."""
 
 
-class RecallInput(Shape):
+class RecallInput(StrictModel):
     query: Annotated[str, Field(max_length=QUERY_CHARACTERS_MAX)]
     limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 10
     paths: list[str] = Field(default=[], max_length=20)
-    kinds: list[Kind] = Field(default=[], max_length=7)
+    kinds: list[MemoryKind] = Field(default=[], max_length=7)
     since: str | None = None
     by: str | None = None
     workspace: str | None = None
 
 
-def _recall(given: RecallInput, desk: Desk, call_id: str) -> str:
+def _recall(given: RecallInput, desk: ToolContext, call_id: str) -> str:
     """In all mounts, unless one is named."""
     del call_id
     if given.workspace is not None:
@@ -73,7 +73,7 @@ def _shown(hits: list[Hit], *, with_names: bool) -> str:
     return "\n".join([*shown, *([f"({left} more lines: ask for less)"] if left else [])])
 
 
-def _suits(mount: Mount, desk: Desk) -> bool:
+def _suits(mount: Mount, desk: ToolContext) -> bool:
     """What has no copy here has no index."""
     del desk
     return not mount.is_distant

@@ -19,7 +19,7 @@ SHOWN_CHARACTERS_MAX = 64 * 1024
 """Of a result, its head and its tail together: as much as of what a command printed."""
 
 
-class Results:
+class StoredResults:
     """Of one conversation: what another one kept cannot be named."""
 
     def __init__(

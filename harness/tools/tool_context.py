@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.agents.agent import Mount
-from harness.tools.programs import NO_WORKSHOP, Workshop
-from harness.tools.stored_results import Results
+from harness.tools.programs import NO_WORKSHOP, ToolPrograms
+from harness.tools.stored_results import StoredResults
 from workspaces.errors import NotFound, Refused
 from workspaces.file import File
 from workspaces.ids import Version
@@ -25,7 +25,7 @@ from workspaces.workspace.workspace import Command, Written
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ToolRevision:
     """A revision that a tool has made."""
 
     workspace: str
@@ -35,37 +35,37 @@ class Change:
         return {"workspace": self.workspace, "revision": self.revision}
 
 
-def change_of(data: JsonObject) -> Change:
-    return Change(data["workspace"], RevisionId(data["revision"]))
+def tool_revision_of(data: JsonObject) -> ToolRevision:
+    return ToolRevision(data["workspace"], RevisionId(data["revision"]))
 
 
 COMPARED_MAX = 1_000
 """Names that a misspelt one is held against: 10 µs each."""
 
-Seen = Mapping[str, Version]
+SeenVersions = Mapping[str, Version]
 """`<namespace>/<path>` → the version that the conversation knows."""
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ToolEffects:
     """What a tool has brought: stored with its result."""
 
-    seen: Seen
-    changes: tuple[Change, ...]
+    seen: SeenVersions
+    changes: tuple[ToolRevision, ...]
 
 
-NO_NEWS = News({}, ())
+NO_NEWS = ToolEffects({}, ())
 
 
-class Desk:
+class ToolContext:
     def __init__(
         self,
         mounts: Sequence[Mount],
         author: Callable[[str], Author],
         *,
-        seen: Seen | None = None,
-        workshop: Workshop = NO_WORKSHOP,
-        results: Results | None = None,
+        seen: SeenVersions | None = None,
+        workshop: ToolPrograms = NO_WORKSHOP,
+        results: StoredResults | None = None,
     ) -> None:
         """`author` names the one who writes, given the id of the tool call; without `results` nothing
         of a result is kept but what is shown."""
@@ -73,15 +73,15 @@ class Desk:
         self.author = author
         self.workshop = workshop
         self.results = results
-        self.changes: list[Change] = []
+        self.changes: list[ToolRevision] = []
         self._seen: dict[str, Version] = dict(seen or {})
         self._news: dict[str, Version] = {}
         self._told = 0
 
-    def aside(self) -> Desk:
+    def fork(self) -> ToolContext:
         """The same desk for one of several calls that run at once: what it brings can be told apart, and
         what it has seen all have."""
-        aside = Desk(self.mounts, self.author, workshop=self.workshop, results=self.results)
+        aside = ToolContext(self.mounts, self.author, workshop=self.workshop, results=self.results)
         aside._seen = self._seen
         return aside
 
@@ -130,13 +130,13 @@ class Desk:
         if written.version is not None:
             self.see(mount, written.path, written.version)
         if written.revision is not None:
-            self.changes.append(Change(mount.name, written.revision))
+            self.changes.append(ToolRevision(mount.name, written.revision))
 
     def ran(self, mount: Mount, command: Command) -> None:
         """What a command has done. A file that it changed is known as it left it, if it was known as it
         found it: what others wrote there before is still to be read."""
         if command.revision is not None:
-            self.changes.append(Change(mount.name, command.revision))
+            self.changes.append(ToolRevision(mount.name, command.revision))
         for path, state in command.after.files.items():
             before = command.before.files.get(path)
             if before == state:
@@ -144,9 +144,9 @@ class Desk:
             if before is None or before.version == self.seen(mount, path):
                 self.see(mount, path, state.version)
 
-    def take_news(self) -> News:
+    def drain_effects(self) -> ToolEffects:
         """What was seen and changed since this was asked before."""
-        news = News(self._news, tuple(self.changes[self._told :]))
+        news = ToolEffects(self._news, tuple(self.changes[self._told :]))
         self._news, self._told = {}, len(self.changes)
         return news
 

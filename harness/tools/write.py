@@ -6,26 +6,26 @@ from collections import Counter
 
 from harness.agents.agent import Mount
 from harness.tools.port import Tool
-from harness.tools.tool_context import Desk, path_of
+from harness.tools.tool_context import ToolContext, path_of
 from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, Conflict, Refused
 from workspaces.file import as_bytes
 from workspaces.paths import WorkspacePath
 from workspaces.tree.merge import merge
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
 TRIES_MAX = 5
 SHOWN_LINES_MAX = 40
 """Of what others wrote, in a refusal: enough to see what it is about; `read` shows the rest."""
 
 
-class WriteInput(Shape):
+class WriteInput(StrictModel):
     path: str
     content: str
     workspace: str | None = None
 
 
-def _write(given: WriteInput, desk: Desk, call_id: str) -> str:
+def _write(given: WriteInput, desk: ToolContext, call_id: str) -> str:
     mount = desk.writable(given.workspace)
     path = path_of(given.path)
     data = stated = as_bytes(given.content)
@@ -81,7 +81,7 @@ def _changed(path: WorkspacePath, new_lines: list[str]) -> Refused:
     return Refused("path", path, rule, remedy=remedy)
 
 
-def _asks(given: WriteInput, desk: Desk) -> Mount | None:
+def _asks(given: WriteInput, desk: ToolContext) -> Mount | None:
     return desk.asked_to_write(given.workspace, given.path)
 
 

@@ -16,7 +16,7 @@ from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import JsonObject, Key, Put, fits, json_of
 
 
-class Aside:
+class LargeValues:
     """One conversation's."""
 
     def __init__(self, conversation_id: ConversationId, blobs: BlobStore) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 from harness.context.receipt import Remark, remark_of
 from harness.messages.model_request import NO_USAGE, ModelFailure, Usage
 from harness.messages.pending_call import PendingCall
-from harness.tools.tool_context import Change
+from harness.tools.tool_context import ToolRevision
 from harness.transcripts.approval import pending
 from harness.transcripts.transcript import Entry
 from workspaces.durability import HERE, Durable
@@ -69,7 +69,7 @@ class Outcome:
     conversation_id: ConversationId
     turn_id: TurnId
     usage: Usage = NO_USAGE
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ToolRevision, ...] = ()
     failure: ModelFailure | None = None
     unavailable: tuple[str, ...] = ()
     """Sources of memory that could not be read, so that the model went without."""

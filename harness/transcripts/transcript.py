@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from harness.context.history_message import Said
+from harness.context.history_message import HistoryMessage
 from harness.messages.message import Message, ToolResult, message_of
-from harness.messages.model_request import NO_USAGE, Usage, Written, usage_of
-from harness.messages.pending_call import Asked, asked_of
-from harness.tools.tool_context import Change, Seen, change_of
-from harness.transcripts.large_values import Aside
+from harness.messages.model_request import NO_USAGE, CommitPuts, Usage, usage_of
+from harness.messages.pending_call import RequiredAnswer, asked_of
+from harness.tools.tool_context import SeenVersions, ToolRevision, tool_revision_of
+from harness.transcripts.large_values import LargeValues
 from harness.transcripts.session import Session, new_session, session_of
 from workspaces.coordination.lease import Bid, Lease
 from workspaces.errors import Conflict, Failure, LeaseLost, NotFound
@@ -44,7 +44,7 @@ from workspaces.storage.records import (
     RecordStore,
     with_prefix,
 )
-from workspaces.storage.records import Change as RecordChange
+from workspaces.storage.records import RecordChange as RecordChange
 from workspaces.timestamp import Stamp
 
 NUMBER_DIGITS = 12
@@ -52,9 +52,9 @@ COPIED_AT_ONCE = 40
 """Entries in a batch: at 64 KiB each they stay under what a batch may hold."""
 DELETED_AT_ONCE = 100
 
-NOTHING_SEEN: Seen = {}
+NOTHING_SEEN: SeenVersions = {}
 
-Kind = Literal["said", "flush", "summary"]
+EntryKind = Literal["said", "flush", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,17 @@ class Entry:
     usage: Usage = NO_USAGE
     is_complete: bool = True
     """False for an answer that the provider cut."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ToolRevision, ...] = ()
     """What a tool has changed, with its result."""
-    seen: Seen = field(default_factory=lambda: NOTHING_SEEN)
+    seen: SeenVersions = field(default_factory=lambda: NOTHING_SEEN)
     """The versions of files that the conversation has come to know by this entry."""
-    asks: tuple[Asked, ...] = ()
+    asks: tuple[RequiredAnswer, ...] = ()
     """With a reply: those of its calls that must be allowed, or made by the client, before any is run."""
     allowed: tuple[str, ...] = ()
     """With an answer: the calls that it allows."""
     system: tuple[str, ...] = ()
     """What the platform said to the model with this event, for good."""
-    kind: Kind = "said"
+    kind: EntryKind = "said"
     covers: int | None = None
     """Of a summary: the last entry that it stands for."""
 
@@ -115,7 +115,7 @@ class Carried(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TranscriptWindow:
     session: Session
     entries: tuple[Entry, ...]
 
@@ -129,10 +129,12 @@ class Window:
         return self.entries[-1].number if self.entries else self.session.window_from
 
     @property
-    def said(self) -> tuple[Said, ...]:
+    def said(self) -> tuple[HistoryMessage, ...]:
         """What the context is made of."""
         return tuple(
-            Said(one.number, one.turn_id, one.message) for one in self.entries if one.is_said
+            HistoryMessage(one.number, one.turn_id, one.message)
+            for one in self.entries
+            if one.is_said
         )
 
     @property
@@ -176,7 +178,7 @@ class Transcript:
         self._partition = f"transcript:{conversation_id}"
         self._sessions = f"sessions:{conversation_id}"
         self._records = records
-        self._aside = Aside(conversation_id, large)
+        self._aside = LargeValues(conversation_id, large)
 
     def session(self) -> Session:
         """The newest."""
@@ -188,9 +190,9 @@ class Transcript:
     def sessions(self) -> list[Session]:
         return [session_of(item) for item in with_prefix(self._records, self._sessions, "")]
 
-    def window(self) -> Window:
+    def window(self) -> TranscriptWindow:
         session = self.session()
-        return Window(session, tuple(self.entries(session.window_from)))
+        return TranscriptWindow(session, tuple(self.entries(session.window_from)))
 
     def entries(self, first: int = 1, last: int | None = None) -> Iterator[Entry]:
         start, end = _sort(first), None if last is None else _sort(last + 1)
@@ -236,7 +238,7 @@ class Transcript:
         entries: Sequence[Entry],
         lease: Lease,
         *also: RecordChange,
-        note: Callable[[Written], None] | None = None,
+        note: Callable[[CommitPuts], None] | None = None,
     ) -> None:
         """Several at once, likewise. `note`: of what the last of them has used up."""
         note = note or _nothing_to_note
@@ -346,7 +348,7 @@ def entry_of(number: int, value: JsonObject) -> Entry:
         value.get("event"),
         usage_of(value["usage"]) if "usage" in value else NO_USAGE,
         not value.get("cut", False),
-        tuple(change_of(one) for one in value.get("revisions", ())),
+        tuple(tool_revision_of(one) for one in value.get("revisions", ())),
         value.get("seen", NOTHING_SEEN),
         tuple(asked_of(one) for one in value.get("asks", ())),
         tuple(value.get("allowed", ())),
@@ -356,7 +358,7 @@ def entry_of(number: int, value: JsonObject) -> Entry:
     )
 
 
-def _nothing_to_note(written: Written) -> None:
+def _nothing_to_note(written: CommitPuts) -> None:
     written(())
 
 

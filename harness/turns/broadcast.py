@@ -33,7 +33,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChannelClosed:
     """Nothing more is told here for now: look what became of it."""
 
 
@@ -41,10 +41,10 @@ class Ended:
 class Heard:
     entry: int
     """The newest that was stored when it was told."""
-    told: Progress | Stored | Ended
+    told: Progress | Stored | ChannelClosed
 
 
-class Listener:
+class Subscriber:
     """Hears in any thread; read in one event loop, by one reader."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Listener:
 
     def _keep(self, heard: Heard) -> None:
         match heard.told:
-            case Stored() | Ended():
+            case Stored() | ChannelClosed():
                 self._is_behind = False
             case _ if self._is_behind:
                 return
@@ -114,12 +114,12 @@ class Listener:
             self._loop.call_soon_threadsafe(self._wake.set)
 
 
-class Stage:
+class Channel:
     """Where the turns of one conversation tell, one after the other."""
 
     def __init__(self) -> None:
         self.is_live = False
-        self.listeners: list[Listener] = []
+        self.listeners: list[Subscriber] = []
         self._lock = threading.Lock()
         self._entry = 0
         self._text: list[str] = []
@@ -153,9 +153,9 @@ class Stage:
         with self._lock:
             self.is_live = False
             self._forget_text()
-            self._tell(Ended())
+            self._tell(ChannelClosed())
 
-    def enter(self, listener: Listener) -> None:
+    def enter(self, listener: Subscriber) -> None:
         """Who comes late hears the answer under way from its beginning."""
         with self._lock:
             self.listeners.append(listener)
@@ -164,11 +164,11 @@ class Stage:
                 if self._text:
                     listener.hear(Heard(self._entry, TextArrived("".join(self._text))))
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: Subscriber) -> None:
         with self._lock:
             self.listeners.remove(listener)
 
-    def _tell(self, told: Progress | Stored | Ended) -> None:
+    def _tell(self, told: Progress | Stored | ChannelClosed) -> None:
         for listener in self.listeners:
             listener.hear(Heard(self._entry, told))
 
@@ -177,16 +177,16 @@ class Stage:
         self._characters = 0
 
 
-class Audience:
+class Broadcaster:
     """All stages of a process."""
 
     def __init__(self) -> None:
-        self._stages: dict[ConversationId, Stage] = {}
+        self._stages: dict[ConversationId, Channel] = {}
         self._uses: dict[ConversationId, int] = {}
         self._lock = threading.Lock()
 
     @contextmanager
-    def stage(self, conversation_id: ConversationId) -> Generator[Stage]:
+    def stage(self, conversation_id: ConversationId) -> Generator[Channel]:
         """For whoever runs a turn of this conversation."""
         with self._used(conversation_id) as stage:
             try:
@@ -195,9 +195,9 @@ class Audience:
                 stage.end()
 
     @contextmanager
-    def listening(self, conversation_id: ConversationId) -> Generator[Listener]:
+    def listening(self, conversation_id: ConversationId) -> Generator[Subscriber]:
         """To the turns of this conversation, whenever one runs here."""
-        listener = Listener()
+        listener = Subscriber()
         with self._used(conversation_id) as stage:
             stage.enter(listener)
             try:
@@ -206,9 +206,9 @@ class Audience:
                 stage.leave(listener)
 
     @contextmanager
-    def _used(self, conversation_id: ConversationId) -> Generator[Stage]:
+    def _used(self, conversation_id: ConversationId) -> Generator[Channel]:
         with self._lock:
-            stage = self._stages.setdefault(conversation_id, Stage())
+            stage = self._stages.setdefault(conversation_id, Channel())
             self._uses[conversation_id] = self._uses.get(conversation_id, 0) + 1
         try:
             yield stage

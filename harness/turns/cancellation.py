@@ -21,7 +21,7 @@ class Stopped(Exception):
         self.reason: StopReason = reason
 
 
-class Stop:
+class Cancellation:
     """Around what may be stopped; to be entered once. Any thread may call `cancel`."""
 
     def __init__(self, seconds: float | None) -> None:
@@ -38,7 +38,7 @@ class Stop:
         if self._is_inside:
             self._timeout.reschedule(self._loop.time())
 
-    async def __aenter__(self) -> Stop:
+    async def __aenter__(self) -> Cancellation:
         await self._timeout.__aenter__()
         self._is_inside = True
         if self.is_cancelled:

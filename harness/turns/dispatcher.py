@@ -35,9 +35,9 @@ from weakref import WeakValueDictionary
 
 from harness.agents.agent import AgentRecord
 from harness.conversations.conversation import Conversation
-from harness.conversations.event_queue import Accepted, Opening
+from harness.conversations.event_queue import Opening, QueuedEvent
 from harness.conversations.event_status import EventStatus, GivenBack, state_of
-from harness.conversations.queue_state import Waiting
+from harness.conversations.queue_state import NextEvent
 from harness.jobs.heartbeat import kept_alive
 from harness.messages.client_tool import check_names
 from harness.messages.event import Event
@@ -47,16 +47,16 @@ from harness.prompts.compaction import Compacted
 from harness.runtime.async_bridge import (
     ForGood,
     handing_up,
-    in_thread,
-    or_given_up,
-    or_undone,
-    to_the_end,
+    run_in_thread,
+    run_or_abandon,
+    run_or_undo,
+    run_shielded,
 )
 from harness.transcripts.approval import pending
 from harness.transcripts.outcome import Ending, Outcome, ending_of, outcome_of
-from harness.turns.broadcast import Ended, Listener, Stage, both
-from harness.turns.turn_dependencies import Means
-from harness.turns.turn_runner import Holder, Opened
+from harness.turns.broadcast import Channel, ChannelClosed, Subscriber, both
+from harness.turns.turn_dependencies import TurnDependencies
+from harness.turns.turn_runner import Opened, TurnRunner
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
 from workspaces.ids import AgentId
@@ -71,7 +71,7 @@ takes seconds where they are shared."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ingress(Means):
+class Dispatcher(TurnDependencies):
     """Of one principal."""
 
     _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
@@ -79,26 +79,26 @@ class Ingress(Means):
     )
     """One waiter of this process contends for a conversation at a time."""
 
-    async def deliver(self, agent: AgentRecord, event: Event, emit: Emit = silent) -> Outcome:
+    async def run(self, agent: AgentRecord, event: Event, emit: Emit = silent) -> Outcome:
         """Process an event, or answer with what came of it before. What `accept` refuses is refused."""
         async with self._turnstile(f"{agent.id} {event.conversation_key}"):  # first come, first in
             found = await self._received(agent, event, emit)
-        if isinstance(found, Accepted):
-            return await self.answer(found, emit)
+        if isinstance(found, QueuedEvent):
+            return await self.wait(found, emit)
         outcome = None
         with suppress(LeaseLost):
-            async with self._leased(found.holder.lease):
+            async with self._leased(found.runner.lease):
                 outcome = await found.run()
         return outcome or await self._awaited(found.accepted, emit)
 
-    async def accept(self, agent: AgentRecord, event: Event) -> Accepted:
+    async def enqueue(self, agent: AgentRecord, event: Event) -> QueuedEvent:
         """Durably in line, from now on. Conflict, Busy, TooMany, NotFound, Forbidden, Refused."""
         rejects = self._checked(agent, event)
-        return await or_undone(
-            lambda: self.inbox.accept(agent.id, event, rejects=rejects), self._given_up
+        return await run_or_undo(
+            lambda: self.event_queue.accept(agent.id, event, rejects=rejects), self._given_up
         )
 
-    async def answer(self, accepted: Accepted, emit: Emit = silent) -> Outcome:
+    async def wait(self, accepted: QueuedEvent, emit: Emit = silent) -> Outcome:
         """What comes of an accepted event; until then, work for it."""
         try:
             if accepted.lease is not None:
@@ -106,19 +106,19 @@ class Ingress(Means):
                 return await self._awaited(accepted, emit)
             turnstile = self._turnstile(accepted.conversation.id)
             if turnstile.locked():
-                emit(Queued(await in_thread(self.inbox.ahead, accepted)))
+                emit(Queued(await run_in_thread(self.event_queue.ahead, accepted)))
             async with turnstile:
                 return await self._awaited(accepted, emit)
         except asyncio.CancelledError:
             if accepted.is_new:
                 with suppress(Failure):  # then the job looks after it
-                    await in_thread(self.inbox.withdraw, accepted)
+                    await run_in_thread(self.event_queue.withdraw, accepted)
             raise
 
     async def look_after(self, conversation_id: str) -> None:
         """Whatever is unfinished in a conversation. Busy while somebody is at it; LeaseLost."""
         try:
-            conversation = await in_thread(self.conversations.get, conversation_id)
+            conversation = await run_in_thread(self.conversations.get, conversation_id)
         except NotFound:  # deleted, and its events with it
             return
         lease = await self._acquired(conversation)
@@ -128,13 +128,13 @@ class Ingress(Means):
     async def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
         """Summarise the beginning of a conversation now, however short it is. Busy while a turn runs, waits
         or was interrupted; LeaseLost."""
-        lease = await or_undone(
+        lease = await run_or_undo(
             lambda: self.conversations.acquire(conversation), self.leases.release
         )
         async with self._leased(lease):
-            await in_thread(self.conversations.check_at_rest, conversation)
-            with self.audience.stage(conversation.id) as stage:
-                holder = Holder(
+            await run_in_thread(self.conversations.check_at_rest, conversation)
+            with self.broadcaster.stage(conversation.id) as stage:
+                holder = TurnRunner(
                     self, conversation, lease, True, True, both(emit, stage.emit), stage
                 )
                 return await holder.compact()
@@ -145,7 +145,7 @@ class Ingress(Means):
         while it is changing from one to the other. What waits in line behind it stays."""
         give_up_at = asyncio.get_running_loop().time() + BEGIN_S_MAX
         while not await self._cancelled(conversation):
-            line = await in_thread(self.inbox.line, conversation)
+            line = await run_in_thread(self.event_queue.state, conversation)
             is_about_to_begin = line.waiting > 0 or line.turn_id is not None
             if not is_about_to_begin or asyncio.get_running_loop().time() > give_up_at:
                 return False
@@ -153,47 +153,47 @@ class Ingress(Means):
         return True
 
     async def _cancelled(self, conversation: Conversation) -> bool:
-        turn_id = await in_thread(self.inbox.cancel, conversation)
+        turn_id = await run_in_thread(self.event_queue.cancel, conversation)
         if turn_id is not None:
-            stop = self.stops.get(turn_id)
+            stop = self.cancellations.get(turn_id)
             if stop is not None:
                 stop.cancel()
             return True
-        if await in_thread(self.inbox.paused, conversation) is None:
+        if await run_in_thread(self.event_queue.paused, conversation) is None:
             return False
         lease = await self._acquired(conversation)
         async with self._leased(lease):
-            paused = await in_thread(self.inbox.paused, conversation)
+            paused = await run_in_thread(self.event_queue.paused, conversation)
             if paused is None:
                 return False
-            with self.audience.stage(conversation.id) as stage:
-                holder = Holder(self, conversation, lease, False, False, stage.emit, stage)
-                await to_the_end(holder.abandon, paused, "cancelled")
+            with self.broadcaster.stage(conversation.id) as stage:
+                holder = TurnRunner(self, conversation, lease, False, False, stage.emit, stage)
+                await run_shielded(holder.abandon, paused, "cancelled")
         return True
 
     def status(self, agent_id: AgentId, event_id: str) -> EventStatus:
         """NotFound for an id that was never used, or more than a day ago."""
-        claim = self.inbox.claim(self.inbox.claim_key(agent_id, event_id))
+        claim = self.event_queue.claim(self.event_queue.claim_key(agent_id, event_id))
         if claim is None:
             raise NotFound("event", event_id)
         conversation = self.conversations.get(claim.about["conversation"])
         event = EventStatus(event_id, "queued", conversation.id, claim.about["number"])
         if claim.refusal is not None:
             return replace(event, state="refused", refusal=claim.refusal)
-        began = self.inbox.began(conversation, claim)
+        began = self.event_queue.began(conversation, claim)
         if began.outcome is not None:
             ending = ending_of(began.outcome)
             outcome = self._outcome(conversation, ending)
             turn_id, first, state = ending.turn_id, ending.first, state_of(outcome)
             return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
-        found = self.inbox.standing(conversation, began.about["number"])
+        found = self.event_queue.position_of(conversation, began.about["number"])
         state = "running" if found.is_begun else "queued"
         turn_id, first = found.turn_id, found.first
         return replace(event, state=state, ahead=found.ahead, turn_id=turn_id, first=first)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """The calls that wait in a conversation, for somebody who allows them or for the client."""
-        paused = self.inbox.paused(conversation)
+        paused = self.event_queue.paused(conversation)
         if paused is None:
             return ()
         return pending(list(self.conversations.transcript(conversation).entries(paused.first)))
@@ -203,43 +203,45 @@ class Ingress(Means):
         check_names(event.tools, (tool.name for tool in self.tools))
         return (event.on_busy or agent.config.on_busy) == "reject"
 
-    async def _received(self, agent: AgentRecord, event: Event, emit: Emit) -> Accepted | Opened:
+    async def _received(self, agent: AgentRecord, event: Event, emit: Emit) -> QueuedEvent | Opened:
         """Begun, where nothing is before it and nobody is faster; else in line."""
         rejects = self._checked(agent, event)
         hand_up = handing_up()
 
-        def receive(for_good: ForGood) -> Accepted | Opened:
-            opening = self.inbox.opening(agent.id, event)
+        def receive(for_good: ForGood) -> QueuedEvent | Opened:
+            opening = self.event_queue.opening(agent.id, event)
             if opening is not None:
                 try:
                     return self._opener(opening, emit).open(opening, for_good, hand_up)
                 except Conflict:
-                    self.inbox.lost(opening)
+                    self.event_queue.lost(opening)
             for_good()
-            return self.inbox.accept(agent.id, event, rejects=rejects)
+            return self.event_queue.accept(agent.id, event, rejects=rejects)
 
-        def give_up(found: Accepted | Opened) -> None:
+        def give_up(found: QueuedEvent | Opened) -> None:
             if isinstance(found, Opened):
                 found.end()
             else:
                 self._given_up(found)
 
-        return await or_given_up(receive, give_up)
+        return await run_or_abandon(receive, give_up)
 
-    def _opener(self, opening: Opening, emit: Emit) -> Holder:
+    def _opener(self, opening: Opening, emit: Emit) -> TurnRunner:
         """Until it has begun it tells nobody anything."""
-        return Holder(self, opening.conversation, opening.bid.unwon, True, True, emit, Stage())
+        return TurnRunner(
+            self, opening.conversation, opening.bid.unwon, True, True, emit, Channel()
+        )
 
-    async def _awaited(self, accepted: Accepted, emit: Emit) -> Outcome:
+    async def _awaited(self, accepted: QueuedEvent, emit: Emit) -> Outcome:
         """Work whenever the conversation is free, until the event is done."""
         conversation, pause, is_told = accepted.conversation, LOOK_S_MIN, False
-        with self.audience.listening(conversation.id) as listener:
-            while (outcome := await in_thread(self._settled, accepted)) is None:
+        with self.broadcaster.listening(conversation.id) as listener:
+            while (outcome := await run_in_thread(self._settled, accepted)) is None:
                 try:
                     lease = await self._acquired(conversation)
                 except Busy:
                     if not is_told:
-                        emit(Queued(await in_thread(self.inbox.ahead, accepted)))
+                        emit(Queued(await run_in_thread(self.event_queue.ahead, accepted)))
                         is_told = True
                     await _turn_ended(listener, pause)
                     pause = min(pause * 1.5, LOOK_S_MAX)
@@ -251,10 +253,10 @@ class Ingress(Means):
     async def _acquired(self, conversation: Conversation) -> Lease:
         """Busy."""
         key = conversation.lease_key
-        return await or_undone(lambda: self.leases.acquire(key), self.leases.release)
+        return await run_or_undo(lambda: self.leases.acquire(key), self.leases.release)
 
     async def _work(
-        self, conversation: Conversation, lease: Lease, accepted: Accepted, emit: Emit
+        self, conversation: Conversation, lease: Lease, accepted: QueuedEvent, emit: Emit
     ) -> None:
         """Move the line until our own event is done, or the lease is lost."""
         with suppress(LeaseLost):
@@ -262,20 +264,22 @@ class Ingress(Means):
                 await self._line(conversation, lease, accepted, emit)
 
     async def _line(
-        self, conversation: Conversation, lease: Lease, accepted: Accepted | None, emit: Emit
+        self, conversation: Conversation, lease: Lease, accepted: QueuedEvent | None, emit: Emit
     ) -> None:
         first = accepted.first if accepted is not None and accepted.lease == lease else None
         while not self.leases.has_let_go(lease):
-            found = first or await in_thread(self.inbox.next, conversation, lease)
+            found = first or await run_in_thread(self.event_queue.next, conversation, lease)
             first = None
             if found is None or (accepted is not None and found.number > accepted.number):
                 return
-            is_mine = accepted is not None and found.number == accepted.number
-            may_end = is_mine and accepted is not None and accepted.is_new
-            with self.audience.stage(conversation.id) as stage:
-                told = both(emit, stage.emit) if is_mine else stage.emit
-                holder = Holder(self, conversation, lease, is_mine, may_end, told, stage)
-                if isinstance(found, Waiting):
+            caller_waits = accepted is not None and found.number == accepted.number
+            caller_owns_event = caller_waits and accepted is not None and accepted.is_new
+            with self.broadcaster.stage(conversation.id) as stage:
+                told = both(emit, stage.emit) if caller_waits else stage.emit
+                holder = TurnRunner(
+                    self, conversation, lease, caller_waits, caller_owns_event, told, stage
+                )
+                if isinstance(found, NextEvent):
                     await holder.take(found)
                 else:
                     await holder.go_on(found)
@@ -290,20 +294,20 @@ class Ingress(Means):
                 self.leases.release(lease)  # nothing is left to be written
             else:
                 with suppress(Failure):  # it ends by itself
-                    await to_the_end(self.leases.release, lease)
+                    await run_shielded(self.leases.release, lease)
 
-    def _given_up(self, accepted: Accepted) -> None:
+    def _given_up(self, accepted: QueuedEvent) -> None:
         if accepted.lease is not None:
             self.leases.release(accepted.lease)
         if accepted.is_new:
-            self.inbox.withdraw(accepted)
+            self.event_queue.withdraw(accepted)
 
     def _turnstile(self, name: str) -> asyncio.Lock:
         return self._turnstiles.setdefault((asyncio.get_running_loop(), name), asyncio.Lock())
 
-    def _settled(self, accepted: Accepted) -> Outcome | None:
+    def _settled(self, accepted: QueuedEvent) -> Outcome | None:
         """None as long as it is on its way. GivenBack; NotFound when the conversation was deleted."""
-        claim = self.inbox.claim(accepted.claim)
+        claim = self.event_queue.claim(accepted.claim)
         if claim is None:
             raise NotFound("conversation", accepted.conversation.key)
         if claim.about["number"] != accepted.number:
@@ -311,7 +315,7 @@ class Ingress(Means):
             raise GivenBack({"code": "conflict", "message": told, "remedy": None})
         if claim.refusal is not None:
             raise GivenBack(claim.refusal)
-        told = self.inbox.began(accepted.conversation, claim).outcome
+        told = self.event_queue.began(accepted.conversation, claim).outcome
         return None if told is None else self._outcome(accepted.conversation, ending_of(told))
 
     def _outcome(self, conversation: Conversation, ending: Ending) -> Outcome:
@@ -320,9 +324,11 @@ class Ingress(Means):
         return outcome_of(ending, conversation.id, own)
 
 
-async def _turn_ended(listener: Listener, wait_s: float) -> None:
+async def _turn_ended(listener: Subscriber, wait_s: float) -> None:
     """One that ran here, or so long: of those that run elsewhere nobody tells."""
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
-            while not any(isinstance(heard.told, Ended) for heard in await listener.heard(wait_s)):
+            while not any(
+                isinstance(heard.told, ChannelClosed) for heard in await listener.heard(wait_s)
+            ):
                 pass

@@ -20,10 +20,10 @@ from typing import TypeVar
 
 from harness.conversations.event_status import EventStatus
 from harness.messages.progress import Counted, Progress, Queued
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from harness.transcripts.transcript import Entry
-from harness.turns.broadcast import Ended, Heard, Listener, Stored
-from harness.turns.dispatcher import Ingress
+from harness.turns.broadcast import ChannelClosed, Heard, Stored, Subscriber
+from harness.turns.dispatcher import Dispatcher
 from workspaces.ids import AgentId
 
 LOOK_S_MIN, LOOK_S_MAX = 0.05, 1.0
@@ -37,12 +37,12 @@ NO_ENTRY = 10**12
 """Behind every entry: for who wants none."""
 
 
-class Curfew:
+class ShutdownNotice:
     """From some moment on, everyone who follows has to go. Any thread may call it."""
 
     def __init__(self) -> None:
         self._is_called = False
-        self._listeners: list[Listener] = []
+        self._listeners: list[Subscriber] = []
         self._lock = threading.Lock()
 
     def call(self) -> None:
@@ -52,7 +52,7 @@ class Curfew:
                 listener.dismiss()
 
     @contextmanager
-    def over(self, listener: Listener) -> Generator[None]:
+    def over(self, listener: Subscriber) -> Generator[None]:
         with self._lock:
             self._listeners.append(listener)
             if self._is_called:
@@ -65,34 +65,34 @@ class Curfew:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class KeepAlive:
     """Nothing has come for a while."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dismissed:
+class Disconnect:
     """Whoever follows was asked to go: this process is about to end."""
 
 
 T = TypeVar("T")
 
-Step = Entry | Progress | EventStatus | Silence | Dismissed
+StreamItem = Entry | Progress | EventStatus | KeepAlive | Disconnect
 
 
-async def follow(
-    ingress: Ingress,
+async def stream_events(
+    ingress: Dispatcher,
     agent_id: AgentId,
     event_id: str,
     *,
     after: int = 0,
-    curfew: Curfew,
+    curfew: ShutdownNotice,
     sign_s: float = SIGN_S,
-) -> AsyncGenerator[Step]:
+) -> AsyncGenerator[StreamItem]:
     """From behind the entry `after`; after `sign_s` without a word there is a sign of life. NotFound, as
     long as nothing was yielded, and when it is deleted meanwhile."""
-    status = await in_thread(ingress.status, agent_id, event_id)
+    status = await run_in_thread(ingress.status, agent_id, event_id)
     reader = _Reader(ingress, agent_id, status, after)
-    listening = ingress.audience.listening(status.conversation_id)
+    listening = ingress.broadcaster.listening(status.conversation_id)
     with listening as listener, curfew.over(listener):
         pause, sign = LOOK_S_MIN, _Sign(sign_s)
         heard: Sequence[Heard] = ()
@@ -100,40 +100,40 @@ async def follow(
             for one in heard:
                 for step in await reader.heard(one):
                     yield sign.given(step)
-            if not heard or isinstance(heard[-1].told, Ended):
-                for step in await in_thread(reader.look):
+            if not heard or isinstance(heard[-1].told, ChannelClosed):
+                for step in await run_in_thread(reader.look):
                     yield sign.given(step)
                 if reader.status.is_settled:
                     return
             if listener.is_dismissed:
-                yield Dismissed()
+                yield Disconnect()
                 return
             if sign.is_due:
-                yield sign.given(Silence())
+                yield sign.given(KeepAlive())
             heard = await listener.heard(pause)
             pause = LOOK_S_MIN if heard else min(pause * 1.5, LOOK_S_MAX)
 
 
 async def settled(
-    ingress: Ingress, agent_id: AgentId, event_id: str, *, wait_s: float, curfew: Curfew
+    ingress: Dispatcher, agent_id: AgentId, event_id: str, *, wait_s: float, curfew: ShutdownNotice
 ) -> EventStatus:
     """Where an event stands, as soon as nothing more comes of it or so much time has passed."""
     if wait_s > 0:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                async for step in follow(
+                async for step in stream_events(
                     ingress, agent_id, event_id, after=NO_ENTRY, curfew=curfew
                 ):
                     if isinstance(step, EventStatus):
                         return step
-    return await in_thread(ingress.status, agent_id, event_id)
+    return await run_in_thread(ingress.status, agent_id, event_id)
 
 
 class _Reader:
     """Of one event: its entries each once, and where it stands."""
 
     def __init__(
-        self, ingress: Ingress, agent_id: AgentId, status: EventStatus, after: int
+        self, ingress: Dispatcher, agent_id: AgentId, status: EventStatus, after: int
     ) -> None:
         self.status = status
         self._ingress = ingress
@@ -141,11 +141,11 @@ class _Reader:
         self._after = after
         self._ahead = 0
 
-    def look(self) -> list[Step]:
+    def look(self) -> list[StreamItem]:
         """Everything that came since the last look."""
         status = self._ingress.status(self._agent_id, self.status.event_id)
         self.status = status
-        steps: list[Step] = list(self._entries(None))
+        steps: list[StreamItem] = list(self._entries(None))
         if status.is_settled:
             steps.append(status)
         elif not self._is_begun and status.ahead != self._ahead:
@@ -153,13 +153,15 @@ class _Reader:
             steps.append(Queued(status.ahead))
         return steps
 
-    async def heard(self, one: Heard) -> Sequence[Step]:
+    async def heard(self, one: Heard) -> Sequence[StreamItem]:
         match one.told:
             case Stored() if not self._is_begun:
-                return await in_thread(self.look)
+                return await run_in_thread(self.look)
             case Stored() if one.entry > self._after:
-                return await in_thread(self._entries, one.entry)
-            case Stored() | Ended() | Counted():  # the last is no word to anybody who follows
+                return await run_in_thread(self._entries, one.entry)
+            case (
+                Stored() | ChannelClosed() | Counted()
+            ):  # the last is no word to anybody who follows
                 return ()
             case progress:
                 return (progress,) if one.entry >= self._after and self._is_begun else ()

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
-from harness.agents.agent import Agents
+from harness.agents.agent import AgentCatalog
 from harness.context.memory_parts import MEMORY, NOTES
 from harness.context.part import memory_of
 from harness.context.receipt import Entrance, Receipt, entrances
-from harness.context.snapshot import Held
+from harness.context.snapshot import ShownState
 from harness.conversations.conversation import Conversation, Conversations
-from harness.prompts.prompt_log import Showing
+from harness.prompts.prompt_log import PromptLog
 from harness.transcripts.transcript import Entry
 from workspaces.errors import Failure, NotFound
 from workspaces.ids import TurnId
@@ -60,7 +60,7 @@ class Explanation:
 
     def __init__(
         self,
-        showing: Showing,
+        showing: PromptLog,
         workspaces: Mapping[str, Workspace],
         entries: Iterable[Entry] = (),
     ) -> None:
@@ -174,7 +174,7 @@ class Explanation:
             ],
         }
 
-    def _as_shown(self, snapshot: int, deltas: int) -> Held:
+    def _as_shown(self, snapshot: int, deltas: int) -> ShownState:
         receipt = next(
             one for one in self._receipts if (one.snapshot, one.deltas) == (snapshot, deltas)
         )
@@ -182,7 +182,7 @@ class Explanation:
 
 
 def explained(
-    conversation: Conversation, agents: Agents, conversations: Conversations
+    conversation: Conversation, agents: AgentCatalog, conversations: Conversations
 ) -> Explanation:
     """What its turns were shown, and which revision of which memory came in with which."""
     try:

@@ -15,9 +15,9 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Protocol, cast
 
-from harness.messages.event import Answer, Item, items_of
+from harness.messages.event import Answer, EventItem, items_of
 from harness.messages.message import check_part
-from harness.messages.model_request import Reply, Request
+from harness.messages.model_request import ModelRequest, Reply
 from harness.messages.progress import Emit
 from harness.models.port import Model
 from harness.runtime.async_bridge import UnderWay
@@ -26,10 +26,10 @@ from workspaces.errors import Refused
 from workspaces.storage.records import JsonObject
 
 
-class Notation(Protocol):
+class WireFormat(Protocol):
     """How a provider writes questions and answers."""
 
-    def question(self, model: str, request: Request) -> JsonObject: ...
+    def question(self, model: str, request: ModelRequest) -> JsonObject: ...
 
     def reply(self, data: JsonObject) -> Reply: ...
 
@@ -37,23 +37,23 @@ class Notation(Protocol):
 class Begin(Protocol):
     """An event comes in: a turn whose model is this one begins or goes on, on another thread."""
 
-    def __call__(self, items: tuple[Item, ...], model: Model) -> UnderWay[Outcome]: ...
+    def __call__(self, items: tuple[EventItem, ...], model: Model) -> UnderWay[Outcome]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    request: Request
+    request: ModelRequest
     answer: asyncio.Future[Reply]
 
 
-class OwnLoop:
+class ManualLoop:
     """One conversation, for one thread. Use it as a context manager.
 
     `record` what is said, then, while it `is_open`: ask with `system`, `tools` and `messages`, and `record`
     the answer, whose calls are run by that. To leave it early interrupts the turn.
     """
 
-    def __init__(self, name: str, notation: Notation, begin: Begin) -> None:
+    def __init__(self, name: str, notation: WireFormat, begin: Begin) -> None:
         self.name = name
         self._notation = notation
         self.outcome: Outcome | None = None
@@ -96,7 +96,7 @@ class OwnLoop:
         """Calls that the turn waits for, once its outcome says so: it goes on."""
         self._go_on(*answers)
 
-    async def reply(self, request: Request, *, output_tokens_max: int, emit: Emit) -> Reply:
+    async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         """The port's half: on the turn's loop."""
         del output_tokens_max, emit
         question = _Question(request, asyncio.get_running_loop().create_future())
@@ -108,7 +108,7 @@ class OwnLoop:
         if turn is not None:
             turn.stop()
 
-    def __enter__(self) -> OwnLoop:
+    def __enter__(self) -> ManualLoop:
         return self
 
     def __exit__(
@@ -126,7 +126,7 @@ class OwnLoop:
         (said,) = items_of([{"type": "user", "content": data["content"]}], within="message")
         self._go_on(said)
 
-    def _go_on(self, *items: Item) -> None:
+    def _go_on(self, *items: EventItem) -> None:
         turn = self._turn = self._begin(items, self)
         turn.then(lambda: self._told.put(None))
         self._hear()

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from harness.agents.agent import AgentRecord, dangling
+from harness.agents.agent import AgentRecord, missing_mounts
 from harness.billing.price import Price
 from harness.conversations.conversation import Conversation
 from harness.messages.event import Event
 from harness.models.port import Model
 from harness.prompts.compaction import Compaction
-from harness.prompts.prompt_sources import Briefing
-from harness.runtime.async_bridge import in_thread, in_thread_of_its_own
+from harness.prompts.prompt_sources import PromptSources
+from harness.runtime.async_bridge import run_in_new_thread, run_in_thread
 from harness.sync.turn_sync import is_shared, pull, push
 from harness.tools.port import Toolset
-from harness.tools.tool_context import Desk
-from harness.transcripts.transcript import Entry, Transcript, Window
-from harness.turns.broadcast import Stage
+from harness.tools.tool_context import ToolContext
+from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
+from harness.turns.broadcast import Channel
 from harness.turns.turn import Turn
-from harness.turns.turn_dependencies import Means
+from harness.turns.turn_dependencies import TurnDependencies
 from workspaces.coordination.lease import Lease, Leases
 from workspaces.durability import HERE, Durable
 from workspaces.errors import Refused
@@ -28,7 +28,7 @@ from workspaces.revision import Author
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PreparedTurn:
     turn: Turn
     model: Model
     toolset: Toolset
@@ -42,37 +42,37 @@ class Begun:
         mounts = self.toolset.desk.mounts
         if not is_shared(mounts):
             return HERE
-        await in_thread(leases.check, self.turn.lease)
+        await run_in_thread(leases.check, self.turn.lease)
         changed = [change.workspace for entry in entries for change in entry.changes]
-        return await in_thread_of_its_own(push, mounts, changed)
+        return await run_in_new_thread(push, mounts, changed)
 
-    def with_turn(self, turn: Turn) -> Begun:
+    def with_turn(self, turn: Turn) -> PreparedTurn:
         return replace(self, turn=turn)
 
-    def held(self, lease: Lease, transcript: Transcript) -> Begun:
+    def held(self, lease: Lease, transcript: Transcript) -> PreparedTurn:
         """What was prepared before the lease was won, under it."""
         turn = replace(self.turn, lease=lease, transcript=transcript)
         compaction = replace(self.compaction, lease=lease, transcript=transcript)
         return replace(self, turn=turn, compaction=compaction)
 
 
-def prepared(
-    means: Means,
+def prepare_turn(
+    means: TurnDependencies,
     conversation: Conversation,
     lease: Lease,
-    stage: Stage,
+    stage: Channel,
     event: Event | None,
     turn_id: TurnId,
     first: int | None,
     *,
-    is_mine: bool,
-    window: Window | None = None,
-) -> Begun:
-    """`first` is the first entry of a turn that was interrupted; `is_mine`: whoever calls waits for it, and
+    caller_waits: bool,
+    window: TranscriptWindow | None = None,
+) -> PreparedTurn:
+    """`first` is the first entry of a turn that was interrupted; `caller_waits`: the caller waits for it, and
     brings what is theirs; `window`: of a conversation that is not there yet."""
-    means.follow()
+    means.publish_pending()
     agent = means.agents.get(conversation.agent_id)
-    own_model = means.callers_model if is_mine else None
+    own_model = means.callers_model if caller_waits else None
     model = (own_model or means.open_model)(agent, conversation.id)
     mounts = means.agents.bindings(agent)
     pull(mounts)
@@ -80,11 +80,11 @@ def prepared(
     window = window or transcript.window()
     stage.begin(window.next_number - 1)
     is_resumed, first = first is not None, window.next_number if first is None else first
-    briefing = Briefing(
+    briefing = PromptSources(
         agent.config,
         mounts,
         model=model.name,
-        memories=means.memories,
+        memories=means.memory_cache,
         policy=_policy(event),
     )
     turn = Turn(
@@ -104,15 +104,15 @@ def prepared(
         asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
     )
     seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
-    desk = Desk(
+    desk = ToolContext(
         mounts,
         _authorship(agent, conversation, turn_id, event, model),
         seen=seen,
-        workshop=means.workshop(),
+        workshop=means.programs(),
         results=means.results(conversation.id),
     )
-    left_out = tuple(dangling(agent, mounts))
-    mine = means.callers_tools if is_mine else ()
+    left_out = tuple(missing_mounts(agent, mounts))
+    mine = means.callers_tools if caller_waits else ()
     theirs = (*agent.config.tools, *(event.tools if event else ()))
     toolset = Toolset((*means.tools, *mine), desk, theirs, first=briefing.settle)
     compaction = Compaction(
@@ -120,15 +120,17 @@ def prepared(
         means.open_model(agent, conversation.id, "compaction"),
         toolset,
         transcript,
-        turn.showing,
+        turn.prompt_log,
         lease,
         means.clock,
         turn_id,
     )
-    return Begun(turn.resumed() if is_resumed else turn, model, toolset, compaction, left_out)
+    return PreparedTurn(
+        turn.resumed() if is_resumed else turn, model, toolset, compaction, left_out
+    )
 
 
-def _price(means: Means, agent: AgentRecord, model: str) -> Price | None:
+def _price(means: TurnDependencies, agent: AgentRecord, model: str) -> Price | None:
     """Refused where a limit cannot be kept."""
     price = means.price(model)
     if agent.config.limits.dollars is not None and price is None:

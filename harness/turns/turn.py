@@ -24,7 +24,7 @@ from harness.context.receipt import Remark
 from harness.context.repair import INTERRUPTED, sound_json
 from harness.messages.message import Message, ToolCall, ToolResult, message_of
 from harness.messages.model_request import ModelFailure, Reply
-from harness.messages.pending_call import Asked
+from harness.messages.pending_call import RequiredAnswer
 from harness.messages.progress import Emit, Withdrawn
 from harness.models.port import Model, foresee
 from harness.prompts.compaction import (
@@ -35,23 +35,23 @@ from harness.prompts.compaction import (
     remarks_of,
     still_too_long,
 )
-from harness.prompts.prompt_log import Keeping, Showing
-from harness.prompts.prompt_request import Question, put
-from harness.prompts.prompt_sources import Briefing
+from harness.prompts.prompt_log import PendingWrite, PromptLog
+from harness.prompts.prompt_request import PromptRequest, build_request
+from harness.prompts.prompt_sources import PromptSources
 from harness.runtime.async_bridge import (
     HandUp,
     completed,
     handing_up,
-    in_thread,
-    in_thread_of_its_own,
-    to_the_end,
+    run_in_new_thread,
+    run_in_thread,
+    run_shielded,
 )
 from harness.tools.port import Toolset
-from harness.tools.tool_context import NO_NEWS, News
+from harness.tools.tool_context import NO_NEWS, ToolEffects
 from harness.transcripts.approval import open_calls, pending
 from harness.transcripts.outcome import Ending, Status
 from harness.transcripts.session import Session
-from harness.transcripts.transcript import Entry, Transcript, Window
+from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
 from workspaces.clock import Clock
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Conflict, LeaseLost
@@ -69,8 +69,8 @@ class Turn:
     lease: Lease
     clock: Clock
     session: Session
-    briefing: Briefing
-    showing: Showing
+    sources: PromptSources
+    prompt_log: PromptLog
     limits: Limits
     before: tuple[Entry, ...]
     """Those in the window that came before this turn."""
@@ -85,9 +85,9 @@ class Turn:
     asides: tuple[Entry, ...] = ()
     """Its own entries that are no messages: what was written down before a summary, and summaries."""
     remarks: tuple[Remark, ...] = ()
-    is_hard: bool = False
+    prune_all: bool = False
     """Whether it shows as little as may be: the provider has refused more."""
-    asked: Question | None = None
+    last_request: PromptRequest | None = None
     """What the model is asked next, where that was put and kept with the newest entry."""
     unstored: tuple[Entry, ...] = ()
     """The newest of its entries, what was read and nothing else: they are stored with the next question."""
@@ -144,29 +144,31 @@ class Turn:
     async def stored(self) -> Turn:
         if not self.unstored:
             return self
-        await in_thread(self.transcript.extend, self.unstored, self.lease)
+        await run_in_thread(self.transcript.extend, self.unstored, self.lease)
         return replace(self, unstored=())
 
-    async def replied(self, reply: Reply, asks: tuple[Asked, ...]) -> Turn:
+    async def replied(self, reply: Reply, asks: tuple[RequiredAnswer, ...]) -> Turn:
         """With the note of what it has used up, which a cancellation in this moment must not lose."""
         entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
         entry = replace(entry, asks=asks if reply.is_complete else ())
         turn = self.with_unstored(entry)
-        await to_the_end(
+        await run_shielded(
             partial(turn.transcript.extend, note=reply.note), turn.unstored, turn.lease
         )
         return replace(turn, unstored=())
 
-    def resulted(self, result: ToolResult, news: News = NO_NEWS) -> Turn:
+    def resulted(self, result: ToolResult, news: ToolEffects = NO_NEWS) -> Turn:
         """To be stored before anything is done that may write."""
         entry = self.entry(Message("user", (result,)))
         return self.with_unstored(replace(entry, seen=news.seen, changes=news.changes))
 
     @property
-    def window(self) -> Window:
+    def window(self) -> TranscriptWindow:
         since = self.session.window_from
         entries = (*self.before, *self.own)
-        return Window(self.session, tuple(entry for entry in entries if entry.number >= since))
+        return TranscriptWindow(
+            self.session, tuple(entry for entry in entries if entry.number >= since)
+        )
 
     def compacted(self, found: Compacted) -> Turn:
         """With the window as a compaction has left it."""
@@ -178,47 +180,47 @@ class Turn:
 
     def resumed(self) -> Turn:
         """With what was said about its context, and how little it shows, up to its newest request."""
-        newest = self.showing.resume(self.id)
+        newest = self.prompt_log.resume(self.id)
         pruning = newest.pruning if newest else None
-        is_hard = pruning is not None and pruning.is_hard
-        return replace(self, remarks=remarks_of(newest, self.asides), is_hard=is_hard)
+        prune_all = pruning is not None and pruning.prune_all
+        return replace(self, remarks=remarks_of(newest, self.asides), prune_all=prune_all)
 
     def shown_hard(self) -> Turn:
         """With as little of what was said as may be."""
-        return replace(self, is_hard=True, remarks=(*self.remarks, PRUNED_HARD))
+        return replace(self, prune_all=True, remarks=(*self.remarks, PRUNED_HARD))
 
-    def question(self, toolset: Toolset, *, is_hard: bool = False) -> Question:
+    def question(self, toolset: Toolset, *, prune_all: bool = False) -> PromptRequest:
         """What the model is asked next."""
-        return put(
-            self.briefing,
-            self.showing.held(),
+        return build_request(
+            self.sources,
+            self.prompt_log.held(),
             self.window,
             toolset.specs(),
             at=self.clock.now(),
             running=self.id,
             instructions=self.instructions,
-            is_hard=is_hard or self.is_hard,
+            prune_all=prune_all or self.prune_all,
         )
 
-    def keep(self, question: Question) -> Turn:
+    def keep(self, question: PromptRequest) -> Turn:
         """What is shown is kept before it is, with the entries that it shows first."""
         keeping = self.keeping(question, str(self.lease.generation))
         try:
             self.transcript.extend(self.unstored, self.lease, *keeping.changes)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
-        self.showing.kept(keeping)
+        self.prompt_log.mark_written(keeping)
         return replace(self, unstored=())
 
-    def keeping(self, question: Question, writer: str) -> Keeping:
+    def keeping(self, question: PromptRequest, writer: str) -> PendingWrite:
         """What must be written for that."""
-        model, remarks = self.briefing.model, self.remarks
-        return self.showing.keeping(question, self.id, model, writer, remarks=remarks)
+        model, remarks = self.sources.model, self.remarks
+        return self.prompt_log.prepare(question, self.id, model, writer, remarks=remarks)
 
     def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
-        unavailable = self.showing.unavailable
+        unavailable = self.prompt_log.unavailable
         ending = Ending(status, self.id, self.first, self._last, failure, unavailable)
-        unsettled = (Remark("unsettled", f"{_UNSETTLED} {why}") for why in self.briefing.unsettled)
+        unsettled = (Remark("unsettled", f"{_UNSETTLED} {why}") for why in self.sources.unsettled)
         return replace(ending, remarks=(*self.remarks, *unsettled))
 
 
@@ -226,7 +228,7 @@ _UNSETTLED = "what was changed by hand is there, and in no revision yet, of"
 
 
 def foreseen(
-    turn: Turn, model: Model, question: Question, hand_up: HandUp
+    turn: Turn, model: Model, question: PromptRequest, hand_up: HandUp
 ) -> AbstractContextManager[None]:
     """Around the keeping of a question that is asked then."""
     tokens_max = turn.limits.output_tokens
@@ -245,8 +247,8 @@ async def run_turn(
     """Ask the model until it asks for no more tools; then what people have changed meanwhile is settled,
     unless a tool was run before."""
     turn, status, failure = await _stepped(turn, model, toolset, compaction, emit)
-    if turn.briefing.owes:
-        await completed(in_thread_of_its_own(turn.briefing.settle))
+    if turn.sources.owes:
+        await completed(run_in_new_thread(turn.sources.settle))
     return turn, turn.ended(status, failure)
 
 
@@ -292,7 +294,7 @@ async def _asked(
     """One answer. What is too long for the limit is compacted before it is sent, and what is too long for
     the provider is made shorter, once."""
 
-    async def ask(question: Question) -> Reply | ModelFailure:
+    async def ask(question: PromptRequest) -> Reply | ModelFailure:
         request, tokens_max = question.request, turn.limits.output_tokens
         return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
 
@@ -304,7 +306,7 @@ async def _asked(
         return turn, reply
     if isinstance(reply, ModelFailure) and reply.kind == "window_full":
         emit(Withdrawn())  # of that answer something was told
-    if not turn.is_hard:
+    if not turn.prune_all:
         turn = await _shortened(turn, question, toolset, compaction, emit)
         turn, question = await _kept(turn, toolset)
         reply = await ask(question)
@@ -315,13 +317,13 @@ async def _asked(
 
 async def _put(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction
-) -> tuple[Turn, Question | None]:
+) -> tuple[Turn, PromptRequest | None]:
     """The next question, kept; None when something is to be done or to be said before it is asked."""
-    if turn.asked is not None:
-        return replace(turn, asked=None), turn.asked
+    if turn.last_request is not None:
+        return replace(turn, last_request=None), turn.last_request
     hand_up = handing_up()
 
-    def put() -> tuple[Turn, Question | None]:
+    def put() -> tuple[Turn, PromptRequest | None]:
         question = turn.question(toolset)
         if compaction.is_due(turn.window, question):
             return turn, None
@@ -329,33 +331,33 @@ async def _put(
             return turn.keep(question), question
 
     if turn.unstored:  # what was read must not get lost by a cancellation in this moment
-        return await to_the_end(put)
-    return await in_thread(put)
+        return await run_shielded(put)
+    return await run_in_thread(put)
 
 
 async def _compacted(
     turn: Turn, toolset: Toolset, compaction: Compaction, emit: Emit
-) -> tuple[Turn, Question]:
+) -> tuple[Turn, PromptRequest]:
     turn = await turn.stored()
-    question = await in_thread(turn.question, toolset)
+    question = await run_in_thread(turn.question, toolset)
     found = await compaction.when_due(turn.window, question, emit)
     return await _kept(turn if found is None else turn.compacted(found), toolset)
 
 
-async def _kept(turn: Turn, toolset: Toolset) -> tuple[Turn, Question]:
-    def kept() -> tuple[Turn, Question]:
+async def _kept(turn: Turn, toolset: Toolset) -> tuple[Turn, PromptRequest]:
+    def kept() -> tuple[Turn, PromptRequest]:
         question = turn.question(toolset)
         return turn.keep(question), question
 
-    return await in_thread(kept)
+    return await run_in_thread(kept)
 
 
 async def _shortened(
-    turn: Turn, question: Question, toolset: Toolset, compaction: Compaction, emit: Emit
+    turn: Turn, question: PromptRequest, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> Turn:
     """By a summary, if the agent has them, or by pruning all that may go."""
     if compaction.config.enabled:
-        shorter = await in_thread(lambda: turn.question(toolset, is_hard=True))
+        shorter = await run_in_thread(lambda: turn.question(toolset, prune_all=True))
         found = await compaction.at_once(turn.window, question, emit, shorter=shorter)
         turn = turn.compacted(found)
         if found.is_done:

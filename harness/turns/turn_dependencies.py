@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.agents.agent import AgentRecord, Agents
-from harness.billing.ledger import Purpose
-from harness.billing.limits import Allowance
+from harness.agents.agent import AgentCatalog, AgentRecord
+from harness.billing.ledger import UsagePurpose
+from harness.billing.limits import AccountLimiter
 from harness.billing.price import Price
 from harness.conversations.conversation import Conversations
-from harness.conversations.event_queue import Inbox
-from harness.memory.memory_cache import Memories
+from harness.conversations.event_queue import EventQueue
+from harness.memory.memory_cache import MemoryCache
 from harness.models.port import Model
 from harness.tools.port import AnyTool
-from harness.tools.programs import Workshop
-from harness.tools.stored_results import Results
-from harness.turns.broadcast import Audience
-from harness.turns.cancellation import Stop
+from harness.tools.programs import ToolPrograms
+from harness.tools.stored_results import StoredResults
+from harness.turns.broadcast import Broadcaster
+from harness.turns.cancellation import Cancellation
 from workspaces.clock import Clock
 from workspaces.coordination.lease import Leases
 from workspaces.ids import ConversationId, TurnId
@@ -31,31 +31,31 @@ class OpenModel(Protocol):
         self,
         agent: AgentRecord,
         conversation_id: ConversationId | None,
-        purpose: Purpose = "turn",
+        purpose: UsagePurpose = "turn",
         /,
     ) -> Model: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class TurnDependencies:
     clock: Clock
-    agents: Agents
+    agents: AgentCatalog
     conversations: Conversations
-    inbox: Inbox
+    event_queue: EventQueue
     leases: Leases
     tools: tuple[AnyTool, ...]
-    allowance: Allowance
+    limiter: AccountLimiter
     open_model: OpenModel
-    workshop: Callable[[], Workshop]
-    results: Callable[[ConversationId], Results]
+    programs: Callable[[], ToolPrograms]
+    results: Callable[[ConversationId], StoredResults]
     price: Callable[[str], Price | None]
-    follow: Callable[[], None]
+    publish_pending: Callable[[], None]
     """Brings what other machines have made of the account's records."""
-    audience: Audience = field(default_factory=Audience)
-    memories: Memories = field(default_factory=Memories)
+    broadcaster: Broadcaster = field(default_factory=Broadcaster)
+    memory_cache: MemoryCache = field(default_factory=MemoryCache)
     callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
     """The one that whoever calls here brings, for that turn: no other process can go on with it."""
     callers_tools: tuple[AnyTool, ...] = ()
     """Those that whoever calls here brings, for the turn that they wait for."""
-    stops: dict[TurnId, Stop] = field(default_factory=dict[TurnId, Stop])
+    cancellations: dict[TurnId, Cancellation] = field(default_factory=dict[TurnId, Cancellation])
     """Of the turns that run here."""

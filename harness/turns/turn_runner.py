@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from harness.billing.limits import Slot
 from harness.context.repair import INTERRUPTED
 from harness.conversations.conversation import Conversation
-from harness.conversations.event_queue import Accepted, Opening
-from harness.conversations.queue_state import Paused, Running, Waiting
+from harness.conversations.event_queue import Opening, QueuedEvent
+from harness.conversations.queue_state import NextEvent, PausedTurn, RunningTurn
 from harness.messages.event import Event
 from harness.messages.message import Message, ToolResult
 from harness.messages.model_request import ModelFailure
 from harness.messages.progress import Emit
 from harness.prompts.compaction import Compacted, remarks_of
-from harness.prompts.prompt_log import Keeping
+from harness.prompts.prompt_log import PendingWrite
 from harness.runtime.async_bridge import (
     ForGood,
     HandUp,
-    in_thread,
-    in_thread_of_its_own,
-    to_the_end,
+    run_in_new_thread,
+    run_in_thread,
+    run_shielded,
 )
 from harness.transcripts.approval import (
     Unanswered,
@@ -35,16 +35,16 @@ from harness.transcripts.approval import (
     unanswered,
 )
 from harness.transcripts.outcome import Ending, Outcome, Status, outcome_of
-from harness.transcripts.transcript import Entry, Transcript, Window
-from harness.turns.broadcast import Stage, both
-from harness.turns.cancellation import Stop, Stopped
-from harness.turns.prepared_turn import Begun, prepared
+from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
+from harness.turns.broadcast import Channel, both
+from harness.turns.cancellation import Cancellation, Stopped
+from harness.turns.prepared_turn import PreparedTurn, prepare_turn
 from harness.turns.turn import Turn, foreseen, run_turn
-from harness.turns.turn_dependencies import Means
+from harness.turns.turn_dependencies import TurnDependencies
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Conflict, Failure, LeaseLost, Unavailable
 from workspaces.ids import TurnId, new_id
-from workspaces.storage.records import Change as RecordChange
+from workspaces.storage.records import RecordChange as RecordChange
 from workspaces.timestamp import stamp_of
 
 ATTEMPTS_MAX = 3
@@ -55,22 +55,22 @@ CANCEL_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """At one event. `is_mine`: somebody waits for it in this very call, and hears what goes wrong. `may_end`:
-    they are the one who brought it, so their cancellation is its end."""
+class TurnRunner:
+    """A runner of the turn for one event. `caller_waits`: a caller waits for the event in this call and
+    hears of failures. `caller_owns_event`: this caller brought the event, so cancelling the call ends it."""
 
-    means: Means
+    dependencies: TurnDependencies
     conversation: Conversation
     lease: Lease
-    is_mine: bool
-    may_end: bool
+    caller_waits: bool
+    caller_owns_event: bool
     emit: Emit
-    stage: Stage
+    channel: Channel
     slot: AsyncExitStack = field(default_factory=AsyncExitStack)
     """Among the turns that an account may run at once. It is given back before the lease is let go of, or
     whoever comes next in line would find it taken."""
 
-    async def take(self, waiting: Waiting) -> None:
+    async def take(self, waiting: NextEvent) -> None:
         """What is first in line: it begins a turn, or answers the one that is paused, or ends it, and then
         it is first again. Everything up to the entry that it makes gives the event back when it fails."""
         async with self.slot:
@@ -81,8 +81,8 @@ class Holder:
             except Exception as problem:  # the event must not stand in the way for ever
                 why = problem if isinstance(problem, Failure) else Failure(_told(problem))
                 give_back = (self.conversation, waiting, why, self.lease)
-                await to_the_end(lambda: self.means.inbox.give_back(*give_back))
-                if self.is_mine:
+                await run_shielded(lambda: self.dependencies.event_queue.give_back(*give_back))
+                if self.caller_waits:
                     raise
                 return
             if entering is not None:
@@ -91,7 +91,7 @@ class Holder:
     def open(self, opening: Opening, for_good: ForGood, hand_up: HandUp) -> Opened:
         """What nothing is before: its turn is prepared first, and then all is written at once. Conflict
         when somebody was faster, and nothing happened. `for_good` is called before anything is."""
-        inbox, allowance = self.means.inbox, self.means.allowance
+        inbox, allowance = self.dependencies.event_queue, self.dependencies.limiter
         with ExitStack() as undo:
             try:
                 slot = allowance.admit(self.conversation.account_id)
@@ -105,8 +105,10 @@ class Holder:
                 raise
             for_good()
             turn = begun.turn
-            is_own = self.means.callers_model is not None
-            running, also = inbox.opened(opening, turn.id, turn.first, is_own=is_own)
+            uses_caller_model = self.dependencies.callers_model is not None
+            running, also = inbox.opened(
+                opening, turn.id, turn.first, uses_caller_model=uses_caller_model
+            )
             kept, ahead = (), nullcontext()
             if keeping is not None:
                 kept = keeping.changes
@@ -115,76 +117,80 @@ class Holder:
                 with ahead:
                     lease = turn.transcript.open(entry, opening.bid, *also, *kept)
             except Unavailable:
-                self.means.leases.lose(opening.bid)
+                self.dependencies.leases.lose(opening.bid)
                 raise
             undo.pop_all()
         if keeping is not None:
-            turn.showing.kept(keeping)
-        turn = replace(turn.with_entry(entry), asked=keeping.question if keeping else None)
+            turn.prompt_log.mark_written(keeping)
+        turn = replace(turn.with_entry(entry), last_request=keeping.question if keeping else None)
         begun = begun.with_turn(turn)
         return Opened(replace(self, lease=lease), opening.accepted(lease), running, begun, slot)
 
-    def end(self, running: Running) -> None:
+    def end(self, running: RunningTurn) -> None:
         """At once: whoever brought the event is gone."""
         ending = self._cut_short(running, "interrupted")
-        self.means.inbox.finish(self.conversation, running, ending, self.lease)
-        self.means.leases.release(self.lease)
+        self.dependencies.event_queue.finish(self.conversation, running, ending, self.lease)
+        self.dependencies.leases.release(self.lease)
 
     def _first_entry(self, turn: Turn, event: Event) -> Entry:
         return replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
 
-    async def _entering(self, waiting: Waiting) -> _Entering | None:
+    async def _entering(self, waiting: NextEvent) -> _Entering | None:
         """None when the event only ended what was paused."""
-        event, inbox = waiting.event, self.means.inbox
+        event, inbox = waiting.event, self.dependencies.event_queue
         paused = None
         if waiting.head.paused is not None:
-            paused = await in_thread(inbox.paused, self.conversation, waiting.head)
+            paused = await run_in_thread(inbox.paused, self.conversation, waiting.head)
         if event.is_answer:
             return await self._answering(waiting, paused)
         if paused is not None:
-            await to_the_end(self.abandon, paused, "superseded")
+            await run_shielded(self.abandon, paused, "superseded")
             return None
         await self._admitted()
-        begun = await in_thread_of_its_own(self._prepared, event, TurnId(new_id("turn")), None)
+        begun = await run_in_new_thread(self._prepared, event, TurnId(new_id("turn")), None)
         turn = begun.turn
         entry = self._first_entry(turn, event)
-        is_own = self.is_mine and self.means.callers_model is not None
+        uses_caller_model = self.caller_waits and self.dependencies.callers_model is not None
         running, also = inbox.beginning(
-            self.conversation, waiting, turn.id, turn.first, is_own=is_own
+            self.conversation, waiting, turn.id, turn.first, uses_caller_model=uses_caller_model
         )
         return _Entering(entry, also, running, begun)
 
-    async def _answering(self, waiting: Waiting, paused: Paused | None) -> _Entering:
-        answers, inbox = waiting.event.answers, self.means.inbox
+    async def _answering(self, waiting: NextEvent, paused: PausedTurn | None) -> _Entering:
+        answers, inbox = waiting.event.answers, self.dependencies.event_queue
         if paused is None:
             raise nothing_waits(answers[0].call_id)
-        entries = await in_thread(self._entries, paused.first)
-        results = self.means.results(self.conversation.id)
-        found = await in_thread(answered, entries, answers, results.shown)
-        at = stamp_of(self.means.clock.now())
+        entries = await run_in_thread(self._entries, paused.first)
+        results = self.dependencies.results(self.conversation.id)
+        found = await run_in_thread(answered, entries, answers, results.shown)
+        at = stamp_of(self.dependencies.clock.now())
         number, event_id = entries[-1].number + 1, waiting.event.id
         entry = Entry(number, at, paused.turn_id, found.message, event_id, allowed=found.allowed)
         rest, begun = None, None
         if pending([*entries, entry]):
-            rest = await in_thread(self._ending, "waiting", paused.turn_id, paused.first, number)
+            rest = await run_in_thread(
+                self._ending, "waiting", paused.turn_id, paused.first, number
+            )
         else:
             await self._admitted()
-            begun = await in_thread_of_its_own(
+            begun = await run_in_new_thread(
                 self._prepared, paused.event, paused.turn_id, paused.first
             )
-        running, also = await in_thread(inbox.answering, self.conversation, waiting, paused, rest)
+        running, also = await run_in_thread(
+            inbox.answering, self.conversation, waiting, paused, rest
+        )
         return _Entering(entry, also, running, begun)
 
     async def _admitted(self) -> None:
         """A turn that is gone on with after a crash was admitted when it began."""
         account_id = self.conversation.account_id
-        await self.slot.enter_async_context(self.means.allowance.admitted(account_id))
+        await self.slot.enter_async_context(self.dependencies.limiter.admitted(account_id))
 
-    def _asking(self, opening: Opening) -> tuple[Begun, Entry, Keeping | None]:
+    def _asking(self, opening: Opening) -> tuple[PreparedTurn, Entry, PendingWrite | None]:
         """A turn with its first entry, and its first question, if nothing is to be done before that is
         asked: so both can be written in one batch."""
         event = opening.event
-        window = None if opening.session is None else Window(opening.session, ())
+        window = None if opening.session is None else TranscriptWindow(opening.session, ())
         begun = self._prepared(event, TurnId(new_id("turn")), None, window=window)
         entry = self._first_entry(begun.turn, event)
         turn = begun.turn.with_entry(entry)
@@ -193,37 +199,37 @@ class Holder:
             return begun, entry, None
         return begun, entry, turn.keeping(question, opening.bid.mark)
 
-    async def _enter(self, waiting: Waiting, entering: _Entering) -> None:
+    async def _enter(self, waiting: NextEvent, entering: _Entering) -> None:
         transcript = self.transcript()
-        entry, running, begun = entering.entry, entering.running, entering.begun
+        entry, running, begun = entering.entry, entering.running, entering.prepared
         try:
-            await to_the_end(lambda: transcript.append(entry, self.lease, *entering.also))
+            await run_shielded(lambda: transcript.append(entry, self.lease, *entering.also))
         except Conflict as conflict:
             if conflict.name == str(waiting.item.key):
                 return  # withdrawn in this instant
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
-            if self.may_end and running is not None:
+            if self.caller_owns_event and running is not None:
                 await self._interrupt(running)
             raise
         if waiting.event.is_answer:
-            await in_thread(self.means.inbox.forget, self.conversation, waiting)
+            await run_in_thread(self.dependencies.event_queue.forget, self.conversation, waiting)
         if running is not None and begun is not None:
             await self.run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
-    def abandon(self, paused: Paused, why: Unanswered) -> None:
+    def abandon(self, paused: PausedTurn, why: Unanswered) -> None:
         """End a turn that waits: its calls were not run, and that is what the model will read."""
         entries = self._entries(paused.first)
-        number, at = entries[-1].number + 1, stamp_of(self.means.clock.now())
+        number, at = entries[-1].number + 1, stamp_of(self.dependencies.clock.now())
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
         ending = self._ending("interrupted", paused.turn_id, paused.first, number)
-        also = self.means.inbox.abandoning(self.conversation, paused, ending)
+        also = self.dependencies.event_queue.abandoning(self.conversation, paused, ending)
         transcript = self.transcript()
         try:
             transcript.append(entry, self.lease, *also)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
-        self.means.inbox.forget(self.conversation, paused)
+        self.dependencies.event_queue.forget(self.conversation, paused)
 
     def _prepared(
         self,
@@ -231,32 +237,34 @@ class Holder:
         turn_id: TurnId,
         first: int | None,
         *,
-        window: Window | None = None,
-    ) -> Begun:
-        at = (self.means, self.conversation, self.lease, self.stage)
-        return prepared(*at, event, turn_id, first, is_mine=self.is_mine, window=window)
+        window: TranscriptWindow | None = None,
+    ) -> PreparedTurn:
+        at = (self.dependencies, self.conversation, self.lease, self.channel)
+        return prepare_turn(
+            *at, event, turn_id, first, caller_waits=self.caller_waits, window=window
+        )
 
     def transcript(self) -> Transcript:
         """One that tells on the stage how far it has come."""
-        conversations = self.means.conversations
-        return conversations.transcript(self.conversation, told=self.stage.stored)
+        conversations = self.dependencies.conversations
+        return conversations.transcript(self.conversation, told=self.channel.stored)
 
     def _entries(self, first: int) -> list[Entry]:
-        return list(self.means.conversations.transcript(self.conversation).entries(first))
+        return list(self.dependencies.conversations.transcript(self.conversation).entries(first))
 
-    async def go_on(self, running: Running) -> None:
+    async def go_on(self, running: RunningTurn) -> None:
         """With a turn that was interrupted, where it stopped."""
-        if running.is_own:
+        if running.uses_caller_model:
             await self._interrupt(running)
             return
         if running.attempt >= ATTEMPTS_MAX:
             told = f"whoever ran it ended in the middle, {running.attempt} times"
             await self._fail(running, told)
             return
-        inbox = self.means.inbox
-        running = await in_thread(inbox.resume, self.conversation, running, self.lease)
+        inbox = self.dependencies.event_queue
+        running = await run_in_thread(inbox.resume, self.conversation, running, self.lease)
         try:
-            begun = await in_thread_of_its_own(
+            begun = await run_in_new_thread(
                 self._prepared, running.event, running.turn_id, running.first
             )
             begun = begun.with_turn(replace(begun.turn, may_have_run=True))
@@ -267,36 +275,38 @@ class Holder:
 
     async def compact(self) -> Compacted:
         """Outside of any turn, under an id of its own."""
-        begun = await in_thread_of_its_own(self._prepared, None, TurnId(new_id("turn")), None)
-        question = await in_thread(begun.turn.question, begun.toolset)
+        begun = await run_in_new_thread(self._prepared, None, TurnId(new_id("turn")), None)
+        question = await run_in_thread(begun.turn.question, begun.toolset)
         found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
-        await begun.pushed(begun.turn.compacted(found).asides, self.means.leases)
+        await begun.pushed(begun.turn.compacted(found).asides, self.dependencies.leases)
         return found
 
-    async def run(self, running: Running, begun: Begun) -> Outcome | None:
+    async def run(self, running: RunningTurn, begun: PreparedTurn) -> Outcome | None:
         """What came of it, where it came to an end of its own; else it stands with its claim."""
         try:
             ending, own = await self._stoppable(running, begun)
-            durable = await begun.pushed(own, self.means.leases)
+            durable = await begun.pushed(own, self.dependencies.leases)
         except LeaseLost:
             raise
         except Exception as problem:
             await self._fail(running, _told(problem))
-            if self.is_mine:
+            if self.caller_waits:
                 raise
             return None
         except BaseException:
-            if self.may_end:  # else the next holder goes on with it
+            if self.caller_owns_event:  # else the next holder goes on with it
                 await self._interrupt(running)
             raise
         told = replace(ending, left_out=begun.left_out, durable=durable)
         await self._finish(running, told)
         return outcome_of(told, self.conversation.id, own)
 
-    async def _stoppable(self, running: Running, begun: Begun) -> tuple[Ending, Sequence[Entry]]:
+    async def _stoppable(
+        self, running: RunningTurn, begun: PreparedTurn
+    ) -> tuple[Ending, Sequence[Entry]]:
         """The turn, until it ends, its time is up or somebody wants it to end; and what it has stored."""
-        stops = self.means.stops
-        stop = stops[running.turn_id] = Stop(begun.turn.limits.seconds)
+        stops = self.dependencies.cancellations
+        stop = stops[running.turn_id] = Cancellation(begun.turn.limits.seconds)
         looking = asyncio.create_task(self._look_for_cancellation(running, stop))
         try:
             async with stop:
@@ -315,28 +325,30 @@ class Holder:
         finally:
             looking.cancel()
             del stops[running.turn_id]
-        ending = await to_the_end(self._cut_short, running, reason)
-        return ending, await in_thread(self._entries, running.first)
+        ending = await run_shielded(self._cut_short, running, reason)
+        return ending, await run_in_thread(self._entries, running.first)
 
-    async def _is_cancelled(self, running: Running, stop: Stop) -> bool:
+    async def _is_cancelled(self, running: RunningTurn, stop: Cancellation) -> bool:
         """A turn that would rest is looked at once more: nobody would look while it does."""
         if stop.is_cancelled:
             return True
-        return await in_thread(self.means.inbox.is_cancelled, self.conversation, running.turn_id)
+        return await run_in_thread(
+            self.dependencies.event_queue.is_cancelled, self.conversation, running.turn_id
+        )
 
-    async def _look_for_cancellation(self, running: Running, stop: Stop) -> None:
+    async def _look_for_cancellation(self, running: RunningTurn, stop: Cancellation) -> None:
         """Whoever cancels may be in another process."""
-        inbox = self.means.inbox
+        inbox = self.dependencies.event_queue
         pause = 0.0 if running.attempt > 1 else CANCEL_LOOK_S
         while not stop.is_cancelled:
             await asyncio.sleep(pause)
             pause = CANCEL_LOOK_S
             with suppress(Failure):  # a store that does not answer may answer the next time
-                if await in_thread(inbox.is_cancelled, self.conversation, running.turn_id):
+                if await run_in_thread(inbox.is_cancelled, self.conversation, running.turn_id):
                     stop.cancel()
 
     def _cut_short(
-        self, running: Running, status: Status, failure: ModelFailure | None = None
+        self, running: RunningTurn, status: Status, failure: ModelFailure | None = None
     ) -> Ending:
         """A turn that ends in its middle: calls without a result get one, so that what is stored is what
         a provider takes."""
@@ -344,13 +356,13 @@ class Holder:
         last = entries[-1].number if entries else running.first
         calls = open_calls(entries)
         if calls:
-            last, at = last + 1, stamp_of(self.means.clock.now())
+            last, at = last + 1, stamp_of(self.dependencies.clock.now())
             results = tuple(ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
             told = Message("user", results)
             if pending(entries):  # then none of them was run
                 told = unanswered(entries, "cancelled")
             entry = Entry(last, at, running.turn_id, told)
-            self.means.conversations.transcript(self.conversation).append(entry, self.lease)
+            self.dependencies.conversations.transcript(self.conversation).append(entry, self.lease)
         return self._ending(status, running.turn_id, running.first, last, failure)
 
     def _ending(
@@ -362,27 +374,27 @@ class Holder:
         failure: ModelFailure | None = None,
     ) -> Ending:
         """Of a turn that nobody has at hand: what there is to say of its context, its receipts say."""
-        showing = self.means.conversations.showing(self.conversation)
+        showing = self.dependencies.conversations.showing(self.conversation)
         remarks = remarks_of(showing.resume(turn_id), self._entries(first))
         unavailable = showing.unavailable
         return Ending(status, turn_id, first, last, failure, unavailable, remarks=remarks)
 
-    async def _interrupt(self, running: Running) -> None:
-        ending = await to_the_end(self._cut_short, running, "interrupted")
+    async def _interrupt(self, running: RunningTurn) -> None:
+        ending = await run_shielded(self._cut_short, running, "interrupted")
         await self._finish(running, ending)
 
-    async def _finish(self, running: Running, ending: Ending) -> None:
-        inbox = self.means.inbox
+    async def _finish(self, running: RunningTurn, ending: Ending) -> None:
+        inbox = self.dependencies.event_queue
         end = inbox.pause if ending.status == "waiting" else inbox.finish
         held = self.lease
         await self.slot.aclose()
-        await to_the_end(
-            lambda: end(self.conversation, running, ending, held, is_last=self.is_mine)
+        await run_shielded(
+            lambda: end(self.conversation, running, ending, held, is_last=self.caller_waits)
         )
 
-    async def _fail(self, running: Running, reason: str) -> None:
+    async def _fail(self, running: RunningTurn, reason: str) -> None:
         failure = ModelFailure("broken", reason, "say it again")
-        ending = await to_the_end(self._cut_short, running, "failed", failure)
+        ending = await run_shielded(self._cut_short, running, "failed", failure)
         await self._finish(running, ending)
 
 
@@ -390,28 +402,28 @@ class Holder:
 class Opened:
     """A turn whose event was accepted in the same instant."""
 
-    holder: Holder
-    accepted: Accepted
-    running: Running
-    begun: Begun
+    runner: TurnRunner
+    accepted: QueuedEvent
+    running: RunningTurn
+    prepared: PreparedTurn
     slot: Slot | None
 
     def end(self) -> None:
         """At once: whoever brought the event is gone."""
-        self.holder.means.allowance.let_go(self.slot)
-        self.holder.end(self.running)
+        self.runner.dependencies.limiter.let_go(self.slot)
+        self.runner.end(self.running)
 
     async def run(self) -> Outcome | None:
         """What came of it, where it came to an end of its own."""
-        holder, turn = self.holder, self.begun.turn
-        means, conversation_id = holder.means, holder.conversation.id
+        holder, turn = self.runner, self.prepared.turn
+        means, conversation_id = holder.dependencies, holder.conversation.id
         async with holder.slot:
-            await holder.slot.enter_async_context(means.allowance.holding(self.slot))
-            with means.audience.stage(conversation_id) as stage:
+            await holder.slot.enter_async_context(means.limiter.holding(self.slot))
+            with means.broadcaster.stage(conversation_id) as stage:
                 stage.begin(turn.first - 1)
                 stage.stored(turn.first)
-                holder = replace(holder, stage=stage, emit=both(holder.emit, stage.emit))
-                begun = self.begun.held(holder.lease, holder.transcript())
+                holder = replace(holder, channel=stage, emit=both(holder.emit, stage.emit))
+                begun = self.prepared.held(holder.lease, holder.transcript())
                 return await holder.run(self.running, begun)
 
 
@@ -421,9 +433,9 @@ class _Entering:
 
     entry: Entry
     also: tuple[RecordChange, ...]
-    running: Running | None
+    running: RunningTurn | None
     """None when the turn waits for more."""
-    begun: Begun | None
+    prepared: PreparedTurn | None
 
 
 def _told(problem: BaseException) -> str:

@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from harness.conversations.event_queue import Accepted
-from harness.runtime.async_bridge import in_thread
+from harness.conversations.event_queue import QueuedEvent
+from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.json_log import event
-from harness.turns.dispatcher import Ingress
+from harness.turns.dispatcher import Dispatcher
 from workspaces.errors import Failure
 from workspaces.storage.records import Key
 
@@ -28,7 +28,7 @@ WAITING_MAX = 2_000
 _log = logging.getLogger("harness.turns.worker_pool")
 
 
-class Crew:
+class WorkerPool:
     """Of one event loop."""
 
     def __init__(self, *, drain_s: float) -> None:
@@ -38,12 +38,12 @@ class Crew:
         self._tasks: dict[tuple[Key, int], asyncio.Task[None]] = {}
         self._is_closed = False
 
-    async def take(self, ingress: Ingress, accepted: Accepted) -> None:
+    async def take(self, ingress: Dispatcher, accepted: QueuedEvent) -> None:
         """See to it that this event is answered, unless somebody here does so already."""
         is_full = self._is_closed or len(self._tasks) >= WAITING_MAX
         if accepted.lease is not None and (is_full or self._places.locked()):
             with suppress(Failure):  # it ends by itself
-                await in_thread(ingress.leases.release, accepted.lease)
+                await run_in_thread(ingress.leases.release, accepted.lease)
             accepted = replace(accepted, lease=None)
         key = (accepted.claim, accepted.number)
         if is_full or key in self._tasks:
@@ -66,12 +66,12 @@ class Crew:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
 
-    async def _answer(self, ingress: Ingress, accepted: Accepted) -> None:
+    async def _answer(self, ingress: Dispatcher, accepted: QueuedEvent) -> None:
         """Nobody cancels it by leaving: to be cancelled is the end of the process, not of the event."""
         kept = replace(accepted, is_new=False)
         try:
             async with self._places:
-                await ingress.answer(kept)
+                await ingress.wait(kept)
         except Failure as failure:  # whoever asks for the event is told
             event(_log, "event failed", code=failure.code)
         except Exception as error:  # noqa: BLE001 - the last table of this edge

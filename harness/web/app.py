@@ -21,15 +21,15 @@ from starlette.routing import Match
 from harness.bootstrap.authentication import Access
 from harness.bootstrap.readiness import readiness_of
 from harness.harness import Harness
-from harness.jobs.background_task import Resident, Residents
+from harness.jobs.background_task import BackgroundTask, BackgroundTasks
 from harness.runtime.json_log import event
-from harness.turns.event_stream import SIGN_S, Curfew
-from harness.turns.worker_pool import Crew
+from harness.turns.event_stream import SIGN_S, ShutdownNotice
+from harness.turns.worker_pool import WorkerPool
 from harness.web import openapi, pages
 from harness.web.http.caller import Authenticate, by_secret
 from harness.web.http.errors import NotHere, refused
-from harness.web.http.middleware import Gate
-from harness.web.http.origin_check import Guard
+from harness.web.http.middleware import HttpMiddleware
+from harness.web.http.origin_check import OriginCheck
 from harness.web.routes import (
     accounts,
     agents,
@@ -71,7 +71,7 @@ _log = logging.getLogger("harness.web")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ServerTimeouts:
     """How long is waited for whom."""
 
     head_s: float = 10.0
@@ -96,11 +96,11 @@ def create_app(
     *,
     authenticate: Authenticate | None = None,
     names: Sequence[str] = (),
-    residents: Mapping[str, Resident] | None = None,
-    patience: Patience | None = None,
+    residents: Mapping[str, BackgroundTask] | None = None,
+    patience: ServerTimeouts | None = None,
 ) -> FastAPI:
     """The app on a home. `authenticate` says who is calling, where a platform knows that by means of its
-    own; `names` is what the server is bound to, beside localhost; `residents` live as long as it."""
+    own; `names` is what the server is bound to, beside localhost; `background_tasks` live as long as it."""
     house = harness.house
     access = Access(house)
 
@@ -120,18 +120,18 @@ def create_app(
     app.state.house = house
     app.state.access = access
     app.state.authenticate = authenticate or by_secret(access)
-    app.state.patience = patience or Patience()
-    app.state.crew = Crew(drain_s=app.state.patience.turns_s)
-    app.state.curfew = Curfew()
+    app.state.patience = patience or ServerTimeouts()
+    app.state.crew = WorkerPool(drain_s=app.state.patience.turns_s)
+    app.state.curfew = ShutdownNotice()
     app.state.readiness = readiness_of(house)
-    app.state.residents = Residents(residents or {}, house.clock)
+    app.state.residents = BackgroundTasks(residents or {}, house.clock)
     for router in ROUTERS:
         app.include_router(router)
     app.openapi = cache(lambda: openapi.document(routes()))
     for kind in (Failure, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
-    guard = Guard(names=names, public_urls=harness.settings.public_urls)
-    app.add_middleware(Gate, guard=guard, clock=house.clock)
+    guard = OriginCheck(names=names, public_urls=harness.settings.public_urls)
+    app.add_middleware(HttpMiddleware, guard=guard, clock=house.clock)
     return app
 
 

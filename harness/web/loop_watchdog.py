@@ -55,7 +55,7 @@ _log = logging.getLogger("harness.web")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LoopSample:
     """The clocks at one moment, in seconds."""
 
     at: float
@@ -76,14 +76,14 @@ class Sleep:
     """What was counted in it: the last of a time that may have begun in a sleep before."""
 
 
-class Wait:
+class LoopStall:
     """How long the loop has been waited for, and how much of that the machine took."""
 
-    def __init__(self, first: Reading) -> None:
+    def __init__(self, first: LoopSample) -> None:
         self._last = first
         self._sleeps: list[Sleep] = []
 
-    def add(self, now: Reading, *, planned_s: float) -> None:
+    def add(self, now: LoopSample, *, planned_s: float) -> None:
         """Count the sleep of the watchdog from the last reading to this one."""
         passed_s = now.at - self._last.at
         computed_s = now.computed_s - self._last.computed_s
@@ -134,7 +134,7 @@ class _Watchdog:
         """Wait for one sign of life, and tell it if the loop stood still meanwhile."""
         answer = _Answer(self._reading)
         asked = self._reading()
-        wait = Wait(asked)
+        wait = LoopStall(asked)
         stack: list[str] = []
         self._loop.call_soon_threadsafe(answer.give)
         while not answer.given.wait(LOOK_EVERY_S):
@@ -157,8 +157,8 @@ class _Watchdog:
         while not answer.given.is_set() and not self.ends.is_set():
             answer.given.wait(LOOK_EVERY_S)  # told already: one warning a stall
 
-    def _reading(self) -> Reading:
-        return Reading(time.monotonic(), time.process_time(), self._queue_clock())
+    def _reading(self) -> LoopSample:
+        return LoopSample(time.monotonic(), time.process_time(), self._queue_clock())
 
     def _stack(self) -> list[str]:
         """Return where the loop's thread is, in the form that the log has for errors."""
@@ -171,9 +171,9 @@ class _Watchdog:
 class _Answer:
     """What the loop gives as its sign of life: the clocks at the moment at which it went on."""
 
-    def __init__(self, read: Callable[[], Reading]) -> None:
+    def __init__(self, read: Callable[[], LoopSample]) -> None:
         self.given = threading.Event()
-        self.reading: Reading | None = None
+        self.reading: LoopSample | None = None
         self._read = read
 
     def give(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
-Document = dict[str, Any]
+OpenApiDocument = dict[str, Any]
 
 TITLE = "workspace-harness"
 VERSION = version("workspace-harness")
@@ -36,7 +36,7 @@ lets you try. `Authorization: Bearer <key>`; JSON; a body that breaks a rule is 
 _COLUMNS = "| | route | does | answers | refuses with |\n|---|---|---|---|---|\n"
 
 
-def document(routes: Sequence[BaseRoute]) -> Document:
+def document(routes: Sequence[BaseRoute]) -> OpenApiDocument:
     found = get_openapi(title=TITLE, version=VERSION, description=ABOUT, routes=routes)
     for _, _, operation in operations(found):
         operation["responses"].pop("422", None)
@@ -45,7 +45,7 @@ def document(routes: Sequence[BaseRoute]) -> Document:
     return found
 
 
-def operations(found: Document) -> list[tuple[str, str, Document]]:
+def operations(found: OpenApiDocument) -> list[tuple[str, str, OpenApiDocument]]:
     """Path, method, and what is said of it; in the order of the routers."""
     return [
         (path, method, operation)
@@ -65,7 +65,7 @@ def table(routes: Sequence[BaseRoute]) -> str:
     return text
 
 
-def _cells(path: str, method: str, operation: Document) -> tuple[str, ...]:
+def _cells(path: str, method: str, operation: OpenApiDocument) -> tuple[str, ...]:
     statuses = [int(status) for status in operation["responses"]]
     query = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
     shown = path + (f"?{'&'.join(query)}" if query else "")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.templates import page, page_file
-from harness.web.http.caller import access_of, address_of, cookie_name, house_of, rooms_of
+from harness.web.http.caller import access_of, address_of, application_of, cookie_name, services_of
 from harness.web.http.errors import NotHere
 from harness.web.http.route import Route
 from workspaces.errors import Failure, Unauthorized
@@ -37,7 +37,7 @@ async def landing(request: Request, token: str | None = None) -> Response:
     if token is not None:
         return await _exchanged(request, token)
     try:
-        rooms = await rooms_of(request)
+        rooms = await services_of(request)
     except Unauthorized:
         return _shown(request, "door.html", 401, was_token=False)
     except Failure as failure:
@@ -46,9 +46,9 @@ async def landing(request: Request, token: str | None = None) -> Response:
         request,
         "landing.html",
         user=rooms.principal.user.name,
-        home=house_of(request).settings.home.root,
-        workspaces=await in_thread(rooms.workspaces.list),
-        agents=await in_thread(rooms.agents.list),
+        home=application_of(request).settings.home.root,
+        workspaces=await run_in_thread(rooms.workspaces.list),
+        agents=await run_in_thread(rooms.agents.list),
     )
 
 
@@ -68,7 +68,7 @@ async def asset(name: str) -> Response:
 
 async def _exchanged(request: Request, token: str) -> Response:
     try:
-        await in_thread(access_of(request).principal_of, token)
+        await run_in_thread(access_of(request).principal_of, token)
     except Unauthorized:
         return _shown(request, "door.html", 401, was_token=True)
     answer = RedirectResponse(address_of(request, "/"), 303)

@@ -26,8 +26,8 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from harness.turns.event_stream import Curfew
-from harness.web.app import Patience
+from harness.turns.event_stream import ShutdownNotice
+from harness.web.app import ServerTimeouts
 from harness.web.http.body import BYTES_PER_S_MIN
 from harness.web.http.errors import (
     Crowded,
@@ -71,9 +71,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 class Server(uvicorn.Server):
     def __init__(self, app: FastAPI) -> None:
-        patience: Patience = app.state.patience
+        patience: ServerTimeouts = app.state.patience
 
-        class Protocol(PatientProtocol):
+        class Protocol(TimeoutProtocol):
             patience_of_server = patience
 
         config = uvicorn.Config(
@@ -90,7 +90,7 @@ class Server(uvicorn.Server):
         config.timeout_keep_alive = cast(int, patience.idle_s)
         config.timeout_graceful_shutdown = cast(int, patience.drain_s)  # any number will do
         super().__init__(config)
-        self._curfew: Curfew = app.state.curfew
+        self._curfew: ShutdownNotice = app.state.curfew
         self.ended_by: int | None = None
         """The signal that did."""
 
@@ -165,8 +165,8 @@ class StrictConnection(h11.Connection):
         return len(self.trailing_data[0])
 
 
-class PatientProtocol(H11Protocol):
-    patience_of_server = Patience()
+class TimeoutProtocol(H11Protocol):
+    patience_of_server = ServerTimeouts()
 
     _head_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None

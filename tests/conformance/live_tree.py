@@ -1,4 +1,4 @@
-"""The contract of `LiveTree`, beyond that of a blob store: what lies aside, and the moves."""
+"""The contract of `LiveTexts`, beyond that of a blob store: what lies aside, and the moves."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from harness.messages.message import Message, Text, ToolCall, ToolResult, user
-from harness.messages.model_request import ModelFailure, Reply, Request, ToolSpec
+from harness.messages.model_request import ModelFailure, ModelRequest, Reply, ToolSpec
 from harness.messages.progress import Progress, TextArrived
 from harness.models.port import Model
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 Speaks = Callable[..., Model]
 
 READ = ToolSpec("read", "Read a file.", {"type": "object", "properties": {}})
-HELLO = Request(("Be brief.",), (user("hello"),), (READ,))
+HELLO = ModelRequest(("Be brief.",), (user("hello"),), (READ,))
 TEST_S_MAX = 60.0
 
 
@@ -53,14 +53,14 @@ class ModelConformance:
         model = speaks([ToolCall("t1", "read", {"path": "a.md"})], "It is empty.")
         first = answered(model).message
         results = Message("user", (ToolResult("t1", "a.md is empty."),))
-        request = Request(HELLO.system, (*HELLO.messages, first, results), HELLO.tools)
+        request = ModelRequest(HELLO.system, (*HELLO.messages, first, results), HELLO.tools)
         assert answered(model, request).message.text == "It is empty."
 
     def test_nothing_is_kept_between_questions(self, speaks: Speaks) -> None:
         model = speaks("one", "two")
         assert answered(model).message.text == "one"
         assert answered(model).message.text == "two"
-        assert Request(("Be brief.",), (user("hello"),), (READ,)) == HELLO
+        assert ModelRequest(("Be brief.",), (user("hello"),), (READ,)) == HELLO
 
     def test_a_failure_is_returned_with_what_to_do_about_it(self, speaks: Speaks) -> None:
         failure = ModelFailure("declined", "the model declines to answer this", "say it otherwise")
@@ -119,19 +119,21 @@ class ModelConformance:
         _run(cancel())
 
 
-def asked(model: Model, request: Request = HELLO) -> tuple[Reply | ModelFailure, list[Progress]]:
+def asked(
+    model: Model, request: ModelRequest = HELLO
+) -> tuple[Reply | ModelFailure, list[Progress]]:
     told: list[Progress] = []
     return _run(_ask(model, request, told.append)), told
 
 
-def answered(model: Model, request: Request = HELLO) -> Reply:
+def answered(model: Model, request: ModelRequest = HELLO) -> Reply:
     reply, _ = asked(model, request)
     assert isinstance(reply, Reply), reply
     return reply
 
 
 async def _ask(
-    model: Model, request: Request, emit: Callable[[Progress], None] = lambda _: None
+    model: Model, request: ModelRequest, emit: Callable[[Progress], None] = lambda _: None
 ) -> Reply | ModelFailure:
     return await model.reply(request, output_tokens_max=500, emit=emit)
 

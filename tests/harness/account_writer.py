@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from harness.billing.ledger import Ledger, Spender
-from harness.billing.limits import Allowance
+from harness.billing.ledger import Ledger, UsageOwner
+from harness.billing.limits import AccountLimiter
 from harness.billing.price import own_prices
 from harness.messages.model_request import Usage
 from workspaces.accounts.account import Accounts
@@ -25,13 +25,13 @@ def main(file: Path, account_id: AccountId, mode: str, times: int) -> None:
     records, clock = SqliteRecords(file), SystemClock()
     accounts = Accounts(records, clock)
     ledger = Ledger(records, clock, own_prices())
-    allowance = Allowance(records, clock, accounts, ledger)
+    allowance = AccountLimiter(records, clock, accounts, ledger)
     match mode:
         case "note":
             agent, user = AgentId("agent_1"), UserId("usr_1")
             for number in range(times):
                 conversation = ConversationId(f"conv_{number % 3}")
-                ledger.note(Spender(account_id, agent, user, conversation), MODEL, USAGE)
+                ledger.note(UsageOwner(account_id, agent, user, conversation), MODEL, USAGE)
         case "begin":
             print(asyncio.run(_begun(allowance, account_id, times)))
         case "hold":
@@ -39,7 +39,7 @@ def main(file: Path, account_id: AccountId, mode: str, times: int) -> None:
     records.close()
 
 
-async def _begun(allowance: Allowance, account_id: AccountId, times: int) -> int:
+async def _begun(allowance: AccountLimiter, account_id: AccountId, times: int) -> int:
     """Of so many attempts, those that were admitted."""
     begun = 0
     for _ in range(times):
@@ -51,7 +51,7 @@ async def _begun(allowance: Allowance, account_id: AccountId, times: int) -> int
     return begun
 
 
-async def _hold(allowance: Allowance, account_id: AccountId) -> None:
+async def _hold(allowance: AccountLimiter, account_id: AccountId) -> None:
     """Run a turn without end, and say so."""
     async with allowance.admitted(account_id):
         os.write(1, b"running\n")

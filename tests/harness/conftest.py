@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness import Harness
-from harness.models.scripted import Line, ScriptedModel
+from harness.models.scripted import ScriptedModel, ScriptedReply
 from harness.sandboxes.none import NoSandbox
 
 
@@ -34,7 +34,7 @@ def scripted(home: Path) -> Iterator[Callable[..., tuple[Harness, ScriptedModel]
     """A harness whose every agent is answered by these lines."""
     opened: list[Harness] = []
 
-    def open_with(*lines: Line) -> tuple[Harness, ScriptedModel]:
+    def open_with(*lines: ScriptedReply) -> tuple[Harness, ScriptedModel]:
         model = ScriptedModel(*lines)
         opened.append(Harness.open(home, model=model, sandbox=NoSandbox("not in this test")))
         return opened[-1], model

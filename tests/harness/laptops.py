@@ -8,17 +8,17 @@ from typing import Any
 
 from harness import Harness
 from harness.bootstrap.composition import wire
-from harness.bootstrap.first_start import be_born
+from harness.bootstrap.first_start import create_defaults
 from harness.bootstrap.join import Joined, join
 from harness.runtime.settings import read_settings
 from harness.sandboxes.none import NoSandbox
-from harness.sync.registry_sync import Followed
+from harness.sync.registry_sync import SyncResult
 from workspaces.clock import ManualClock
 from workspaces.errors import Failure
 from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
-from workspaces.remote.bucket import Place
-from workspaces.remote.registry import Kind, Roster, Seen
+from workspaces.remote.bucket import SharedBucket
+from workspaces.remote.registry import Registry, RegistryKind, StoredEntry
 
 LOCATION = "s3://bucket/prefix"
 
@@ -32,8 +32,8 @@ class Laptop:
         self.joined: Joined | None = self.join() if joins else None
         self.again()
 
-    def place(self) -> Place:
-        return Place(LOCATION, self.prefix)
+    def place(self) -> SharedBucket:
+        return SharedBucket(LOCATION, self.prefix)
 
     def join(self, account: str | None = None) -> Joined:
         return join(self.home, LOCATION, account=account, place=self.place())
@@ -44,7 +44,7 @@ class Laptop:
         sandbox = NoSandbox("not in this test")
         house = wire(settings, place=self.place(), sandbox=sandbox, clock=self.clock)
         owner = house.owner()
-        be_born(house.rooms(owner))
+        create_defaults(house.rooms(owner))
         self.harness = Harness(house, owner)
 
     @property
@@ -55,18 +55,18 @@ class Laptop:
         return self.harness.settings.home
 
     @property
-    def roster(self) -> Roster:
+    def roster(self) -> Registry:
         return self.place().roster(self.harness.rooms.principal.account_id)
 
-    def entry(self, kind: Kind, entry_id: str) -> Seen:
+    def entry(self, kind: RegistryKind, entry_id: str) -> StoredEntry:
         found = self.roster.read(kind, entry_id)
         assert found is not None
         return found
 
-    def follow(self) -> Followed:
+    def follow(self) -> SyncResult:
         assert self.harness.following is not None
         self.clock.advance(1)
-        return self.harness.following.follow()
+        return self.harness.following.sync()
 
     def attach(self, reference: str) -> str:
         assert self.harness.following is not None
@@ -74,7 +74,7 @@ class Laptop:
         self.sync()
         return workspace_id
 
-    def sync(self) -> Followed:
+    def sync(self) -> SyncResult:
         """As `harness sync` does."""
         followed = self.follow()
         for record in self.workspaces.list(private=True):

@@ -20,30 +20,30 @@ from pathlib import Path
 from typing import Any
 
 from harness.agents.agent import AgentRecord
-from harness.billing.ledger import Purpose, Spender
-from harness.bootstrap.composition import Rooms, wire
-from harness.bootstrap.first_start import be_born
-from harness.bootstrap.job_kinds import duties
+from harness.billing.ledger import UsageOwner, UsagePurpose
+from harness.bootstrap.composition import PrincipalServices, wire
+from harness.bootstrap.first_start import create_defaults
+from harness.bootstrap.job_kinds import job_kinds
 from harness.conversations.conversation import Conversation
-from harness.conversations.event_queue import Inbox
+from harness.conversations.event_queue import EventQueue
 from harness.jobs.job import Jobs
 from harness.jobs.runner import JobRunner
 from harness.messages.event import Approval, Event
 from harness.messages.message import Message, Text, ToolCall, ToolResult
-from harness.messages.model_request import Reply, Request, Usage
+from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, Progress, silent
 from harness.models.metered import MeteredModel
 from harness.models.port import Model
 from harness.runtime.settings import read_settings
 from harness.transcripts.outcome import Outcome
 from harness.transcripts.transcript import Entry
-from harness.turns.dispatcher import Ingress
+from harness.turns.dispatcher import Dispatcher
 from workspaces.clock import Clock
 from workspaces.coordination.claim import Claims
-from workspaces.coordination.lease import TERMS, Leases, Terms
+from workspaces.coordination.lease import TERMS, Leases, LeaseTimings
 from workspaces.errors import TooMany
 from workspaces.ids import ConversationId
-from workspaces.storage.records import Change, Counter, RecordStore
+from workspaces.storage.records import Counter, RecordChange, RecordStore
 
 ATTEMPT_S = 0.05
 
@@ -66,7 +66,7 @@ class Rule:
         self._writes = writes
         self.asked = 0
 
-    async def reply(self, request: Request, *, output_tokens_max: int, emit: Emit) -> Reply:
+    async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         self.asked += 1
         newest = request.messages[-1]
         said = next(
@@ -85,25 +85,27 @@ class Rule:
         return Reply(Message("assistant", (Text(f"answer to {said}"),)), Usage(1, 1))
 
 
-def opened(home: str | Path, model: Model, clock: Clock | None = None) -> Rooms:
+def opened(home: str | Path, model: Model, clock: Clock | None = None) -> PrincipalServices:
     house = wire(read_settings(Path(home), environment=dict(os.environ)), model=model, clock=clock)
     rooms = house.rooms(house.owner())
-    be_born(rooms)
+    create_defaults(rooms)
     return rooms
 
 
-def runner_of(rooms: Rooms) -> JobRunner:
+def runner_of(rooms: PrincipalServices) -> JobRunner:
     """Of jobs that are all of this principal."""
-    return JobRunner(rooms.jobs, duties(lambda _: rooms, rooms.settings.home.machine), rooms.clock)
+    return JobRunner(
+        rooms.jobs, job_kinds(lambda _: rooms, rooms.settings.home.machine), rooms.clock
+    )
 
 
 def ingress_of(
-    rooms: Rooms,
+    rooms: PrincipalServices,
     *,
     records: RecordStore | None = None,
-    terms: Terms = TERMS,
+    terms: LeaseTimings = TERMS,
     process: str | None = None,
-) -> Ingress:
+) -> Dispatcher:
     """The rooms' ingress on another wire to the records, on other terms, under another name."""
     wire_ = records or rooms.records
     leases = Leases(wire_, rooms.clock, terms=terms, process=process)
@@ -116,7 +118,7 @@ def ingress_of(
         leases=leases,
         jobs=jobs,
     )
-    inbox = Inbox(
+    inbox = EventQueue(
         rooms.principal,
         wire_,
         rooms.conversations._large,
@@ -126,39 +128,39 @@ def ingress_of(
         leases=leases,
         jobs=jobs,
     )
-    return replace(rooms.ingress, conversations=conversations, inbox=inbox, leases=leases)
+    return replace(rooms.dispatcher, conversations=conversations, event_queue=inbox, leases=leases)
 
 
 async def delivered(
-    ingress: Ingress, event_id: str, key: str, text: str, emit: Emit = silent
+    ingress: Dispatcher, event_id: str, key: str, text: str, emit: Emit = silent
 ) -> Outcome:
     """As a client does it that is patient where it may be."""
     agent = ingress.agents.get("assistant")
     while True:
         try:
-            return await ingress.deliver(agent, Event.said(event_id, key, text), emit)
+            return await ingress.run(agent, Event.said(event_id, key, text), emit)
         except TooMany:
             await asyncio.sleep(ATTEMPT_S)
 
 
-def entries_of(rooms: Rooms, key: str) -> list[Entry]:
+def entries_of(rooms: PrincipalServices, key: str) -> list[Entry]:
     return list(rooms.conversations.transcript(conversation_of(rooms, key)).entries())
 
 
-def conversation_of(rooms: Rooms, key: str) -> Conversation:
+def conversation_of(rooms: PrincipalServices, key: str) -> Conversation:
     found = rooms.conversations.find(rooms.agents.get("assistant").id, key)
     assert found is not None
     return found
 
 
-def assert_in_order(rooms: Rooms, key: str) -> list[str]:
+def assert_in_order(rooms: PrincipalServices, key: str) -> list[str]:
     """No hole, each event once with its answer behind it, in the order in which they came in."""
     entries = entries_of(rooms, key)
     assert [entry.number for entry in entries] == list(range(1, len(entries) + 1))
     events = [entry.event_id for entry in entries if entry.event_id is not None]
     assert len(set(events)) == len(events), "an event was taken in twice"
     conversation = conversation_of(rooms, key)
-    claims = [rooms.ingress.inbox.claim(conversation.claim_key(event)) for event in events]
+    claims = [rooms.dispatcher.event_queue.claim(conversation.claim_key(event)) for event in events]
     places = [claim.about["number"] for claim in claims if claim is not None]
     assert places == sorted(places)
     assert len(places) == len(events)
@@ -177,7 +179,9 @@ def many(home: str, name: str, count: int, key: str) -> None:
 
     async def all_at_once() -> list[Outcome]:
         texts = [f"{name}-{number}" for number in range(count)]
-        return await asyncio.gather(*(delivered(rooms.ingress, text, key, text) for text in texts))
+        return await asyncio.gather(
+            *(delivered(rooms.dispatcher, text, key, text) for text in texts)
+        )
 
     print(json.dumps([outcome.reply for outcome in asyncio.run(all_at_once())]))
     rooms.records.close()
@@ -204,7 +208,7 @@ class Deadly:
         self.point()
         return self._store.scan(partition, **how)
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         self.point()
         counters = self._store.write(*changes)
         self.point()
@@ -243,7 +247,9 @@ def storm(home: str, processes: int, events: int, conversations: int, seed: int)
     print(json.dumps({"deaths": deaths}))
 
 
-async def _deliver_all(rooms: Rooms, events: list[int], conversations: int, seed: int) -> None:
+async def _deliver_all(
+    rooms: PrincipalServices, events: list[int], conversations: int, seed: int
+) -> None:
     randomly = random.Random(seed)
     deadly = Deadly(rooms.records)
     ingress = ingress_of(rooms, records=deadly)
@@ -291,14 +297,14 @@ class Dying:
         self._point = point
         self._rule = Rule(writes=True)
 
-    async def reply(self, request: Request, *, output_tokens_max: int, emit: Emit) -> Reply:
+    async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         self._point()
         reply = await self._rule.reply(request, output_tokens_max=output_tokens_max, emit=emit)
         self._point()
         return reply
 
 
-async def talked(ingress: Ingress, text: str, emit: Emit = silent) -> Outcome:
+async def talked(ingress: Dispatcher, text: str, emit: Emit = silent) -> Outcome:
     """Something is said, and each call that waits then is allowed by an event of its own."""
     outcome = await delivered(ingress, text, "c1", text, emit)
     agent = ingress.agents.get("assistant")
@@ -306,15 +312,15 @@ async def talked(ingress: Ingress, text: str, emit: Emit = silent) -> Outcome:
         (first, *_) = outcome.pending
         allowed = Approval(call_id=first.id, is_allowed=True)
         event = Event(f"allow-{first.id}", "c1", (allowed,))
-        outcome = await ingress.deliver(agent, event, emit)
+        outcome = await ingress.run(agent, event, emit)
     return outcome
 
 
-async def served(ingress: Ingress, text: str, emit: Emit = silent) -> Outcome:
+async def served(ingress: Dispatcher, text: str, emit: Emit = silent) -> Outcome:
     """As a server does it: accepted first, and then answered."""
     agent = ingress.agents.get("assistant")
-    accepted = await ingress.accept(agent, Event.said(text, "c1", text))
-    return await ingress.answer(accepted, emit)
+    accepted = await ingress.enqueue(agent, Event.said(text, "c1", text))
+    return await ingress.wait(accepted, emit)
 
 
 def kill_everywhere(home: str, permission: str, way: str) -> None:
@@ -333,7 +339,7 @@ def kill_everywhere(home: str, permission: str, way: str) -> None:
             def open_model(
                 agent: AgentRecord,
                 conversation_id: ConversationId | None,
-                purpose: Purpose = "turn",
+                purpose: UsagePurpose = "turn",
             ) -> Model:
                 dying = Dying(deadly.point)
                 return metered(rooms, dying, agent, conversation_id, purpose)
@@ -359,17 +365,19 @@ def kill_everywhere(home: str, permission: str, way: str) -> None:
 
 
 def metered(
-    rooms: Rooms,
+    rooms: PrincipalServices,
     model: Model,
     agent: AgentRecord,
     conversation_id: ConversationId | None,
-    purpose: Purpose,
+    purpose: UsagePurpose,
 ) -> Model:
     """Noted as the rooms' own is."""
-    principal, means = rooms.principal, rooms.ingress
-    spender = Spender(principal.account_id, agent.id, principal.user_id, conversation_id, purpose)
+    principal, means = rooms.principal, rooms.dispatcher
+    spender = UsageOwner(
+        principal.account_id, agent.id, principal.user_id, conversation_id, purpose
+    )
     ledger, leaves = rooms.usage.ledger, purpose == "turn"
-    return MeteredModel(model, spender, ledger, means.allowance, leaves_replies=leaves)
+    return MeteredModel(model, spender, ledger, means.limiter, leaves_replies=leaves)
 
 
 class Held:
@@ -380,7 +388,7 @@ class Held:
     def __init__(self, home: str) -> None:
         self._home = Path(home)
 
-    async def reply(self, request: Request, *, output_tokens_max: int, emit: Emit) -> Reply:
+    async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         (self._home / "asked").touch()
         while not (self._home / "answer").exists():
             time.sleep(0.01)  # noqa: ASYNC251 - the whole process waits, as a stopped one does
@@ -389,7 +397,7 @@ class Held:
 
 def hold(home: str, lease_s: float) -> None:
     rooms = opened(home, Held(home))
-    terms = Terms(lease_s, lease_s / 3, lease_s / 12)
+    terms = LeaseTimings(lease_s, lease_s / 3, lease_s / 12)
     ingress = ingress_of(rooms, terms=terms)
     outcome = asyncio.run(delivered(ingress, "e1", "c1", "hello"))
     print(json.dumps(outcome.as_json()))
@@ -397,6 +405,6 @@ def hold(home: str, lease_s: float) -> None:
 
 def follow(home: str, lease_s: float) -> None:
     rooms = opened(home, Rule())
-    terms = Terms(lease_s, lease_s / 3, lease_s / 12)
+    terms = LeaseTimings(lease_s, lease_s / 3, lease_s / 12)
     outcome = asyncio.run(delivered(ingress_of(rooms, terms=terms), "e1", "c1", "hello"))
     print(json.dumps(outcome.as_json()))

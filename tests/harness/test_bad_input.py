@@ -64,7 +64,7 @@ def test_a_platform_that_has_nothing_to_say_spoils_no_conversation(
         agent = harness.agents.patch("assistant", {"config": nothing})
         server.answers(says(text("one")), says(text("two")))
         event = Event("e1", "c1", blank, "\t")
-        asyncio.run(harness.rooms.ingress.deliver(agent, event))
+        asyncio.run(harness.rooms.dispatcher.run(agent, event))
         assert harness.run("and now?", conversation="c1").reply == "two"
     systems = [[block["text"] for block in asked["system"]] for asked in server.requests]
     assert all(len(system) == 1 and "Today is" in system[0] for system in systems)
@@ -87,7 +87,7 @@ def test_an_event_that_came_when_the_money_was_spent_is_answered_when_there_is_s
     with pytest.raises(Exhausted):
         costly.run("two", conversation="c1", event_id="e2")
     agent = costly.agents.get("assistant")
-    assert costly.rooms.ingress.status(agent.id, "e2").state == "refused"
+    assert costly.rooms.dispatcher.status(agent.id, "e2").state == "refused"
     assert costly.jobs.list() == []
     account.patch({"config": {"limits": {"dollarsPerDay": 1.0}}})
     assert costly.run("two", conversation="c1", event_id="e2").status == "done"
@@ -154,6 +154,6 @@ def test_an_agent_that_is_gone_when_its_call_is_allowed_runs_nothing(scripted: S
         harness.answer(conversation, Approval(call_id="w1", is_allowed=True))
     event = Event("a1", "c1", (Approval(call_id="w1", is_allowed=True),))
     with pytest.raises(NotFound):
-        harness._loop.run(harness.rooms.ingress.deliver(agent, event))
+        harness._loop.run(harness.rooms.dispatcher.run(agent, event))
     assert [one.id for one in harness.pending(conversation)] == ["w1"]
     assert not (harness.workspaces.get("notes").root / "a.md").exists()

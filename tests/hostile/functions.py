@@ -11,7 +11,7 @@ from harness.context import budget, delta, fence, memory_entry, repair, summary_
 from harness.integrations import import_notes, json_edit, line_union
 from harness.memory import similar
 from harness.messages.message import user
-from harness.messages.model_request import Request
+from harness.messages.model_request import ModelRequest
 from harness.models import demo
 from harness.runtime import json_log
 from harness.tools import path_pattern, terminal_text
@@ -23,7 +23,7 @@ from workspaces.history import blame, diff, log, safe_git_command
 from workspaces.history.git import bundle, commit, objects, tree_check
 from workspaces.ids import looks_like_id
 from workspaces.localfs import valid_name
-from workspaces.localfs.archive import Parcel
+from workspaces.localfs.archive import Archive
 from workspaces.search import date, exact, highlight, words
 from workspaces.search.unit import Unit, units
 from workspaces.storage.s3 import listing
@@ -79,7 +79,7 @@ def _is_zero(item: object) -> bool:
 
 def _demo(text: str) -> object:
     told = user(f"{text}\nWhat do I like?")
-    return demo._answer(Request(system=(text,), messages=(told,), tools=()))
+    return demo._answer(ModelRequest(system=(text,), messages=(told,), tools=()))
 
 
 JSON = (
@@ -160,7 +160,7 @@ FUNCTIONS: Sequence[Function] = (
     Function("importer._relinked", _bytes(lambda data: import_notes._relinked("MEMORY.md", data))),
     Function(
         "importer._instructions",
-        _bytes(lambda data: list(import_notes._instructions("CLAUDE.md", data, Parcel()))),
+        _bytes(lambda data: list(import_notes._instructions("CLAUDE.md", data, Archive()))),
     ),
     Function("log.masked", json_log.masked),
     Function("pattern.matcher", lambda text: path_pattern.matcher(text[:1000])(text)),
@@ -203,12 +203,12 @@ FUNCTIONS: Sequence[Function] = (
     Function("paths.folded", paths.folded),
     Function("conflict.is_conflict", conflict_copy.is_conflict),
     Function("renaming.nearest_path", valid_name.nearest_path),
-    Function("scratch.is_scratch", editor_files.is_scratch),
+    Function("scratch.is_scratch", editor_files.is_editor_file),
     Function("ids.looks_like_id", looks_like_id),
     Function("parse.nearest", lambda text: validation.nearest(text, ["name", "description"])),
     Function("head.parse_head", _bytes(history_head.parse_head), JSON),
     Function("objects._parsed", _bytes(objects._parsed), GIT),
-    Function("shape.Shapes.of", _bytes(lambda data: tree_check.Shapes().of(data)), GIT),
+    Function("shape.Shapes.of", _bytes(lambda data: tree_check.TreeChecker().of(data)), GIT),
     Function("commit.parse_commit", _bytes(lambda data: commit.parse_commit("0" * 40, data)), GIT),
     Function("log.parse_log", _bytes(log.parse_log), GIT),
     Function("log.parse_changes", _bytes(log.parse_changes), GIT),
@@ -216,7 +216,7 @@ FUNCTIONS: Sequence[Function] = (
     Function("bundle.parse_bundle", _bytes(bundle.parse_bundle), GIT),
     Function("difference.parse_patch", diff.parse_patch, GIT),
     Function("difference.words", diff.words, GIT),
-    Function("inquiry.inquiry", lambda text: safe_git_command.inquiry(["log", text])),
+    Function("inquiry.inquiry", lambda text: safe_git_command.check_git_command(["log", text])),
     Function(
         "s3_listing.read_contents",
         _listed,

@@ -10,7 +10,7 @@ from workspaces.accounts.account import default_owner
 from workspaces.clock import Clock, SystemClock
 from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.blobs import NO_META, Blob, Expect, Meta, Stat, Token
 from workspaces.storage.in_memory import MemoryBlobs
 from workspaces.storage.records import RecordStore
@@ -73,7 +73,7 @@ class Replica:
         self,
         home: Path,
         records: RecordStore,
-        place: Place,
+        place: SharedBucket,
         clock: Clock | None = None,
         *,
         revised: Callable[[Any], None] = lambda _: None,

@@ -23,7 +23,7 @@ from workspaces.revision import Author
 from workspaces.storage.blobs import Blob, Stat, Token
 from workspaces.sync.baseline import Baseline
 from workspaces.sync.engine import Sync
-from workspaces.sync.history_head import Head
+from workspaces.sync.history_head import HistoryHead
 from workspaces.sync.history_head import parse_head as parsed_head
 from workspaces.sync.outbox import Outbox
 from workspaces.sync.replication import Replication
@@ -150,12 +150,12 @@ class Store:
     def scan(self, prefix: str = "") -> Iterator[Stat]:
         return iter(self._asked(lambda: list(self._store.scan(prefix))))
 
-    def _head_there(self) -> Head | None:
+    def _head_there(self) -> HistoryHead | None:
         with suppress(NotFound):
             return parse_head(self._store.read("head.json").data)
         return None
 
-    def _check_head(self, before: Head | None, head: Head) -> None:
+    def _check_head(self, before: HistoryHead | None, head: HistoryHead) -> None:
         """It only moves on, and what it names was there before."""
         history = self._machine.history
         assert before is None or before.tip in history.line(head.tip), "the head went back"

@@ -1,8 +1,8 @@
 """Several machines, one store, and everything that can go wrong between them, from one seed.
 
-What runs is the product: `Workspace`, `TreeScan`, `Swaps`, `Baseline`, `Replication`, `Sync`. What is given
-to it is in memory: the live tree, the store, the history, the locks and the clocks. At each of their calls
-the seed decides whether a process or its machine dies, the answer is lost, or others go on first; what a
+What runs is the product: `Workspace`, `TreeScan`, `SafeReplace`, `Baseline`, `Replication`, `Sync`. What is
+given to it is in memory: the live tree, the store, the history, the locks and the clocks. At each of their
+calls the seed decides whether a process or its machine dies, the answer is lost, or others go on first; what a
 process does is a greenlet, so that any two of them can be interleaved at every call.
 
 Two to four machines, one or two processes each, whose clocks may differ by days and jump. People append,
@@ -260,7 +260,7 @@ class World:
     def push_saved(self, process: Process) -> None:
         """As a watcher does."""
         before = process.workspace.tip()
-        process.workspace.settle()
+        process.workspace.commit_edits()
         changed = process.machine.history.differences(before, process.workspace.tip())
         process.sync.push(changed)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from workspaces.localfs.staging import LOCK_NAME
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.tree.port import Label
 
@@ -23,12 +23,12 @@ def prefix() -> MemoryPrefix:
 
 
 @pytest.fixture
-def place(prefix: MemoryPrefix) -> Place:
-    return Place("memory:", prefix)
+def place(prefix: MemoryPrefix) -> SharedBucket:
+    return SharedBucket("memory:", prefix)
 
 
 @pytest.fixture
-def machine(tmp_path: Path, place: Place) -> Callable[[str], Replica]:
+def machine(tmp_path: Path, place: SharedBucket) -> Callable[[str], Replica]:
     """By name; asked for again it is a new process on the same home."""
     records = MemoryRecords()
     return lambda name: Replica(tmp_path / name, records, place)

@@ -12,16 +12,16 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workspaces.accounts.record_catalog import Catalog, Family, partition_of
+from workspaces.accounts.record_catalog import Catalog, RecordKind, partition_of
 from workspaces.accounts.user import UserRecord, Users
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused, Unavailable
 from workspaces.ids import AccountId, UserId, new_id
-from workspaces.revision import Author, Source
+from workspaces.revision import Author, RevisionSource
 from workspaces.storage.records import Delete, Key, Put, RecordStore, with_prefix
 from workspaces.timestamp import Stamp
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 from workspaces.workspace_record import Name
 
 PARTITION = "accounts"
@@ -42,12 +42,12 @@ JOINING = Key(PARTITION, "joining")
 """Stands while the home becomes another machine of an account that is there already."""
 
 
-class UsersConfig(Shape):
+class UsersConfig(StrictModel):
     autocreate: bool = True
     """Make a user when a platform first names it."""
 
 
-class AccountLimits(Shape):
+class AccountLimits(StrictModel):
     """What the account may use; what is not stated is not limited."""
 
     turns_per_minute: Annotated[int, Field(ge=1, le=TURNS_PER_MINUTE_MAX)] | None = None
@@ -64,12 +64,12 @@ class AccountLimits(Shape):
         return self.dollars_per_day is not None or self.dollars_per_month is not None
 
 
-class AccountConfig(Shape):
+class AccountConfig(StrictModel):
     users: UsersConfig = UsersConfig()
     limits: AccountLimits = AccountLimits()
 
 
-class AccountRecord(Shape):
+class AccountRecord(StrictModel):
     id: AccountId
     name: Name
     owner_id: UserId
@@ -78,7 +78,7 @@ class AccountRecord(Shape):
     updated_at: Stamp
 
 
-ACCOUNTS = Family("account", "acct", AccountRecord, fixed=("ownerId",))
+ACCOUNTS = RecordKind("account", "acct", AccountRecord, fixed=("ownerId",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Person:
     id: UserId
     name: str
 
-    def author(self, source: Source) -> Author:
+    def author(self, source: RevisionSource) -> Author:
         return Author(self.name, self.id, source)
 
 
@@ -107,7 +107,7 @@ class Principal:
     def user_id(self) -> UserId:
         return self.user.id
 
-    def author(self, source: Source) -> Author:
+    def author(self, source: RevisionSource) -> Author:
         """The principal as the author of a revision."""
         return self.user.author(source)
 

@@ -21,9 +21,17 @@ from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Forbidden, NotFound, Refused
 from workspaces.ids import AccountId, KeyId, UserId, new_id
-from workspaces.storage.records import Change, Delete, Item, Key, Put, RecordStore, with_prefix
+from workspaces.storage.records import (
+    Delete,
+    Item,
+    Key,
+    Put,
+    RecordChange,
+    RecordStore,
+    with_prefix,
+)
 from workspaces.timestamp import Stamp, stamp_of
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 
 ACCOUNT_PREFIX = "wh_"
 USER_PREFIX = "whu_"
@@ -37,7 +45,7 @@ SEEN_EVERY = timedelta(minutes=1)
 """How exactly it is noted when a key was last used: a write a minute, not one a request."""
 
 
-class KeyRecord(Shape):
+class KeyRecord(StrictModel):
     id: KeyId
     label: Annotated[
         str, Field(max_length=LABEL_CHARACTERS_MAX, pattern=r"^[^\x00-\x1f\x7f]*$")
@@ -50,7 +58,7 @@ class KeyRecord(Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class KeyOwner:
     """Whom a key belongs to."""
 
     account_id: AccountId
@@ -113,7 +121,7 @@ class Keys:
         self._records.write(*changes, *self._gone(item))
         return record, secret
 
-    def _made(self, fields: dict[str, Any]) -> tuple[KeyRecord, str, tuple[Change, ...]]:
+    def _made(self, fields: dict[str, Any]) -> tuple[KeyRecord, str, tuple[RecordChange, ...]]:
         prefix = USER_PREFIX if fields.get("userId") else ACCOUNT_PREFIX
         secret = prefix + secrets.token_urlsafe(SECRET_BYTES)
         stated = {"id": new_id("key"), "createdAt": stamp_of(self._clock.now())}
@@ -129,7 +137,7 @@ class Keys:
             ),
         )
 
-    def _gone(self, item: Item) -> tuple[Change, ...]:
+    def _gone(self, item: Item) -> tuple[RecordChange, ...]:
         return Delete(item.key), Delete(self._index(item.value["id"]))
 
     def _item(self, key_id: str) -> Item:
@@ -153,7 +161,7 @@ class Keys:
             raise Forbidden(deed)
 
 
-def holder_of(secret: str, records: RecordStore, clock: Clock) -> Holder | None:
+def owner_of_key(secret: str, records: RecordStore, clock: Clock) -> KeyOwner | None:
     """Whom this key belongs to; None when it is no key, was revoked, or has expired."""
     if not secret.startswith((ACCOUNT_PREFIX, USER_PREFIX)):
         return None
@@ -164,7 +172,7 @@ def holder_of(secret: str, records: RecordStore, clock: Clock) -> Holder | None:
     if record.expires_at is not None and record.expires_at <= stamp_of(clock.now()):
         return None
     _note_use(item, record, records, clock)
-    return Holder(AccountId(item.value["accountId"]), record)
+    return KeyOwner(AccountId(item.value["accountId"]), record)
 
 
 def _note_use(item: Item, record: KeyRecord, records: RecordStore, clock: Clock) -> None:

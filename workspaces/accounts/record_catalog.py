@@ -19,9 +19,17 @@ from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, Conflict, Forbidden, NotFound, Refused
 from workspaces.ids import AccountId, looks_like_id, new_id
-from workspaces.storage.records import Change, Delete, Item, Key, Put, RecordStore, with_prefix
+from workspaces.storage.records import (
+    Delete,
+    Item,
+    Key,
+    Put,
+    RecordChange,
+    RecordStore,
+    with_prefix,
+)
 from workspaces.timestamp import Stamp, next_stamp, stamp_of
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 
 GIVEN = ("id", "createdAt", "updatedAt")
 """What the system says of every record."""
@@ -34,18 +42,18 @@ REFERENCE_BYTES_MAX = 900
 """Longer than any name in bytes; with what is put before it, it still fits a record's key."""
 
 
-class Named(Protocol):
+class NamedRecord(Protocol):
     @property
     def id(self) -> str: ...
     @property
     def name(self) -> str: ...
 
 
-R = TypeVar("R", bound=Shape)
+R = TypeVar("R", bound=StrictModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Family(Generic[R]):
+class RecordKind(Generic[R]):
     name: str
     """As in `agent`: how errors and keys call it."""
     prefix: str
@@ -70,7 +78,7 @@ def partition_of(account_id: AccountId) -> str:
 class Catalog(Generic[R]):
     def __init__(
         self,
-        family: Family[R],
+        family: RecordKind[R],
         partition: str,
         records: RecordStore,
         clock: Clock,
@@ -203,7 +211,7 @@ class Catalog(Generic[R]):
         pointer = self._records.get(handle)
         return self._records.get(self._key(pointer.value["id"])) if pointer else None
 
-    def _rename(self, old: _Handle, new: _Handle, record_id: str) -> tuple[Change, ...]:
+    def _rename(self, old: _Handle, new: _Handle, record_id: str) -> tuple[RecordChange, ...]:
         if old == new:
             return ()
         return (
@@ -294,9 +302,9 @@ def _restless(family: str, reference: str) -> Conflict:
     return Conflict(family, reference, expected="a quiet moment", actual="none")
 
 
-def _id(record: Shape) -> str:
-    return cast(Named, record).id
+def _id(record: StrictModel) -> str:
+    return cast(NamedRecord, record).id
 
 
-def _name(record: Shape) -> str:
-    return cast(Named, record).name
+def _name(record: StrictModel) -> str:
+    return cast(NamedRecord, record).name

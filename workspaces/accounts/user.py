@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workspaces.accounts.record_catalog import Catalog, Family, partition_of
+from workspaces.accounts.record_catalog import Catalog, RecordKind, partition_of
 from workspaces.clock import Clock
 from workspaces.errors import AlreadyExists, NotFound
 from workspaces.ids import AccountId, UserId, looks_like_id
 from workspaces.storage.records import RecordStore
 from workspaces.timestamp import Stamp
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 from workspaces.workspace_record import NAME_CHARACTERS_MAX, Name
 
 EXTERNAL_ID_CHARACTERS_MAX = 200
@@ -28,7 +28,7 @@ ExternalId = Annotated[
 ]
 
 
-class UserRecord(Shape):
+class UserRecord(StrictModel):
     id: UserId
     name: Name
     external_id: ExternalId | None = None
@@ -37,7 +37,7 @@ class UserRecord(Shape):
     updated_at: Stamp
 
 
-USERS = Family("user", "usr", UserRecord, handles=("external_id", "name"))
+USERS = RecordKind("user", "usr", UserRecord, handles=("external_id", "name"))
 
 
 class Users:

@@ -2,7 +2,7 @@
 
 A lease is two items. The *fence* says who holds it, and its counter is the **generation**: it grows at
 each acquisition and each release and is never reused. Every write that the lease protects carries a
-`Check` of the fence, so a holder that was paused past its end can write nothing: the store refuses,
+`Recheck` of the fence, so a holder that was paused past its end can write nothing: the store refuses,
 however convinced the holder is. The *pulse* beside it only proves life, and may be renewed while
 writes are in flight without disturbing them.
 
@@ -27,14 +27,14 @@ from dataclasses import dataclass
 
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY
-from workspaces.coordination.liveness import Silence
+from workspaces.coordination.liveness import Liveness
 from workspaces.errors import Busy, Conflict, LeaseLost, Unavailable
 from workspaces.localfs.process import is_dead, this_process
 from workspaces.storage.records import Check, Counter, Item, Key, Put, RecordStore
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTimings:
     """How long what lasts. The defaults outlast a stalled disk and a garbage collection, and follow a
     machine that vanished within two minutes."""
 
@@ -45,7 +45,7 @@ class Terms:
     """A holder that could not renew stops itself this long before others may take over."""
 
 
-TERMS = Terms()
+TERMS = LeaseTimings()
 
 NEVER: Counter = 0
 """The generation of no lease: counters begin with 1."""
@@ -94,7 +94,7 @@ class Leases:
         records: RecordStore,
         clock: Clock,
         *,
-        terms: Terms = TERMS,
+        terms: LeaseTimings = TERMS,
         process: str | None = None,
     ) -> None:
         """`process` is the name of the one who holds: by default this very process."""
@@ -102,7 +102,7 @@ class Leases:
         self._records = records
         self._clock = clock
         self._process = process or this_process()
-        self._silence = Silence(clock)
+        self._silence = Liveness(clock)
         self._lost: set[str] = set()
         """The marks of bids and leases of ours that nobody has any more."""
         self._let_go: set[tuple[str, Counter]] = set()

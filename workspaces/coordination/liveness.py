@@ -11,7 +11,7 @@ from __future__ import annotations
 from workspaces.clock import Clock
 
 
-class Silence:
+class Liveness:
     """What one process has seen of others. Threads may share it."""
 
     def __init__(self, clock: Clock) -> None:
@@ -19,7 +19,7 @@ class Silence:
         self._seen: dict[str, tuple[object, float]] = {}
 
     def lasts(self, key: str, sign: object, *, looked_at: float, seconds: float) -> bool:
-        """Whether `sign`, read after the moment `looked_at`, was there `seconds` before already."""
+        """Whether `sign`, read after the moment `observed`, was there `seconds` before already."""
         seen, since = self._seen.get(key, (None, 0.0))
         if seen != sign:
             self._seen[key] = (sign, self._clock.monotonic())

@@ -53,7 +53,7 @@ class Intent:
     paths: tuple[WorkspacePath, ...] | None
 
 
-class Held:
+class HeldLock:
     """The lock, while it is held."""
 
     def __init__(self, fd: int, who: str) -> None:
@@ -89,11 +89,11 @@ class WriterLock:
         self._queue = file.with_suffix(".queue")
 
     @contextmanager
-    def hold(self, who: str, *, wait_s: float = WAIT_S) -> Generator[Held]:
+    def hold(self, who: str, *, wait_s: float = WAIT_S) -> Generator[HeldLock]:
         """Wait for the lock. WorkspaceBusy, naming the holder, after `wait_s`, or when too many wait."""
         with ExitStack() as held:
             fd = self._acquire(held, time.monotonic() + wait_s)
-            yield Held(fd, who)
+            yield HeldLock(fd, who)
             os.ftruncate(fd, 0)  # not when an exception leaves: its intent may be unfulfilled
 
     def _acquire(self, held: ExitStack, deadline: float) -> int:

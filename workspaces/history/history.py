@@ -35,10 +35,10 @@ from workspaces.history.git.bundle import BUNDLE_BYTES_MAX, bundles
 from workspaces.history.git.commit import Commit, commit_bytes, parse_commit
 from workspaces.history.git.objects import (
     TREE_MODE,
-    Batch,
     Entries,
+    GitObjects,
+    ObjectBatch,
     ObjectId,
-    Objects,
     sync,
     sync_below,
     unwritable,
@@ -46,10 +46,10 @@ from workspaces.history.git.objects import (
 from workspaces.history.git.program import run_git
 from workspaces.history.git.quarantine import Quarantine
 from workspaces.history.git.repack import needs_packing, pack
-from workspaces.history.git.tree_edit import After, graft
-from workspaces.history.log import Change
-from workspaces.history.revision_step import RAW_OPTIONS, Step, parse_raw, parse_steps
-from workspaces.history.safe_git_command import inquiry
+from workspaces.history.git.tree_edit import After, replace_files
+from workspaces.history.log import RevisionChanges
+from workspaces.history.revision_step import RAW_OPTIONS, RevisionStep, parse_raw, parse_steps
+from workspaces.history.safe_git_command import check_git_command
 from workspaces.paths import PARTS_MAX, WorkspacePath, folded
 from workspaces.revision import Author, FileChange, Revision, RevisionId, merge_message, message
 from workspaces.timestamp import AHEAD_MAX, Stamp, at_most, next_stamp, stamp_of
@@ -85,7 +85,7 @@ class History:
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
-        self._objects = Objects(directory / "objects")
+        self._objects = GitObjects(directory / "objects")
         self._branch = Branch(directory)
         self._commits = lru_cache(COMMITS_KEPT)(self._read_commit)
         self._trees = lru_cache(WHOLE_TREES_KEPT)(self._read_tree)
@@ -362,7 +362,7 @@ class History:
 
     def changes(
         self, *, path: WorkspacePath | None = None, start: View = HEAD, limit: int = 50
-    ) -> list[Change]:
+    ) -> list[RevisionChanges]:
         """Revisions and what each did, newest first; of a merge, what it did to its first parent."""
         revision = self.resolve(start)
         if revision is None:
@@ -380,7 +380,7 @@ class History:
         )
         return log.parse_changes(out)
 
-    def show(self, view: View) -> Change:
+    def show(self, view: View) -> RevisionChanges:
         """One revision and what it did."""
         changes = self.changes(start=view, limit=1)
         if not changes:
@@ -418,7 +418,7 @@ class History:
             blamed_line(number, data, commits[of]) for number, (of, data) in enumerate(lines, 1)
         ]
 
-    def steps(self, known: RevisionId | None, tip: RevisionId) -> list[Step] | None:
+    def steps(self, known: RevisionId | None, tip: RevisionId) -> list[RevisionStep] | None:
         """From a revision that is known to `tip`, ascending; None when it is no ancestor."""
         wanted = ["--end-of-options", tip, *([f"^{known}"] if known else []), "--"]
         walk = ("--first-parent", "--reverse", "--diff-merges=first-parent", log.FORMAT)
@@ -433,11 +433,11 @@ class History:
                 raise
             return None
         raw = self._git("diff-tree", "-r", *RAW_OPTIONS, known, tip, "--").decode()
-        return [Step(known, tip, self.commit(tip).at, False, tuple(parse_raw(raw)))]
+        return [RevisionStep(known, tip, self.commit(tip).at, False, tuple(parse_raw(raw)))]
 
     def ask(self, arguments: Sequence[str]) -> bytes:
         """What git prints for a command line that only reads (`inquiry`); Refused for any other."""
-        return self._git(*inquiry(arguments))
+        return self._git(*check_git_command(arguments))
 
     @property
     def needs_packing(self) -> bool:
@@ -458,7 +458,7 @@ class History:
 
     def _merge(
         self,
-        batch: Batch,
+        batch: ObjectBatch,
         both: Sequence[Commit],
         base: Commit,
         changes: Mapping[WorkspacePath, After],
@@ -466,7 +466,7 @@ class History:
     ) -> Commit:
         parents = sorted(both, key=attrgetter("id"))
         at = max(parent.at for parent in both)
-        tree = graft(changes, base.tree, self._objects, batch) if changes else base.tree
+        tree = replace_files(changes, base.tree, self._objects, batch) if changes else base.tree
         text = merge_message([parent.id for parent in parents], author, at)
         data = commit_bytes(tree, parents, author, at, text)
         return parse_commit(RevisionId(batch.commit(data)), data)
@@ -489,7 +489,7 @@ class History:
 
     def _add(
         self,
-        batch: Batch,
+        batch: ObjectBatch,
         changes: Mapping[WorkspacePath, After],
         author: Author,
         parents: Sequence[Commit],
@@ -501,7 +501,7 @@ class History:
             FileChange(path, self._before(first.id if first else None, path), self._bytes(after))
             for path, after in sorted(changes.items())
         ]
-        tree = graft(changes, first.tree if first else None, self._objects, batch)
+        tree = replace_files(changes, first.tree if first else None, self._objects, batch)
         data = commit_bytes(tree, parents, author, at, message(told, author, at))
         return parse_commit(RevisionId(batch.commit(data)), data)
 

@@ -33,7 +33,7 @@ Lines = list[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OriginRow:
     blob: str | None
     first: int
     runs: bytes
@@ -80,11 +80,11 @@ def number_of(database: sqlite3.Connection, revision: RevisionId, at: Stamp) -> 
     return int(found.fetchone()[0])
 
 
-def row_of(database: sqlite3.Connection, path: str) -> Row | None:
+def row_of(database: sqlite3.Connection, path: str) -> OriginRow | None:
     row = database.execute(
         "SELECT blob, first, runs FROM origin_file WHERE path = ?", (path,)
     ).fetchone()
-    return None if row is None else Row(*row)
+    return None if row is None else OriginRow(*row)
 
 
 def ids_of(database: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, RevisionId]:

@@ -32,7 +32,7 @@ from workspaces.history.history import LOG_ENTRIES_MAX, History
 from workspaces.history.line_matching import shared, split_lines
 from workspaces.history.line_origin_table import (
     Lines,
-    Row,
+    OriginRow,
     believable_stamps,
     connected,
     decoded,
@@ -45,7 +45,7 @@ from workspaces.history.line_origin_table import (
     stamps_of,
     tip_of,
 )
-from workspaces.history.revision_step import BlobChange, Step
+from workspaces.history.revision_step import BlobChange, RevisionStep
 from workspaces.localfs.sqlite_file import remove, transaction
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
@@ -69,7 +69,7 @@ class Times:
     updated_at: Stamp
 
 
-class Origins:
+class LineOrigins:
     """Threads and processes may share the file."""
 
     def __init__(self, file: Path, history: History) -> None:
@@ -224,7 +224,7 @@ class Origins:
 
 
 def _take(
-    database: sqlite3.Connection, history: History, step: Step, read_lines: _ReadLines
+    database: sqlite3.Connection, history: History, step: RevisionStep, read_lines: _ReadLines
 ) -> None:
     """Bring every file that the step touches to where the step leads."""
     number = number_of(database, step.revision, history.believable(step.at))
@@ -250,7 +250,9 @@ def _take(
         )
 
 
-def _followed(read_lines: _ReadLines, source: Row | None, after: ObjectId, number: int) -> Lines:
+def _followed(
+    read_lines: _ReadLines, source: OriginRow | None, after: ObjectId, number: int
+) -> Lines:
     new = read_lines(after)
     lines = [number] * len(new)
     if source is not None and source.blob is not None:

@@ -21,7 +21,7 @@ does can only garble itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RevisionChanges:
     """A revision and what it did to each file."""
 
     revision: Revision
@@ -37,12 +37,14 @@ def parse_log(out: bytes) -> list[Revision]:
     return found
 
 
-def parse_changes(out: bytes) -> list[Change]:
+def parse_changes(out: bytes) -> list[RevisionChanges]:
     """With a patch."""
-    found: list[Change] = []
+    found: list[RevisionChanges] = []
     for header, rest in entries(out):
         files = parse_patch(rest)
-        found.append(Change(revision_of(header, tuple(file.path for file in files)), files))
+        found.append(
+            RevisionChanges(revision_of(header, tuple(file.path for file in files)), files)
+        )
     return found
 
 

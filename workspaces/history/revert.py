@@ -18,12 +18,12 @@ Files = Mapping[WorkspacePath, bytes | None]
 """Files and their bytes; None where there is no file."""
 
 
-def touched(history: History, revision: RevisionId) -> list[WorkspacePath]:
+def touched_paths(history: History, revision: RevisionId) -> list[WorkspacePath]:
     """What a revision did something to; of a merge, to its first parent."""
     return [WorkspacePath(file.path) for file in history.show(revision).files]
 
 
-def undone(history: History, revision: RevisionId, files: Files) -> Files:
+def undo_changes(history: History, revision: RevisionId, files: Files) -> Files:
     """Those of the files, as they are now, that should be otherwise. Refused where the same lines
     were changed again."""
     parents = history.commit(revision).parents

@@ -25,7 +25,7 @@ class BlobChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RevisionStep:
     before: RevisionId | None
     revision: RevisionId
     at: Stamp
@@ -34,15 +34,15 @@ class Step:
     changes: tuple[BlobChange, ...]
 
 
-def parse_steps(out: bytes) -> list[Step]:
+def parse_steps(out: bytes) -> list[RevisionStep]:
     """`git log` with FORMAT and RAW_OPTIONS."""
-    found: list[Step] = []
+    found: list[RevisionStep] = []
     for header, raw in entries(out, nul=True):
         revision = revision_of(header, ())
         before = revision.parents[0] if revision.parents else None
         is_plain = len(revision.parents) <= 1
         changes = tuple(parse_raw(raw))
-        found.append(Step(before, revision.id, revision.at, is_plain, changes))
+        found.append(RevisionStep(before, revision.id, revision.at, is_plain, changes))
     return found
 
 

@@ -66,7 +66,7 @@ _REVISION = re.compile(
 )
 
 
-def inquiry(arguments: Sequence[str]) -> list[str]:
+def check_git_command(arguments: Sequence[str]) -> list[str]:
     """The command line to run, in git's words. Refused when it might do more than read."""
     command, *words = arguments or [""]
     if command not in _ALLOWED:

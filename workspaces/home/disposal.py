@@ -18,13 +18,13 @@ from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.home.layout import Home
 from workspaces.home.trash import (
-    Buried,
+    TrashEntry,
     Why,
-    begin_burial,
-    finish_burial,
-    is_buried,
+    begin_disposal,
+    finish_disposal,
+    is_in_trash,
     lying,
-    unfinished_burial,
+    unfinished_disposals,
 )
 from workspaces.ids import AccountId, Namespace, WorkspaceId, namespace
 from workspaces.localfs.safe_open import as_failure
@@ -36,7 +36,7 @@ from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
 
 
-class Burial:
+class Disposal:
     """For the workspaces of one account."""
 
     def __init__(
@@ -56,33 +56,33 @@ class Burial:
         self._open = opened
         self._let_go = let_go
 
-    def of(self, workspace_id: WorkspaceId, *, why: Why, name: str = "") -> Buried | None:
+    def of(self, workspace_id: WorkspaceId, *, why: Why, name: str = "") -> TrashEntry | None:
         """What is here of a life that is over goes to the trash, with what was never pushed. None when
         nothing is here. `name`: what it was called, where its record is gone already."""
         whose = self._namespace(workspace_id)
         try:
             record = self._catalog.get(workspace_id)
         except NotFound:
-            if is_buried(self._home, whose):
+            if is_in_trash(self._home, whose):
                 return None
             record = _stand_in(workspace_id, name or workspace_id)
         else:
             return self.of_record(record, why)
-        begun = unfinished_burial(self._home, whose)
+        begun = unfinished_disposals(self._home, whose)
         if begun is None:
             return self.of_record(record, why)
         with self._alone(whose), WriterLock(self._home.lock(whose)).hold("a deletion"):
             self._clear(workspace_id, begun)
         return next((one for one in lying(self._home) if one.place == begun), None)
 
-    def of_record(self, record: WorkspaceRecord, why: Why) -> Buried:
+    def of_record(self, record: WorkspaceRecord, why: Why) -> TrashEntry:
         """It is here, and its record."""
         name = self._namespace(record.id)
         stamp = stamp_of(self._clock.now())
         unpushed = self._unpushed(record) if record.is_shared and why != "here" else ()
-        buried = Buried(self._home.trash(name, stamp), record.id, record.name, why, unpushed)
+        buried = TrashEntry(self._home.trash(name, stamp), record.id, record.name, why, unpushed)
         with self._alone(name), WriterLock(self._home.lock(name)).hold("a deletion"):
-            begin_burial(self._home, name, buried)
+            begin_disposal(self._home, name, buried)
             with suppress(NotFound):  # another machine with the same records was faster
                 self._catalog.delete(record.id)
             self._clear(record.id, buried.place)
@@ -98,7 +98,7 @@ class Burial:
                 remove(database)
         except OSError as error:
             raise as_failure(error, str(place)) from error
-        finish_burial(self._home, name, place)
+        finish_disposal(self._home, name, place)
 
     def _unpushed(self, record: WorkspaceRecord) -> tuple[str, ...]:
         """What is here and was never agreed on. What is edited becomes a revision, if it can."""
@@ -107,7 +107,7 @@ class Burial:
         except Unavailable:  # its files are not here any more
             return ()
         with suppress(Failure):
-            workspace.settle()
+            workspace.commit_edits()
         baseline = Baseline(self._home.sync(workspace.namespace))
         try:
             agreed = baseline.tree()

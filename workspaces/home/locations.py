@@ -20,7 +20,7 @@ from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import RecordStore
 
 if TYPE_CHECKING:
-    from workspaces.remote.bucket import Place
+    from workspaces.remote.bucket import SharedBucket
     from workspaces.storage.s3.blobs import S3Blobs
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -48,14 +48,14 @@ def blobs_at(location: str, *, field: str = "storage") -> BlobStore:
             raise Refused(field, location, f"must be {BLOB_FORMS}")
 
 
-def place_at(location: str, *, field: str = "s3") -> Place:
+def bucket_at(location: str, *, field: str = "s3") -> SharedBucket:
     """Where machines share their workspaces. Refused when it is not written s3://bucket/prefix."""
-    from workspaces.remote.bucket import Place
+    from workspaces.remote.bucket import SharedBucket
 
     kind, _, rest = location.partition(":")
     if kind != "s3":
         raise Refused(field, location, "must be written s3://bucket/prefix")
-    return Place(location, _s3(rest, location, field))
+    return SharedBucket(location, _s3(rest, location, field))
 
 
 def are_shared(records: str) -> bool:

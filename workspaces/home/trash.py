@@ -30,7 +30,7 @@ Why = Literal["here", "elsewhere", "over"]
 
 
 @dataclass(frozen=True, slots=True)
-class Buried:
+class TrashEntry:
     place: Path
     id: str
     name: str
@@ -43,8 +43,8 @@ class Buried:
         return self.place / FILES
 
 
-def begin_burial(home: Home, namespace: Namespace, buried: Buried) -> None:
-    """The note only. `finish_burial` does the rest."""
+def begin_disposal(home: Home, namespace: Namespace, buried: TrashEntry) -> None:
+    """The note only. `finish_disposal` does the rest."""
     note = {
         "workspace": {"id": buried.id, "name": buried.name},
         "why": buried.why,
@@ -63,7 +63,7 @@ def begin_burial(home: Home, namespace: Namespace, buried: Buried) -> None:
         raise as_failure(error, str(buried.place)) from error
 
 
-def finish_burial(home: Home, namespace: Namespace, place: Path) -> None:
+def finish_disposal(home: Home, namespace: Namespace, place: Path) -> None:
     """What is still where it was goes there. May be repeated."""
     try:
         for source, name in _remains(home, namespace):
@@ -72,12 +72,12 @@ def finish_burial(home: Home, namespace: Namespace, place: Path) -> None:
         raise as_failure(error, str(place)) from error
 
 
-def is_buried(home: Home, namespace: Namespace) -> bool:
+def is_in_trash(home: Home, namespace: Namespace) -> bool:
     """Whether nothing is where it was."""
     return not _remains(home, namespace)
 
 
-def unfinished_burial(home: Home, namespace: Namespace) -> Path | None:
+def unfinished_disposals(home: Home, namespace: Namespace) -> Path | None:
     """Where a burial of what is still here was begun: there is room for it beside its note."""
     remains = _remains(home, namespace)
     for place in sorted(home.trash_root.glob(f"*-{namespace}"), reverse=True):
@@ -92,12 +92,12 @@ def _remains(home: Home, namespace: Namespace) -> list[tuple[Path, str]]:
     return [(source, name) for source, name in both if source.exists()]
 
 
-def lying(home: Home) -> Iterator[Buried]:
+def lying(home: Home) -> Iterator[TrashEntry]:
     """Everything with a note, oldest first."""
     for place in sorted(home.trash_root.iterdir()):
         note = _note(place / NOTE)
         if note is not None:
-            yield Buried(place, *note)
+            yield TrashEntry(place, *note)
 
 
 def _note(file: Path) -> tuple[str, str, Why, tuple[str, ...]] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from workspaces.accounts.account import Principal
-from workspaces.accounts.record_catalog import Catalog, Family, partition_of
+from workspaces.accounts.record_catalog import Catalog, RecordKind, partition_of
 from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.durability import Durable
@@ -29,17 +29,17 @@ from workspaces.errors import (
     Unavailable,
 )
 from workspaces.history.history import History
-from workspaces.history.line_origins import Origins
-from workspaces.home.disposal import Burial
+from workspaces.history.line_origins import LineOrigins
+from workspaces.home.disposal import Disposal
 from workspaces.home.layout import Home
-from workspaces.home.trash import Buried, Why
+from workspaces.home.trash import TrashEntry, Why
 from workspaces.ids import AgentId, Namespace, UserId, WorkspaceId, namespace, new_id
 from workspaces.localfs.safe_open import as_failure
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
-from workspaces.remote.bucket import Place
-from workspaces.remote.registry import Roster, Seen, Tombstone, swept
-from workspaces.remote.remote_workspace import DistantWorkspace
+from workspaces.remote.bucket import SharedBucket
+from workspaces.remote.registry import Registry, StoredEntry, Tombstone, swept
+from workspaces.remote.remote_workspace import RemoteWorkspace
 from workspaces.search.embeddings import Embedder
 from workspaces.search.recall import Recall
 from workspaces.storage.blobs import Blob, Stat
@@ -53,7 +53,7 @@ from workspaces.tree.directory import FileBlobs
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
 
-WORKSPACES = Family("workspace", "ws", WorkspaceRecord)
+WORKSPACES = RecordKind("workspace", "ws", WorkspaceRecord)
 
 Template = Callable[[str], Mapping[str, bytes]]
 """The first files of a workspace made from the template of this name."""
@@ -69,7 +69,7 @@ class Workspaces:
         template: Template,
         *,
         embedder: Embedder | None = None,
-        place: Place | None = None,
+        place: SharedBucket | None = None,
         are_records_shared: bool = False,
         revised: Callable[[WorkspaceId], None] = lambda _: None,
         is_over: Callable[[WorkspaceId], bool] | None = None,
@@ -99,7 +99,7 @@ class Workspaces:
         self._private_catalog = Catalog(
             WORKSPACES, partition, records, clock, check=self._check_config
         )
-        self._burial = Burial(
+        self._burial = Disposal(
             principal.account_id,
             home,
             self._catalog,
@@ -109,7 +109,7 @@ class Workspaces:
         )
         self._syncs: dict[WorkspaceId, Sync] = {}
         self._open: dict[WorkspaceId, Workspace] = {}
-        self._distant: dict[WorkspaceId, DistantWorkspace] = {}
+        self._distant: dict[WorkspaceId, RemoteWorkspace] = {}
         self._open_lock = threading.Lock()
 
     def create(
@@ -140,7 +140,7 @@ class Workspaces:
         """By id or name, without opening it."""
         return self._catalog.get(reference)
 
-    def distant(self, record: WorkspaceRecord) -> DistantWorkspace:
+    def distant(self, record: WorkspaceRecord) -> RemoteWorkspace:
         """One that is kept in S3, to be read there: nothing is made or brought here."""
         with self._open_lock:
             found = self._distant.get(record.id)
@@ -220,11 +220,11 @@ class Workspaces:
                 self.sweep(tombstone)
         return buried.place
 
-    def bury(self, workspace_id: WorkspaceId, *, why: Why, name: str = "") -> Buried | None:
-        """What is here of a life that is over goes to the trash. See `Burial.of`."""
+    def bury(self, workspace_id: WorkspaceId, *, why: Why, name: str = "") -> TrashEntry | None:
+        """What is here of a life that is over goes to the trash. See `Disposal.of`."""
         return self._burial.of(workspace_id, why=why, name=name)
 
-    def sweep(self, seen: Seen) -> None:
+    def sweep(self, seen: StoredEntry) -> None:
         """Remove from the place what was deleted, and say that it is done."""
         tombstone = seen.entry
         if self._place is None or not isinstance(tombstone, Tombstone):
@@ -261,7 +261,7 @@ class Workspaces:
                 workspace = self._open[record.id] = self._opened(record)
             return workspace
 
-    def _entombed(self, record: WorkspaceRecord) -> Seen:
+    def _entombed(self, record: WorkspaceRecord) -> StoredEntry:
         """The tombstone of a workspace, as it stands in the place from now on."""
         now = stamp_of(self._clock.now())
         try:
@@ -272,7 +272,7 @@ class Workspaces:
     def _namespace(self, workspace_id: WorkspaceId) -> Namespace:
         return namespace(self._principal.account_id, workspace_id)
 
-    def _roster(self) -> Roster:
+    def _roster(self) -> Registry:
         if self._place is None:
             raise _no_place()
         return self._place.roster(self._principal.account_id)
@@ -332,7 +332,7 @@ class Workspaces:
             self._home.staging(name),
             bytes_max=record.config.quota.file_bytes,
         )
-        origins = Origins(self._home.search(name), history)
+        origins = LineOrigins(self._home.search(name), history)
         workspace = Workspace(
             record,
             name,
@@ -369,14 +369,14 @@ class Workspaces:
             f"files of {record.name}", f"{tree} is missing", remedy=f"{remedy}; {anew}"
         )
 
-    def _seen_from_afar(self, record: WorkspaceRecord) -> DistantWorkspace:
+    def _seen_from_afar(self, record: WorkspaceRecord) -> RemoteWorkspace:
         name, quota = self._namespace(record.id), record.config.quota
         if self._place is None:
-            return DistantWorkspace(record, name, _OutOfReach())
+            return RemoteWorkspace(record, name, _OutOfReach())
         shelf = self._place.shelf(name, bytes_max=quota.file_bytes, names_max=quota.files)
-        return DistantWorkspace(record, name, shelf)
+        return RemoteWorkspace(record, name, shelf)
 
-    def _synced(self, workspace: Workspace, place: Place) -> Sync:
+    def _synced(self, workspace: Workspace, place: SharedBucket) -> Sync:
         name, workspace_id = workspace.namespace, workspace.record.id
         baseline = Baseline(self._home.sync(name))
         lock = WriterLock(self._home.sync_lock(name))

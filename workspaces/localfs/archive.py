@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Literal, Protocol
 
 from workspaces.errors import Failure, NotFound, OverLimit, Refused
-from workspaces.localfs.safe_open import Beneath, as_failure
+from workspaces.localfs.safe_open import SafeRoot, as_failure
 from workspaces.paths import WorkspacePath
 from workspaces.workspace_record import Quota
 
@@ -41,14 +41,14 @@ DEPTH_MAX = 64
 UNPACKED_QUOTAS = 4
 """So many times a workspace's bytes are unpacked at the most: what is passed over costs time too."""
 
-Kind = Literal["directory", "zip", "tar", "file"]
+ArchiveKind = Literal["directory", "zip", "tar", "file"]
 
 Enter = Callable[[str], bool]
 """Whether a directory of this name is looked into."""
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class SkippedFile:
     """Something that is not taken over."""
 
     name: str
@@ -56,9 +56,9 @@ class Left:
 
 
 @dataclass(slots=True)
-class Parcel:
+class Archive:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    left: list[Left] = field(default_factory=list[Left])
+    left: list[SkippedFile] = field(default_factory=list[SkippedFile])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Entry:
     """At most so many bytes."""
 
 
-def kind_of(source: Path) -> Kind:
+def kind_of(source: Path) -> ArchiveKind:
     try:
         status = source.stat()
         if stat.S_ISDIR(status.st_mode):
@@ -108,11 +108,11 @@ def top_of(source: Path) -> set[str]:
     return {name.removeprefix(wrapping).partition("/")[0] for name in names}
 
 
-def unpack(source: Path, quota: Quota, *, enter: Enter = lambda _: True) -> Parcel:
+def unpack(source: Path, quota: Quota, *, enter: Enter = lambda _: True) -> Archive:
     """Every file within the quota, under its name. OverLimit when they are too many or too large
     together; one that is too large alone is left."""
     kind = kind_of(source)
-    parcel = Parcel()
+    parcel = Archive()
     wrapping = "" if kind in {"directory", "file"} else _wrapping(_listed(source, kind))
     total = 0
     with _entries(source, kind, quota, enter) as entries:
@@ -151,7 +151,7 @@ def pack(
             archive.addfile(info, io.BytesIO(data))
 
 
-def _taken(entry: _Entry, name: str, quota: Quota, parcel: Parcel) -> bytes | None:
+def _taken(entry: _Entry, name: str, quota: Quota, parcel: Archive) -> bytes | None:
     """The bytes of an entry, or None and the reason among what is left."""
     problem = entry.problem
     if problem is None and name in parcel.files:
@@ -170,7 +170,7 @@ def _taken(entry: _Entry, name: str, quota: Quota, parcel: Parcel) -> bytes | No
             problem = str(failure)
         except _DAMAGED as error:
             problem = f"is damaged ({error})"
-    parcel.left.append(Left(name, problem))
+    parcel.left.append(SkippedFile(name, problem))
     return None
 
 
@@ -186,7 +186,9 @@ _DAMAGED = (
 
 
 @contextmanager
-def _entries(source: Path, kind: Kind, quota: Quota, enter: Enter) -> Generator[Iterator[_Entry]]:
+def _entries(
+    source: Path, kind: ArchiveKind, quota: Quota, enter: Enter
+) -> Generator[Iterator[_Entry]]:
     opened = {"directory": _directory, "zip": _zip, "tar": _tar, "file": _file}[kind]
     try:
         with opened(source, quota, enter) as entries:
@@ -203,7 +205,7 @@ def _counted(entries: Iterator[_Entry]) -> Iterator[_Entry]:
         yield entry
 
 
-def _listed(source: Path, kind: Kind) -> list[str]:
+def _listed(source: Path, kind: ArchiveKind) -> list[str]:
     """The names of what could be taken."""
     with _entries(source, kind, Quota(), lambda _: True) as entries:
         return [entry.name for entry in entries if entry.problem is None]
@@ -228,14 +230,14 @@ def _check(what: str, actual: int, maximum: int, unit: str) -> None:
 @contextmanager
 def _directory(source: Path, quota: Quota, enter: Enter) -> Generator[Iterator[_Entry]]:
     del quota
-    beneath = Beneath(source)
+    beneath = SafeRoot(source)
     try:
         yield _walked(beneath, "", enter, 0)
     finally:
         beneath.close()
 
 
-def _walked(beneath: Beneath, directory: str, enter: Enter, depth: int) -> Iterator[_Entry]:
+def _walked(beneath: SafeRoot, directory: str, enter: Enter, depth: int) -> Iterator[_Entry]:
     try:
         with beneath.directory(directory) as fd, os.scandir(fd) as scanned:
             found = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in scanned)
@@ -252,7 +254,7 @@ def _walked(beneath: Beneath, directory: str, enter: Enter, depth: int) -> Itera
             yield from _walked(beneath, name, enter, depth + 1)
 
 
-def _reader(beneath: Beneath, name: str) -> Callable[[int], bytes]:
+def _reader(beneath: SafeRoot, name: str) -> Callable[[int], bytes]:
     return lambda bytes_max: beneath.read(name, bytes_max=bytes_max)[0]
 
 

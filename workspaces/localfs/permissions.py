@@ -36,7 +36,7 @@ _BLOCK_BYTES = 512
 
 
 @dataclass(slots=True)
-class Extent:
+class DiskUsage:
     """What a tree takes."""
 
     entries: int = 0
@@ -46,12 +46,12 @@ class Extent:
     """Something in it cannot be counted: too deep, or closed again as fast as it is opened."""
 
 
-def mend(root: Path) -> Extent:
+def mend(root: Path) -> DiskUsage:
     """Put the modes, and as root the owners, of a tree right."""
     return _Walk(is_mending=True).run(root)
 
 
-def measure(root: Path) -> Extent:
+def measure(root: Path) -> DiskUsage:
     """Count a tree, also while somebody is at work in it. Nothing is changed but what hides from it."""
     return _Walk(is_mending=False).run(root)
 
@@ -61,9 +61,9 @@ class _Walk:
     is_mending: bool
     owner: tuple[int, int] | None = None
     """Whom all shall belong to; None: that is left alone."""
-    extent: Extent = field(default_factory=Extent)
+    extent: DiskUsage = field(default_factory=DiskUsage)
 
-    def run(self, root: Path) -> Extent:
+    def run(self, root: Path) -> DiskUsage:
         try:
             if not _is_open(root.lstat()):
                 root.chmod(0o700)  # its parent is ours: the name leads where it always led

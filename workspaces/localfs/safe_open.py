@@ -55,7 +55,7 @@ class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-class Beneath:
+class SafeRoot:
     """A directory handle, and opens that stay beneath it. Threads may share it.
 
     It is closed by `close`, or when nobody has it any more: when a workspace is deleted, other threads may

@@ -44,7 +44,7 @@ class Staging:
     ) -> None:
         """`owner`: whom root gives what it makes here."""
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._closing = finalize(self, os.close, self._fd)  # by `close`, or as that of `Beneath`
+        self._closing = finalize(self, os.close, self._fd)  # by `close`, or as that of `SafeRoot`
         self._owner = owner
         self._bytes_max = bytes_max
         self._sweep()

@@ -12,11 +12,11 @@ from typing import Protocol
 from workspaces.conditions import ANY
 from workspaces.errors import NotFound, Refused
 from workspaces.ids import AccountId, Namespace
-from workspaces.remote.leased_delete import LeasedDeletion
-from workspaces.remote.registry import ENTRY_BYTES_MAX, Doubt, Roster, accounts_in
+from workspaces.remote.leased_delete import LeasedDelete
+from workspaces.remote.registry import ENTRY_BYTES_MAX, InvalidEntry, Registry, accounts_in
 from workspaces.remote.registry import PREFIX as RECORDS_PREFIX
-from workspaces.remote.remote_workspace import Shelf
-from workspaces.remote.s3_capabilities import Honesty, probe
+from workspaces.remote.remote_workspace import FileListing
+from workspaces.remote.s3_capabilities import Capabilities, probe
 from workspaces.storage.blobs import BlobStore, Stat
 from workspaces.storage.retrying import Retries, RetryingBlobs
 
@@ -60,25 +60,25 @@ class Prefix(BlobStore, Protocol):
     def close(self) -> None: ...
 
 
-class Place:
+class SharedBucket:
     """Threads may share it. Nothing is asked of the store before it is needed."""
 
     def __init__(self, location: str, store: Prefix) -> None:
         self.location = location
         self._store = store
-        self._honesty: Honesty | None = None
+        self._honesty: Capabilities | None = None
         self._lock = threading.Lock()
 
     def files(self, namespace: Namespace) -> BlobStore:
         """The objects of one workspace."""
-        return LeasedDeletion(
+        return LeasedDelete(
             RetryingBlobs(self._store.below(namespace), RETRIES),
             self._store,
             LEASE_PREFIX + namespace,
             is_needed=lambda: not self.honesty().conditional_delete,
         )
 
-    def shelf(self, namespace: Namespace, *, bytes_max: int, names_max: int) -> Shelf:
+    def shelf(self, namespace: Namespace, *, bytes_max: int, names_max: int) -> FileListing:
         """The objects of one workspace, to be read where they are."""
         return self._store.below(namespace, bytes_max=bytes_max, names_max=names_max)
 
@@ -103,12 +103,12 @@ class Place:
             with ThreadPoolExecutor(SWEEP_THREADS) as pool:
                 list(pool.map(remove, [stat.name for stat in below.scan()]))
 
-    def roster(self, account_id: AccountId) -> Roster:
+    def roster(self, account_id: AccountId) -> Registry:
         """What the machines of an account tell each other of its records."""
         below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
-        return Roster(account_id, RetryingBlobs(below, RETRIES), below.walk)
+        return Registry(account_id, RetryingBlobs(below, RETRIES), below.walk)
 
-    def accounts(self) -> tuple[list[AccountId], list[Doubt]]:
+    def accounts(self) -> tuple[list[AccountId], list[InvalidEntry]]:
         """Those that somebody has told of here, and what lies there under no account's id."""
         return accounts_in(self._store.below(RECORDS_PREFIX).walk())
 
@@ -131,7 +131,7 @@ class Place:
                 remedy="use a server that honours If-Match and If-None-Match, as S3 itself does",
             )
 
-    def honesty(self) -> Honesty:
+    def honesty(self) -> Capabilities:
         """Found out by trying, once in a process."""
         with self._lock:
             if self._honesty is None:

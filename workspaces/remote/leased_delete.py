@@ -25,7 +25,7 @@ WAIT_S = 30.0
 PAUSE_S = 0.2
 
 
-class LeasedDeletion:
+class LeasedDelete:
     """A store whose deletions, where `is_needed`, are looked at first."""
 
     def __init__(

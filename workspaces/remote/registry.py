@@ -36,12 +36,12 @@ from workspaces.errors import Conflict, NotFound, OverLimit, Refused, Unavailabl
 from workspaces.ids import ID_HEX_DIGITS, AccountId
 from workspaces.storage.blobs import BlobStore, Expect, Stat, Token
 from workspaces.timestamp import Stamp, moment_of, stamp_of
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 from workspaces.workspace_record import NAME_CHARACTERS_MAX
 
-Kind = Literal["account", "user", "workspace", "agent"]
+RegistryKind = Literal["account", "user", "workspace", "agent"]
 
-KINDS: tuple[Kind, ...] = ("account", "user", "workspace", "agent")
+KINDS: tuple[RegistryKind, ...] = ("account", "user", "workspace", "agent")
 """In the order in which they refer to each other."""
 
 PREFIX = ".records"
@@ -65,10 +65,14 @@ RACES_MAX = 20
 THREADS = 16
 """Entries that are read at the same time: a join of a thousand at 50 ms each takes three seconds."""
 
-_FOLDERS: Mapping[Kind, str] = {"user": "users", "workspace": "workspaces", "agent": "agents"}
+_FOLDERS: Mapping[RegistryKind, str] = {
+    "user": "users",
+    "workspace": "workspaces",
+    "agent": "agents",
+}
 
 _OWN = rf"[0-9a-f]{{{ID_HEX_DIGITS}}}"
-_IDS: Mapping[Kind, re.Pattern[str]] = {
+_IDS: Mapping[RegistryKind, re.Pattern[str]] = {
     "account": re.compile(rf"acct_{_OWN}"),
     "user": re.compile(rf"usr_{_OWN}"),
     "workspace": re.compile(
@@ -79,7 +83,7 @@ _IDS: Mapping[Kind, re.Pattern[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Living:
+class LiveEntry:
     id: str
     record: Mapping[str, Any] = field(hash=False)
     """As the API shows it, but for what is a machine's own business."""
@@ -97,19 +101,19 @@ class Tombstone:
     """Whether nothing of it is left in the place."""
 
 
-Entry = Living | Tombstone
+RegistryEntry = LiveEntry | Tombstone
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StoredEntry:
     """An entry as it was found."""
 
-    entry: Entry
+    entry: RegistryEntry
     token: Token
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class InvalidEntry:
     """What lies there and cannot be believed."""
 
     name: str
@@ -117,14 +121,16 @@ class Doubt:
 
 
 @dataclass(slots=True)
-class Listing:
+class RegistryListing:
     """What is there, unread."""
 
-    tokens: dict[tuple[Kind, str], Token] = field(default_factory=dict[tuple[Kind, str], Token])
-    doubts: list[Doubt] = field(default_factory=list[Doubt])
+    tokens: dict[tuple[RegistryKind, str], Token] = field(
+        default_factory=dict[tuple[RegistryKind, str], Token]
+    )
+    doubts: list[InvalidEntry] = field(default_factory=list[InvalidEntry])
 
 
-class Roster:
+class Registry:
     """Of one account. Threads may share it."""
 
     def __init__(
@@ -135,32 +141,32 @@ class Roster:
         self._store = store
         self._walk = walk
 
-    def look(self) -> Listing:
+    def look(self) -> RegistryListing:
         """One listing, and nothing read."""
-        listing = Listing()
+        listing = RegistryListing()
         for stat in self._walk():
             named = _named(self.account_id, stat.name)
             if named is None:
-                listing.doubts.append(Doubt(stat.name, "is no name of an entry"))
+                listing.doubts.append(InvalidEntry(stat.name, "is no name of an entry"))
             elif len(listing.tokens) >= ENTRIES_MAX:
-                listing.doubts.append(Doubt(stat.name, f"is beyond {ENTRIES_MAX:,} entries"))
+                listing.doubts.append(InvalidEntry(stat.name, f"is beyond {ENTRIES_MAX:,} entries"))
             elif stat.size > ENTRY_BYTES_MAX:
-                listing.doubts.append(Doubt(stat.name, _too_large(stat.size)))
+                listing.doubts.append(InvalidEntry(stat.name, _too_large(stat.size)))
             elif stat.token is not None:
                 listing.tokens[named] = stat.token
         return listing
 
-    def read(self, kind: Kind, entry_id: str) -> Seen | None:
+    def read(self, kind: RegistryKind, entry_id: str) -> StoredEntry | None:
         """None when there is none. Refused, OverLimit when it cannot be believed."""
         try:
             blob = self._store.read(_name(kind, entry_id))
         except NotFound:
             return None
-        return Seen(decoded(kind, entry_id, blob.data), blob.token)
+        return StoredEntry(decoded(kind, entry_id, blob.data), blob.token)
 
     def read_all(
-        self, wanted: Iterable[tuple[Kind, str]]
-    ) -> dict[tuple[Kind, str], Seen | Doubt | None]:
+        self, wanted: Iterable[tuple[RegistryKind, str]]
+    ) -> dict[tuple[RegistryKind, str], StoredEntry | InvalidEntry | None]:
         """Several at the same time."""
         keys = list(wanted)
         if len(keys) <= 1:
@@ -168,11 +174,11 @@ class Roster:
         with ThreadPoolExecutor(min(THREADS, len(keys))) as pool:
             return dict(zip(keys, pool.map(self._read, keys), strict=True))
 
-    def write(self, kind: Kind, entry: Entry, *, expect: Expect) -> Token:
+    def write(self, kind: RegistryKind, entry: RegistryEntry, *, expect: Expect) -> Token:
         """Conflict when somebody has been there; OverLimit."""
         return self._store.write(_name(kind, entry.id), encoded(kind, entry), expect=expect)
 
-    def entomb(self, kind: Kind, entry_id: str, name: str, at: Stamp) -> Seen:
+    def entomb(self, kind: RegistryKind, entry_id: str, name: str, at: Stamp) -> StoredEntry:
         """The tombstone of a record, as it stands there from now on, whatever was told of it before."""
         for _ in range(RACES_MAX):
             there = self.read(kind, entry_id)
@@ -181,20 +187,20 @@ class Roster:
             tombstone = Tombstone(entry_id, name, at, there.entry.epoch if there else 0)
             expect = there.token if there else ABSENT
             with suppress(Conflict):  # changed in this instant: what it is now is deleted
-                return Seen(tombstone, self.write(kind, tombstone, expect=expect))
+                return StoredEntry(tombstone, self.write(kind, tombstone, expect=expect))
         raise Unavailable(f"{kind} {entry_id}", "other machines keep changing its record")
 
-    def _read(self, key: tuple[Kind, str]) -> Seen | Doubt | None:
+    def _read(self, key: tuple[RegistryKind, str]) -> StoredEntry | InvalidEntry | None:
         try:
             return self.read(*key)
         except (Refused, OverLimit) as failure:
-            return Doubt(_name(*key), str(failure))
+            return InvalidEntry(_name(*key), str(failure))
 
 
-def accounts_in(walk: Iterable[Stat]) -> tuple[list[AccountId], list[Doubt]]:
+def accounts_in(walk: Iterable[Stat]) -> tuple[list[AccountId], list[InvalidEntry]]:
     """The accounts that have an `account.json` somewhere below `.records`, from a listing of it."""
     found: list[AccountId] = []
-    doubts: list[Doubt] = []
+    doubts: list[InvalidEntry] = []
     for stat in walk:
         folder, _, name = stat.name.partition("/")
         if name != "account.json":
@@ -202,11 +208,11 @@ def accounts_in(walk: Iterable[Stat]) -> tuple[list[AccountId], list[Doubt]]:
         if _IDS["account"].fullmatch(folder):
             found.append(AccountId(folder))
         else:
-            doubts.append(Doubt(stat.name, "is not below the id of an account"))
+            doubts.append(InvalidEntry(stat.name, "is not below the id of an account"))
     return found, doubts
 
 
-def is_id(kind: Kind, text: str) -> bool:
+def is_id(kind: RegistryKind, text: str) -> bool:
     """Whether it is an id as this system gives them: what others call an id is no name of a file."""
     return _IDS[kind].fullmatch(text) is not None
 
@@ -215,7 +221,7 @@ def swept(tombstone: Tombstone) -> Tombstone:
     return replace(tombstone, is_swept=True)
 
 
-def encoded(kind: Kind, entry: Entry) -> bytes:
+def encoded(kind: RegistryKind, entry: RegistryEntry) -> bytes:
     """For people too, who look into the bucket."""
     if not is_id(kind, entry.id):
         raise Refused(f"{kind}.id", entry.id, "is not an id as this system gives them")
@@ -227,7 +233,7 @@ def encoded(kind: Kind, entry: Entry) -> bytes:
     return data
 
 
-def decoded(kind: Kind, entry_id: str, data: bytes) -> Entry:
+def decoded(kind: RegistryKind, entry_id: str, data: bytes) -> RegistryEntry:
     """Refused, OverLimit."""
     name = _name(kind, entry_id)
     if len(data) > ENTRY_BYTES_MAX:
@@ -240,9 +246,9 @@ def decoded(kind: Kind, entry_id: str, data: bytes) -> Entry:
     return of_document(kind, entry_id, document)
 
 
-def as_document(entry: Entry) -> dict[str, Any]:
+def as_document(entry: RegistryEntry) -> dict[str, Any]:
     match entry:
-        case Living(_, record, epoch):
+        case LiveEntry(_, record, epoch):
             return {"format": FORMAT, "epoch": epoch, "record": dict(record)}
         case Tombstone(_, name, at, epoch, is_swept):
             deleted = {"name": name, "at": at, "swept": is_swept}
@@ -251,7 +257,7 @@ def as_document(entry: Entry) -> dict[str, Any]:
             assert_never(entry)
 
 
-def of_document(kind: Kind, entry_id: str, document: object) -> Entry:
+def of_document(kind: RegistryKind, entry_id: str, document: object) -> RegistryEntry:
     name = _name(kind, entry_id)
     shaped = parse(_Document, document, within=name)
     if shaped.deleted is not None and shaped.record is None:
@@ -265,16 +271,16 @@ def of_document(kind: Kind, entry_id: str, document: object) -> Entry:
         raise Refused(f"{name}.record.id", record.get("id"), "is not the id that it stands under")
     for key in ("createdAt", "updatedAt"):
         _check_stamp(f"{name}.record.{key}", record.get(key))
-    return Living(entry_id, record, shaped.epoch)
+    return LiveEntry(entry_id, record, shaped.epoch)
 
 
-class _Deleted(Shape):
+class _Deleted(StrictModel):
     name: Annotated[str, Field(max_length=2 * NAME_CHARACTERS_MAX)]
     at: str
     swept: bool = False
 
 
-class _Document(Shape):
+class _Document(StrictModel):
     format: Literal[1]
     epoch: Annotated[int, Field(ge=0, le=EPOCH_MAX)] = 0
     record: dict[str, Any] | None = None
@@ -296,13 +302,13 @@ def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
 
 
-def _name(kind: Kind, entry_id: str) -> str:
+def _name(kind: RegistryKind, entry_id: str) -> str:
     if kind == "account":
         return "account.json"
     return f"{_FOLDERS[kind]}/{entry_id.replace(':', '.')}.json"
 
 
-def _named(account_id: AccountId, name: str) -> tuple[Kind, str] | None:
+def _named(account_id: AccountId, name: str) -> tuple[RegistryKind, str] | None:
     """Which entry a name is of; no two ids have the same."""
     if name == "account.json":
         return "account", account_id

@@ -23,81 +23,81 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from workspaces.conditions import ABSENT
-from workspaces.remote.registry import Entry, Living, Seen, Tombstone
+from workspaces.remote.registry import LiveEntry, RegistryEntry, StoredEntry, Tombstone
 from workspaces.storage.blobs import Expect
 
-Told = Mapping[str, Any]
+RecordJson = Mapping[str, Any]
 """A record as machines tell it to each other."""
 
 _MISSING: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    entry: Living
+class Publish:
+    entry: LiveEntry
     expect: Expect
 
 
 @dataclass(frozen=True, slots=True)
-class TellDeletion:
+class PublishDeletion:
     """The record that was last agreed on is not here any more."""
 
-    was: Entry
+    was: RegistryEntry
     expect: Expect
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class Apply:
     """Make the record here this one, and agree on what is there."""
 
-    record: Told
-    there: Seen
+    record: RecordJson
+    there: StoredEntry
     clashes: tuple[str, ...] = ()
     """What was changed on both sides, and had to be decided."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bury:
+class RemoveLocal:
     """What is here belongs to a life that is over."""
 
-    there: Seen
+    there: StoredEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Agree:
-    there: Seen
+class MarkSynced:
+    there: StoredEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class DropEntry:
     """It is nowhere any more."""
 
 
-Action = Tell | TellDeletion | Take | Bury | Agree | Forget
+RegistryAction = Publish | PublishDeletion | Apply | RemoveLocal | MarkSynced | DropEntry
 
 
-def accord(
+def decide(
     entry_id: str,
-    base: Entry | None,
-    here: Told | None,
-    there: Seen | None,
+    base: RegistryEntry | None,
+    here: RecordJson | None,
+    there: StoredEntry | None,
     *,
     is_wanted: bool,
     comes_again: bool = False,
     here_decides: bool = False,
-) -> Action | None:
+) -> RegistryAction | None:
     """`is_wanted`: whether a record that is not here is to come here. `comes_again`: ids of this kind are
     given again. `here_decides`: the records here are those of all machines."""
     if not _is_same_life(base, here):
         base = None
     if there is None:
         if here is not None:
-            return Tell(Living(entry_id, here, _own_epoch(base)), ABSENT)
-        return Forget() if base is not None else None
+            return Publish(LiveEntry(entry_id, here, _own_epoch(base)), ABSENT)
+        return DropEntry() if base is not None else None
     match there.entry:
         case Tombstone():
             return _of_the_dead(entry_id, base, here, there, there.entry, comes_again=comes_again)
-        case Living():
+        case LiveEntry():
             return _of_the_living(
                 base, here, there, there.entry, is_wanted=is_wanted, here_decides=here_decides
             )
@@ -105,71 +105,75 @@ def accord(
 
 def _of_the_dead(
     entry_id: str,
-    base: Entry | None,
-    here: Told | None,
-    there: Seen,
+    base: RegistryEntry | None,
+    here: RecordJson | None,
+    there: StoredEntry,
     tombstone: Tombstone,
     *,
     comes_again: bool,
-) -> Action | None:
+) -> RegistryAction | None:
     if here is None:
-        return None if base == tombstone else Agree(there)
-    if isinstance(base, Living) and base.epoch > tombstone.epoch:
-        return Tell(Living(entry_id, here, base.epoch), there.token)  # this life began after it
-    if isinstance(base, Living) or not comes_again:
-        return Bury(there)
-    return Tell(Living(entry_id, here, tombstone.epoch + 1), there.token)
+        return None if base == tombstone else MarkSynced(there)
+    if isinstance(base, LiveEntry) and base.epoch > tombstone.epoch:
+        return Publish(
+            LiveEntry(entry_id, here, base.epoch), there.token
+        )  # this life began after it
+    if isinstance(base, LiveEntry) or not comes_again:
+        return RemoveLocal(there)
+    return Publish(LiveEntry(entry_id, here, tombstone.epoch + 1), there.token)
 
 
 def _of_the_living(
-    base: Entry | None,
-    here: Told | None,
-    there: Seen,
-    living: Living,
+    base: RegistryEntry | None,
+    here: RecordJson | None,
+    there: StoredEntry,
+    living: LiveEntry,
     *,
     is_wanted: bool,
     here_decides: bool,
-) -> Action | None:
+) -> RegistryAction | None:
     if here is None:
         if base is not None and base.epoch >= living.epoch:
-            return TellDeletion(base, there.token)
+            return PublishDeletion(base, there.token)
         was_here = base is not None  # in a life that is over
-        return Take(living.record, there) if is_wanted or was_here else None
+        return Apply(living.record, there) if is_wanted or was_here else None
     if living.epoch < (epoch := _own_epoch(base)):
-        return Tell(Living(living.id, here, epoch), there.token)  # a life that is over, put back
-    if isinstance(base, Living) and living.epoch > base.epoch:
-        return Bury(there)
+        return Publish(
+            LiveEntry(living.id, here, epoch), there.token
+        )  # a life that is over, put back
+    if isinstance(base, LiveEntry) and living.epoch > base.epoch:
+        return RemoveLocal(there)
     if here == living.record:
-        return None if base == living else Agree(there)
-    before = base.record if isinstance(base, Living) else None
+        return None if base == living else MarkSynced(there)
+    before = base.record if isinstance(base, LiveEntry) else None
     if here_decides or before == living.record:
-        return Tell(Living(living.id, here, living.epoch), there.token)
-    record, clashes = put_together(before, here, living.record)
+        return Publish(LiveEntry(living.id, here, living.epoch), there.token)
+    record, clashes = merge_records(before, here, living.record)
     if record == here:  # it holds all that was changed there
-        return Tell(Living(living.id, here, living.epoch), there.token)
-    return Take(record, there, clashes)
+        return Publish(LiveEntry(living.id, here, living.epoch), there.token)
+    return Apply(record, there, clashes)
 
 
-def _is_same_life(base: Entry | None, here: Told | None) -> bool:
+def _is_same_life(base: RegistryEntry | None, here: RecordJson | None) -> bool:
     """What was made anew here since, under an id that comes again, is not what was agreed on."""
-    if here is None or not isinstance(base, Living):
+    if here is None or not isinstance(base, LiveEntry):
         return True
     return here.get("createdAt") == base.record.get("createdAt")
 
 
-def _own_epoch(base: Entry | None) -> int:
+def _own_epoch(base: RegistryEntry | None) -> int:
     """Of a record that is here."""
     match base:
         case None:
             return 0
-        case Living(epoch=epoch):
+        case LiveEntry(epoch=epoch):
             return epoch
         case Tombstone(epoch=epoch):
             return epoch + 1
 
 
-def put_together(
-    base: Told | None, here: Told, there: Told
+def merge_records(
+    base: RecordJson | None, here: RecordJson, there: RecordJson
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The record that holds what was changed on both sides, and where both changed one value. The same on
     every machine, whichever is `here`."""
@@ -182,9 +186,14 @@ def put_together(
 
 
 def _joined(
-    base: object, here: Told, there: Told, here_is_later: bool, within: str, clashes: list[str]
+    base: object,
+    here: RecordJson,
+    there: RecordJson,
+    here_is_later: bool,
+    within: str,
+    clashes: list[str],
 ) -> dict[str, Any]:
-    known: Told = cast(Told, base) if isinstance(base, Mapping) else {}
+    known: RecordJson = cast(RecordJson, base) if isinstance(base, Mapping) else {}
     joined: dict[str, Any] = {}
     for key in dict.fromkeys((*here, *there)):
         was, mine = known.get(key, _MISSING), here.get(key, _MISSING)
@@ -195,7 +204,7 @@ def _joined(
         elif theirs == was:
             value = mine
         elif isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-            parts = (cast(Told, mine), cast(Told, theirs))
+            parts = (cast(RecordJson, mine), cast(RecordJson, theirs))
             value = _joined(was, *parts, here_is_later, f"{within}{key}.", clashes)
         elif key not in ("createdAt", "updatedAt"):
             value = cast(object, mine if here_is_later else theirs)
@@ -205,6 +214,6 @@ def _joined(
     return joined
 
 
-def _weight(record: Told) -> tuple[str, str]:
+def _weight(record: RecordJson) -> tuple[str, str]:
     """Which of two is the later one; a tie is broken by what they say."""
     return str(record.get("updatedAt")), json.dumps(record, sort_keys=True, default=dict)

@@ -34,7 +34,7 @@ THREADS = 16
 """Small files read at once."""
 
 
-class Shelf(Protocol):
+class FileListing(Protocol):
     """What is read of a place: the objects of one workspace, under limits."""
 
     def read(self, name: str) -> Blob:
@@ -46,10 +46,10 @@ class Shelf(Protocol):
         ...
 
 
-class DistantWorkspace:
+class RemoteWorkspace:
     """Threads may share it."""
 
-    def __init__(self, record: WorkspaceRecord, namespace: Namespace, shelf: Shelf) -> None:
+    def __init__(self, record: WorkspaceRecord, namespace: Namespace, shelf: FileListing) -> None:
         self.record = record
         self.namespace = namespace
         self._shelf = shelf

@@ -17,24 +17,24 @@ from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict
 from workspaces.ids import new_id
 from workspaces.storage.blobs import BlobName, BlobStore, Expect, Token
-from workspaces.storage.records import Change, Check, Delete, Item, Key, Put, RecordStore
+from workspaces.storage.records import Check, Delete, Item, Key, Put, RecordChange, RecordStore
 
 PROBE_PREFIX = ".probe/"
 
 
 @dataclass(frozen=True, slots=True)
-class Honesty:
+class Capabilities:
     conditional_put: bool
     """Without it two writers overwrite each other: no two-way sync."""
     conditional_delete: bool
     """Without it a delete may take along what somebody has just written."""
 
 
-def probe(store: BlobStore) -> Honesty:
+def probe(store: BlobStore) -> Capabilities:
     """Unavailable when the store cannot be asked at all."""
     name = PROBE_PREFIX + new_id("probe")
     try:
-        return Honesty(
+        return Capabilities(
             conditional_put=_honours_put(store, name),
             conditional_delete=_honours_delete(store, name),
         )
@@ -58,7 +58,7 @@ def keeps_conditions(records: RecordStore) -> bool:
         records.write(Delete(item))
 
 
-def _is_refused(records: RecordStore, *changes: Change) -> bool:
+def _is_refused(records: RecordStore, *changes: RecordChange) -> bool:
     try:
         records.write(*changes)
     except Conflict:

@@ -19,7 +19,7 @@ from workspaces.search.table import (
     BLOCK_UNITS,
     Edit,
     Edits,
-    Row,
+    FileRow,
     above_of,
     apply_edits,
     drop_row,
@@ -45,8 +45,8 @@ class _Words:
     """What it has in common with its neighbours, if anything: no stop words, no subject."""
 
 
-class Batch:
-    def __init__(self, database: sqlite3.Connection, rows: dict[str, Row]) -> None:
+class IndexBatch:
+    def __init__(self, database: sqlite3.Connection, rows: dict[str, FileRow]) -> None:
         self.rows = rows
         self.size = 0
         self._database = database
@@ -85,7 +85,7 @@ class Batch:
     def finish(self) -> None:
         apply_edits(self._database, self._edits)
 
-    def _same(self, old: Row, new: list[Unit]) -> int:
+    def _same(self, old: FileRow, new: list[Unit]) -> int:
         """How many units from the first on are as they were."""
         before = texts_of(self._database, old.base, old.base + len(old.traits))
         for at, (unit, known) in enumerate(zip(new, before, strict=False)):
@@ -93,7 +93,7 @@ class Batch:
                 return at
         return min(len(new), len(before))
 
-    def _clear(self, row: Row, same: int) -> None:
+    def _clear(self, row: FileRow, same: int) -> None:
         """Take out the postings of its units from `same` on, and of all its sections."""
         first, end = row.base + same, row.base + len(row.traits)
         self.size += end - first
@@ -138,7 +138,7 @@ class Batch:
                 self._edit(SECTION_MARK + term, base + at).new.append((base + at, 1))
         texts = ((unit.line, unit.text) for unit in new[same:])
         replace_texts(self._database, base + same, base + room, texts)
-        row = Row(
+        row = FileRow(
             path,
             state,
             digest(data),
@@ -146,7 +146,7 @@ class Batch:
             room,
             bytes(traits),
             packed(starts),
-            *ranking.neighbourly(neighbours),
+            *ranking.add_neighbours(neighbours),
         )
         put_row(self._database, row, above)
         self.rows[path] = row
@@ -172,7 +172,7 @@ class Batch:
         self._end += room
         return self._end - room
 
-    def _free(self, row: Row) -> None:
+    def _free(self, row: FileRow) -> None:
         self._holes.append((row.base, row.base + row.room))
 
 

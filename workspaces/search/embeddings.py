@@ -44,7 +44,7 @@ _TABLE = (
 )
 
 
-class Meaning:
+class EmbeddingIndex:
     """Of the units of one index. Not for several threads at once: the index takes care of that."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -75,10 +75,10 @@ class Meaning:
                 self._keep(digest, vector)
         self._is_whole = len(todo) == len(missing)
 
-    def asked(self, query: str) -> Asked:
+    def asked(self, query: str) -> QueryVector:
         """Unavailable when the embedder fails."""
         (vector,) = self._embedded([query])
-        return Asked(vector, self._units, self._vectors, self._signs)
+        return QueryVector(vector, self._units, self._vectors, self._signs)
 
     def _look(self, database: sqlite3.Connection, generation: int) -> list[tuple[bytes, str]]:
         """The texts that have no vector yet, neither here nor in the file: another process may have asked."""
@@ -113,7 +113,7 @@ class Meaning:
         return [_normal(vector) for vector in answered]
 
 
-class Asked:
+class QueryVector:
     """One question's vector, among those of the units."""
 
     def __init__(

@@ -25,12 +25,12 @@ from typing import TypeVar
 from workspaces.errors import Unavailable
 from workspaces.localfs.sqlite_file import remove, transaction
 from workspaces.search import exact, ranking
-from workspaces.search.batch import Batch, digest
-from workspaces.search.embeddings import BATCHES_A_QUESTION, Asked, Embedder, Meaning
+from workspaces.search.batch import IndexBatch, digest
+from workspaces.search.embeddings import BATCHES_A_QUESTION, Embedder, EmbeddingIndex, QueryVector
 from workspaces.search.ranking import SECTION_MARK, Corpus, Scored
-from workspaces.search.source import UNSURE, Source
+from workspaces.search.source import UNSURE, TextSource
 from workspaces.search.table import (
-    Row,
+    FileRow,
     connected,
     generation_of,
     next_generation,
@@ -51,14 +51,14 @@ QUERY_TERMS_MAX = 64
 
 _T = TypeVar("_T")
 
-_Read = Callable[[sqlite3.Connection, Asked | None], _T]
+_Read = Callable[[sqlite3.Connection, QueryVector | None], _T]
 
-Told = Callable[[int, int], None]
+OnIndexProgress = Callable[[int, int], None]
 """How many files are done, of how many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScoredUnit:
     """One unit that a query is about."""
 
     path: str
@@ -76,7 +76,7 @@ class Index:
 
     def __init__(self, file: Path, embedder: Embedder | None = None) -> None:
         self._file = file
-        self._meaning = None if embedder is None else Meaning(embedder)
+        self._meaning = None if embedder is None else EmbeddingIndex(embedder)
         self._without_meaning = ""
         """Why the embedder could not be asked the last time."""
         self._lock = threading.Lock()
@@ -86,18 +86,18 @@ class Index:
 
     def find(
         self,
-        source: Source,
+        source: TextSource,
         query: str,
         *,
         limit: int,
         keep: Callable[[str], bool] | None = None,
         only: Callable[[str, int, int], bool] | None = None,
-    ) -> list[Found]:
+    ) -> list[ScoredUnit]:
         """The best `limit` units, after what has changed was indexed. Of an empty query the first ones, by
         name and line. `keep` judges a text's name, `only` a unit by name, first line and number of lines."""
         asked = dict(list(query_terms(query).items())[:QUERY_TERMS_MAX])
 
-        def answer(database: sqlite3.Connection, meant: Asked | None) -> list[Found]:
+        def answer(database: sqlite3.Connection, meant: QueryVector | None) -> list[ScoredUnit]:
             if not query.strip():
                 found = self._listed(database, keep)
             else:
@@ -112,10 +112,10 @@ class Index:
 
         return self._ask(source, answer, query=query)
 
-    def catch_up(self, source: Source, told: Told | None = None) -> int:
+    def catch_up(self, source: TextSource, told: OnIndexProgress | None = None) -> int:
         """Index what has changed; how many units there are then."""
 
-        def answer(_: sqlite3.Connection, __: Asked | None) -> int:
+        def answer(_: sqlite3.Connection, __: QueryVector | None) -> int:
             return self._corpus.size
 
         return self._ask(source, answer, told=told)
@@ -135,9 +135,9 @@ class Index:
         query: str,
         asked: Mapping[str, str],
         keep: Callable[[str], bool] | None,
-        meant: Asked | None,
+        meant: QueryVector | None,
         limit: int | None,
-    ) -> Iterable[Found]:
+    ) -> Iterable[ScoredUnit]:
         wanted = chain.from_iterable((term, SECTION_MARK + term) for term in asked)
         postings = postings_of(database, wanted)
         named = exact.named(query, asked, postings, lambda unit: _text_of(database, unit)[1])
@@ -153,18 +153,23 @@ class Index:
         ):
             line, text = _text_of(database, one.unit)
             why = _why(one, asked, self._without_meaning)
-            yield Found(one.path, line, text, one.score, one.is_named, why)
+            yield ScoredUnit(one.path, line, text, one.score, one.is_named, why)
 
     def _listed(
         self, database: sqlite3.Connection, keep: Callable[[str], bool] | None
-    ) -> Iterable[Found]:
+    ) -> Iterable[ScoredUnit]:
         for path, row in self._corpus.rows.items():
             if keep is None or keep(path):
                 for line, text in texts_of(database, row.base, row.base + len(row.traits)):
-                    yield Found(path, line, text, 0.0, False, ())
+                    yield ScoredUnit(path, line, text, 0.0, False, ())
 
     def _ask(
-        self, source: Source, read: _Read[_T], *, query: str = "", told: Told | None = None
+        self,
+        source: TextSource,
+        read: _Read[_T],
+        *,
+        query: str = "",
+        told: OnIndexProgress | None = None,
     ) -> _T:
         with self._lock:
             try:
@@ -179,7 +184,9 @@ class Index:
                 self._remove()
                 return self._answered(source, read, query, told)
 
-    def _answered(self, source: Source, read: _Read[_T], query: str, told: Told | None) -> _T:
+    def _answered(
+        self, source: TextSource, read: _Read[_T], query: str, told: OnIndexProgress | None
+    ) -> _T:
         database = self._connected()
         self._catch_up(database, source, told)
         batches = BATCHES_A_QUESTION if told is None else None
@@ -188,7 +195,9 @@ class Index:
             self._look(database)
             return read(database, meant)
 
-    def _meant(self, database: sqlite3.Connection, query: str, batches: int | None) -> Asked | None:
+    def _meant(
+        self, database: sqlite3.Connection, query: str, batches: int | None
+    ) -> QueryVector | None:
         """A question is answered by its words alone when the embedder fails, and the answer says so."""
         self._without_meaning = ""
         if self._meaning is None:
@@ -200,7 +209,9 @@ class Index:
             self._without_meaning = str(failure)
             return None
 
-    def _catch_up(self, database: sqlite3.Connection, source: Source, told: Told | None) -> None:
+    def _catch_up(
+        self, database: sqlite3.Connection, source: TextSource, told: OnIndexProgress | None
+    ) -> None:
         for _ in range(ROUNDS_MAX):
             states = source.states()
             with transaction(database, "DEFERRED"):
@@ -217,7 +228,7 @@ class Index:
             self._corpus = Corpus(rows_of(database))
             self._generation = generation
 
-    def _is_news(self, source: Source, path: str, state: str | None) -> bool:
+    def _is_news(self, source: TextSource, path: str, state: str | None) -> bool:
         """Whether a text whose state differs has to be indexed: what is too young to be sure of mostly is
         what it was."""
         row = self._corpus.rows.get(path)
@@ -231,17 +242,17 @@ class Index:
     def _take(
         self,
         database: sqlite3.Connection,
-        source: Source,
+        source: TextSource,
         states: Mapping[str, str],
         news: list[str],
-        told: Told | None,
+        told: OnIndexProgress | None,
     ) -> None:
         """In batches. What another process has done meanwhile is done once more, to the same end."""
         waiting = list(reversed(news))
         while waiting:
             with transaction(database):
                 self._look(database)
-                batch = Batch(database, dict(self._corpus.rows))
+                batch = IndexBatch(database, dict(self._corpus.rows))
                 while waiting and batch.size < BATCH_UNITS:
                     path = waiting.pop()
                     state = states.get(path)
@@ -272,7 +283,7 @@ class Index:
             self._connection = None
 
 
-def _suspects(states: Mapping[str, str], rows: Mapping[str, Row]) -> list[str]:
+def _suspects(states: Mapping[str, str], rows: Mapping[str, FileRow]) -> list[str]:
     changed = [
         path
         for path, state in states.items()

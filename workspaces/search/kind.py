@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-Kind = Literal["memory", "tasks", "note", "fact", "block", "decision", "other"]
+MemoryKind = Literal["memory", "tasks", "note", "fact", "block", "decision", "other"]
 
-_FILES: dict[str, Kind] = {"MEMORY.md": "memory", "TASKS.md": "tasks"}
-_DIRECTORIES: dict[str, Kind] = {
+_FILES: dict[str, MemoryKind] = {"MEMORY.md": "memory", "TASKS.md": "tasks"}
+_DIRECTORIES: dict[str, MemoryKind] = {
     "notes": "note",
     "facts": "fact",
     "blocks": "block",
@@ -15,6 +15,6 @@ _DIRECTORIES: dict[str, Kind] = {
 }
 
 
-def kind_of(path: str) -> Kind:
+def kind_of(path: str) -> MemoryKind:
     directory, slash, _ = path.partition("/")
     return _DIRECTORIES.get(directory, "other") if slash else _FILES.get(path, "other")

@@ -14,15 +14,15 @@ from workspaces.errors import NotFound
 from workspaces.history.git.commit import Commit
 from workspaces.history.history import HEAD, History, View
 from workspaces.history.line_matching import shared, split_lines
-from workspaces.history.line_origins import Origins
+from workspaces.history.line_origins import LineOrigins
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
-from workspaces.search.source import Source
+from workspaces.search.source import TextSource
 from workspaces.timestamp import Stamp
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class LineSource:
     commit: Commit
     at: Stamp
     """When it was written, as far as its stamp was believable when it was met here."""
@@ -31,15 +31,17 @@ class Origin:
 class Provenance:
     """Of the lines of one view, for one question: every file is looked at once."""
 
-    def __init__(self, history: History, origins: Origins, view: View, source: Source) -> None:
+    def __init__(
+        self, history: History, origins: LineOrigins, view: View, source: TextSource
+    ) -> None:
         self._history = history
         self._origins = origins
         self._view = view
         self._source = source
         self._files: dict[str, Sequence[RevisionId | None]] = {}
-        self._known: dict[RevisionId, Origin] = {}
+        self._known: dict[RevisionId, LineSource] = {}
 
-    def of(self, path: str, line: int, lines: int) -> Origin | None:
+    def of(self, path: str, line: int, lines: int) -> LineSource | None:
         """The newest revision that wrote one of `lines` lines from `line` on; None when one of them is
         in no revision yet."""
         if path not in self._files:
@@ -75,4 +77,4 @@ class Provenance:
         for revision in new:
             commit = self._history.commit(revision)
             at = stamps.get(revision) or self._history.believable(commit.at)
-            self._known[revision] = Origin(commit, at)
+            self._known[revision] = LineSource(commit, at)

@@ -48,8 +48,8 @@ from heapq import nlargest
 from itertools import pairwise
 from math import log
 
-from workspaces.search.embeddings import Asked, fused
-from workspaces.search.table import NOWHERE, Posting, Row, unpacked
+from workspaces.search.embeddings import QueryVector, fused
+from workspaces.search.table import NOWHERE, FileRow, Posting, unpacked
 
 BEFORE = (0.5, 0.25, 0.125)
 AFTER = (0.3, 0.15, 0.075)
@@ -108,7 +108,7 @@ def weight(count: int, length: int, *, is_subject: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Reasons:
+class MatchReasons:
     """Which terms of the query speak for a unit, and from where."""
 
     own: list[str]
@@ -130,20 +130,20 @@ class Scored:
     is_named: bool
     _judge: _Judge
 
-    def reasons(self) -> Reasons:
+    def reasons(self) -> MatchReasons:
         return self._judge.reasons(self.unit)
 
 
 class Corpus:
     """All files of an index, as far as ranking must know them."""
 
-    def __init__(self, rows: Mapping[str, Row]) -> None:
+    def __init__(self, rows: Mapping[str, FileRow]) -> None:
         self.rows = rows
         self.size = sum(len(row.traits) for row in rows.values())
         self._ordered = sorted(rows.values(), key=lambda row: row.base)
         self._bases = [row.base for row in self._ordered]
 
-    def row_of(self, unit: int) -> Row | None:
+    def row_of(self, unit: int) -> FileRow | None:
         """The file of a unit; None for a number that is no unit."""
         at = bisect_right(self._bases, unit) - 1
         row = self._ordered[at] if at >= 0 else None
@@ -154,7 +154,7 @@ class Corpus:
         row = self.row_of(unit)
         return row is not None and row.path in paths
 
-    def cohesion(self, row: Row) -> float:
+    def cohesion(self, row: FileRow) -> float:
         """How much its neighbours tell of a unit: 0 … 1."""
         prior = self._cohesion * COHESION_DAMPING
         found = (row.shared + prior) / (row.expected + COHESION_DAMPING)
@@ -176,7 +176,7 @@ def rank(
     *,
     keep: Callable[[str], bool] | None = None,
     named: Collection[int] = (),
-    meant: Asked | None = None,
+    meant: QueryVector | None = None,
     candidates: int | None = CANDIDATES,
 ) -> list[Scored]:
     """What is `named` first, then the best; of equals the first path and line. `meant`: the query's
@@ -309,9 +309,9 @@ def _candidates(own: dict[int, float], count: int | None) -> Iterable[int]:
     return nlargest(count, found, key=found.__getitem__)
 
 
-def _by_file(units: Iterable[int], corpus: Corpus) -> Iterator[tuple[Row, list[int]]]:
+def _by_file(units: Iterable[int], corpus: Corpus) -> Iterator[tuple[FileRow, list[int]]]:
     """Numbers that are no unit are left out."""
-    row: Row | None = None
+    row: FileRow | None = None
     together: list[int] = []
     for unit in sorted(units):
         if row is None or unit >= row.base + len(row.traits):
@@ -328,7 +328,12 @@ class _Judge:
     """Scores units of one file."""
 
     def __init__(
-        self, row: Row, cohesion: float, terms: list[_Term], ideal: float, meant: Asked | None
+        self,
+        row: FileRow,
+        cohesion: float,
+        terms: list[_Term],
+        ideal: float,
+        meant: QueryVector | None,
     ) -> None:
         self._meant = meant
         self._row = row
@@ -370,8 +375,8 @@ class _Judge:
             score = fused(score, similarity)
         return Scored(unit, self._row.path, score, similarity, unit in named, self)
 
-    def reasons(self, unit: int) -> Reasons:
-        found = Reasons(
+    def reasons(self, unit: int) -> MatchReasons:
+        found = MatchReasons(
             [], [], [], any((one.byte(unit) or 0) >= _SUBJECT_BIT for one in self._terms)
         )
         for term, (_, is_above) in zip(self._terms, self._section(unit), strict=True):
@@ -396,7 +401,7 @@ class _Judge:
         return found
 
 
-def neighbourly(sections: Sequence[Sequence[frozenset[str]]]) -> tuple[float, float]:
+def add_neighbours(sections: Sequence[Sequence[frozenset[str]]]) -> tuple[float, float]:
     """Of a file's units' terms, section by section: how many terms units side by side share, and how many
     any two of the same section would."""
     shared = expected = 0.0

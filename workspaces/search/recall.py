@@ -13,13 +13,13 @@ from pathlib import Path
 from workspaces.clock import Clock
 from workspaces.errors import OverLimit, Refused
 from workspaces.history.history import HEAD, History, View
-from workspaces.history.line_origins import Origins
+from workspaces.history.line_origins import LineOrigins
 from workspaces.revision import RevisionId
 from workspaces.search.embeddings import Embedder
-from workspaces.search.index import Index, Told
-from workspaces.search.kind import Kind, kind_of
-from workspaces.search.provenance import Origin, Provenance
-from workspaces.search.source import LiveTree, RevisionTree, Source
+from workspaces.search.index import Index, OnIndexProgress
+from workspaces.search.kind import MemoryKind, kind_of
+from workspaces.search.provenance import LineSource, Provenance
+from workspaces.search.source import LiveTexts, RevisionTexts, TextSource
 from workspaces.timestamp import Stamp
 from workspaces.tree.directory import FileBlobs
 
@@ -37,7 +37,7 @@ class Scope:
 
     paths: tuple[str, ...] = ()
     """Files, directories, or patterns such as `notes/2026-*`; none: everything."""
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[MemoryKind, ...] = ()
     since: Stamp | None = None
     """Lines written then or later; what is in no revision yet is newer than everything."""
     by: str | None = None
@@ -48,7 +48,7 @@ class Scope:
             not self.paths or any(_lies_in(path, place) for place in self.paths)
         )
 
-    def wants(self, origin: Origin | None) -> bool:
+    def wants(self, origin: LineSource | None) -> bool:
         if self.since is not None and origin is not None and origin.at < self.since:
             return False
         if self.by is None:
@@ -64,7 +64,7 @@ EVERYTHING = Scope()
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RecallHit:
     """What was found: a line, or a list item with the lines that continue it."""
 
     path: str
@@ -90,19 +90,19 @@ class Recall:
         file: Path,
         blobs: FileBlobs,
         history: History,
-        origins: Origins,
+        origins: LineOrigins,
         clock: Clock,
         embedder: Embedder | None = None,
     ) -> None:
         self._history = history
         self._origins = origins
-        self._live = LiveTree(blobs, clock)
+        self._live = LiveTexts(blobs, clock)
         self._index = Index(file, embedder)
         self._viewed = Index(file.with_name(f"{file.stem}.view.db"), embedder)
 
     def find(
         self, query: str, *, limit: int = 10, view: View = HEAD, scope: Scope = EVERYTHING
-    ) -> list[Line]:
+    ) -> list[RecallHit]:
         """The lines that a query is about, best first; of an empty query the first ones, in order."""
         _check(query, limit)
         if view != HEAD:
@@ -120,12 +120,12 @@ class Recall:
             keep=scope.keeps if scope.paths or scope.kinds else None,
             only=wants if scope.since or scope.by else None,
         )
-        told: list[Line] = []
+        told: list[RecallHit] = []
         for one in found:
             origin = provenance.of(one.path, one.line, one.text.count("\n") + 1)
             commit = origin.commit if origin else None
             told.append(
-                Line(
+                RecallHit(
                     *(one.path, one.line, one.text, round(one.score, 4)),
                     updated_at=origin.at if origin else None,
                     author=commit.author if commit else None,
@@ -136,7 +136,7 @@ class Recall:
             )
         return told
 
-    def catch_up(self, told: Told | None = None) -> int:
+    def catch_up(self, told: OnIndexProgress | None = None) -> int:
         """Index what has changed in the files; how many units there are then."""
         return self._index.catch_up(self._live, told)
 
@@ -145,10 +145,10 @@ class Recall:
         self._index.forget()
         self._viewed.forget()
 
-    def _seen(self, view: View) -> tuple[Index, Source]:
+    def _seen(self, view: View) -> tuple[Index, TextSource]:
         if view == HEAD:
             return self._index, self._live
-        return self._viewed, RevisionTree(self._history, RevisionId(view))
+        return self._viewed, RevisionTexts(self._history, RevisionId(view))
 
 
 def _check(query: str, limit: int) -> None:

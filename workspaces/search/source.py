@@ -26,7 +26,7 @@ UNSURE = "~"
 read again each time until it is older."""
 
 
-class Source(Protocol):
+class TextSource(Protocol):
     def states(self) -> Mapping[str, str]:
         """Every text there is, by name."""
         ...
@@ -36,7 +36,7 @@ class Source(Protocol):
         ...
 
 
-class LiveTree:
+class LiveTexts:
     """The Markdown files of a workspace as they lie there now, also what nobody has made a revision of."""
 
     def __init__(self, blobs: FileBlobs, clock: Clock) -> None:
@@ -68,7 +68,7 @@ class LiveTree:
             return b""
 
 
-class RevisionTree:
+class RevisionTexts:
     """The Markdown files of a revision."""
 
     def __init__(self, history: History, revision: RevisionId | None) -> None:

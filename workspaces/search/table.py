@@ -34,7 +34,7 @@ _TABLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FileRow:
     """One file. Its units are numbered from `base`; `room` numbers are its own."""
 
     path: str
@@ -96,13 +96,13 @@ def next_generation(database: sqlite3.Connection) -> int:
     return generation_of(database)
 
 
-def rows_of(database: sqlite3.Connection) -> dict[str, Row]:
+def rows_of(database: sqlite3.Connection) -> dict[str, FileRow]:
     """All files, by name."""
     found = database.execute(
         "SELECT path, state, digest, base, room, traits, sections, shared, expected"
         " FROM recall_file ORDER BY path"
     )
-    return {row[0]: Row(*row) for row in found}
+    return {row[0]: FileRow(*row) for row in found}
 
 
 def above_of(database: sqlite3.Connection, path: str) -> list[str]:
@@ -111,7 +111,7 @@ def above_of(database: sqlite3.Connection, path: str) -> list[str]:
     return list(json.loads(database.execute(query, (path,)).fetchone()[0]))
 
 
-def put_row(database: sqlite3.Connection, row: Row, above: list[str]) -> None:
+def put_row(database: sqlite3.Connection, row: FileRow, above: list[str]) -> None:
     database.execute(
         "INSERT OR REPLACE INTO recall_file VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (

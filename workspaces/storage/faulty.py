@@ -15,32 +15,32 @@ from typing import TypeVar
 
 from workspaces.errors import Unavailable
 from workspaces.storage.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
-from workspaces.storage.records import SCAN_ITEMS_MAX, Change, Counter, Item, Key, RecordStore
+from workspaces.storage.records import SCAN_ITEMS_MAX, Counter, Item, Key, RecordChange, RecordStore
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
-class Fault(Enum):
+class StoreFault(Enum):
     NONE = "none"
     BEFORE = "before the effect"
     AFTER = "after the effect"
 
 
-def seeded(seed: int, *, before: float = 0.1, after: float = 0.1) -> Iterator[Fault]:
+def seeded(seed: int, *, before: float = 0.1, after: float = 0.1) -> Iterator[StoreFault]:
     """Endless; `before` and `after` are the parts of the calls that meet such a fault."""
     dice = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
     while True:
         thrown = dice.random()
         if thrown < before:
-            yield Fault.BEFORE
+            yield StoreFault.BEFORE
         else:
-            yield Fault.AFTER if thrown < before + after else Fault.NONE
+            yield StoreFault.AFTER if thrown < before + after else StoreFault.NONE
 
 
 class FaultyBlobs:
     """Meets no fault once the plan has ended. `plan_name` is what its errors say of the plan."""
 
-    def __init__(self, store: BlobStore, plan: Iterator[Fault], plan_name: str = "") -> None:
+    def __init__(self, store: BlobStore, plan: Iterator[StoreFault], plan_name: str = "") -> None:
         self._store = store
         self._plan = _Plan(plan, plan_name)
 
@@ -65,14 +65,14 @@ class FaultyBlobs:
 
 
 class FaultyRecords:
-    def __init__(self, store: RecordStore, plan: Iterator[Fault], plan_name: str = "") -> None:
+    def __init__(self, store: RecordStore, plan: Iterator[StoreFault], plan_name: str = "") -> None:
         self._store = store
         self._plan = _Plan(plan, plan_name)
 
     def get(self, key: Key) -> Item | None:
         return self._plan.carried_out(lambda: self._store.get(key))
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         return self._plan.carried_out(lambda: self._store.write(*changes))
 
     def scan(
@@ -95,20 +95,20 @@ class FaultyRecords:
 
 
 class _Plan:
-    def __init__(self, plan: Iterator[Fault], name: str) -> None:
+    def __init__(self, plan: Iterator[StoreFault], name: str) -> None:
         self._plan = plan
         self._name = name
         self._lock = threading.Lock()
 
-    def carried_out(self, call: Callable[[], Answer]) -> Answer:
+    def carried_out(self, call: Callable[[], T]) -> T:
         with self._lock:
-            fault = next(self._plan, Fault.NONE)
-        if fault is Fault.BEFORE:
+            fault = next(self._plan, StoreFault.NONE)
+        if fault is StoreFault.BEFORE:
             raise self._unavailable(fault)
         answer = call()
-        if fault is Fault.AFTER:
+        if fault is StoreFault.AFTER:
             raise self._unavailable(fault)
         return answer
 
-    def _unavailable(self, fault: Fault) -> Unavailable:
+    def _unavailable(self, fault: StoreFault) -> Unavailable:
         return Unavailable("faulty store", f"a planned fault {fault.value} {self._name}".rstrip())

@@ -23,12 +23,12 @@ from workspaces.storage.blobs import (
 )
 from workspaces.storage.records import (
     SCAN_ITEMS_MAX,
-    Change,
     Counter,
     Delete,
     Item,
     Key,
     Put,
+    RecordChange,
     check_batch,
     encoded_batch,
 )
@@ -97,7 +97,7 @@ class MemoryRecords:
             return None
         return Item(key, json.loads(text), counter, expires_at)
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         check_batch(changes)
         texts = encoded_batch(changes)
         with self._lock:

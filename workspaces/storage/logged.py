@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from workspaces.clock import Clock, SystemClock
 from workspaces.errors import Failure, Unavailable
 from workspaces.storage.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
-from workspaces.storage.records import SCAN_ITEMS_MAX, Change, Counter, Item, Key, RecordStore
+from workspaces.storage.records import SCAN_ITEMS_MAX, Counter, Item, Key, RecordChange, RecordStore
 
 Facts = dict[str, object]
 
@@ -68,7 +68,7 @@ class LoggedRecords:
             facts["found"] = int(item is not None)
             return item
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         named = [f"{type(change).__name__} {change.key}" for change in changes]
         with self._lines.call("write", changes=named):
             return self._store.write(*changes)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from workspaces.errors import Refused
 from workspaces.storage.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
-from workspaces.storage.records import SCAN_ITEMS_MAX, Change, Counter, Item, Key, RecordStore
+from workspaces.storage.records import SCAN_ITEMS_MAX, Counter, Item, Key, RecordChange, RecordStore
 
 
 class ReadOnlyBlobs:
@@ -36,7 +36,7 @@ class ReadOnlyRecords:
     def get(self, key: Key) -> Item | None:
         return self._store.get(key)
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         raise _refused(", ".join(str(change.key) for change in changes))
 
     def scan(

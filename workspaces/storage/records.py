@@ -96,7 +96,7 @@ class Check:
     expect: Condition
 
 
-Change = Put | Delete | Check
+RecordChange = Put | Delete | Check
 
 
 class RecordStore(Protocol):
@@ -104,7 +104,7 @@ class RecordStore(Protocol):
 
     def get(self, key: Key) -> Item | None: ...
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         """All changes or none; the counters of the `Put`s, in order. Durable on return.
 
         Conflict, naming the first key whose condition did not hold.
@@ -167,7 +167,7 @@ def encoded(put: Put) -> str:
     return text
 
 
-def encoded_batch(changes: Sequence[Change]) -> list[str]:
+def encoded_batch(changes: Sequence[RecordChange]) -> list[str]:
     """The text of every `Put`, in order, with "" for the others."""
     texts = [encoded(change) if isinstance(change, Put) else "" for change in changes]
     size = sum(map(_bytes, texts))
@@ -185,7 +185,7 @@ def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def check_batch(changes: Sequence[Change]) -> None:
+def check_batch(changes: Sequence[RecordChange]) -> None:
     """The limits that every store shares, asked before anything is touched."""
     if len(changes) > BATCH_CHANGES_MAX:
         raise OverLimit(

@@ -33,18 +33,18 @@ from workspaces.errors import Conflict, NotFound, Unavailable
 from workspaces.storage.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
 from workspaces.storage.records import (
     SCAN_ITEMS_MAX,
-    Change,
     Check,
     Counter,
     Delete,
     Item,
     Key,
     Put,
+    RecordChange,
     RecordStore,
     encoded,
 )
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class RetryingRecords:
     def get(self, key: Key) -> Item | None:
         return _repeated(lambda: self._store.get(key), self._begin())
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         patience = self._begin()
         try:
             return _repeated(lambda: self._store.write(*changes), patience)
@@ -181,7 +181,7 @@ class Trace(Enum):
     UNKNOWN = auto()
 
 
-def _trace(changes: Sequence[Change], there: Mapping[Key, Item | None]) -> Trace:
+def _trace(changes: Sequence[RecordChange], there: Mapping[Key, Item | None]) -> Trace:
     """A batch happens whole or not at all, so one change that tells is enough."""
     told = {_trace_of(change, there[change.key]) for change in changes}
     if Trace.NONE in told:
@@ -192,7 +192,7 @@ def _trace(changes: Sequence[Change], there: Mapping[Key, Item | None]) -> Trace
     return Trace.UNKNOWN
 
 
-def _trace_of(change: Change, item: Item | None) -> Trace:
+def _trace_of(change: RecordChange, item: Item | None) -> Trace:
     counter = item.counter if item else 0
     if change.expect is ANY or isinstance(change, Check):
         return Trace.UNKNOWN  # any state fits it, with and without the batch
@@ -240,7 +240,7 @@ def _patience(
     return lambda: _Patience(retries, clock, sleep)
 
 
-def _repeated(call: Callable[[], Answer], patience: _Patience) -> Answer:
+def _repeated(call: Callable[[], T], patience: _Patience) -> T:
     while True:
         try:
             return call()

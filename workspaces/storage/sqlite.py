@@ -30,12 +30,12 @@ from workspaces.localfs.sqlite_file import DAMAGED, LOCKED, explained, transacti
 from workspaces.storage.idle_hook import about_to_wait
 from workspaces.storage.records import (
     SCAN_ITEMS_MAX,
-    Change,
     Counter,
     Delete,
     Item,
     Key,
     Put,
+    RecordChange,
     check_batch,
     encoded_batch,
 )
@@ -128,7 +128,7 @@ class SqliteRecords:
         except UnicodeEncodeError:  # half of a surrogate pair: `write` lets no such key in
             return None
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         check_batch(changes)
         texts = encoded_batch(changes)
         with self._turn(), self._connected() as connection, transaction(connection):

@@ -29,7 +29,7 @@ from workspaces.history.git.objects import ObjectId
 from workspaces.ids import Version
 from workspaces.localfs.sqlite_file import DAMAGED, explained, transaction, use_log
 from workspaces.paths import WorkspacePath
-from workspaces.problem import Kind, Problem
+from workspaces.problem import Problem, ProblemKind
 from workspaces.storage.blobs import Token
 from workspaces.tree.scan import FileState, Known, Signature
 
@@ -61,7 +61,7 @@ _TABLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class SyncedFile:
     """What both sides held."""
 
     version: Version
@@ -70,7 +70,7 @@ class Agreed:
     token: Token
 
     @property
-    def going(self) -> Agreed:
+    def going(self) -> SyncedFile:
         """The same while it is being deleted there, as it was here: no file has this version, whatever it
         holds."""
         return replace(self, version=GONE)
@@ -81,12 +81,12 @@ class Agreed:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BaselineChange:
     """A row before and after; None where there is none."""
 
     path: WorkspacePath
-    before: Agreed | None
-    after: Agreed | None
+    before: SyncedFile | None
+    after: SyncedFile | None
 
 
 class Baseline:
@@ -100,19 +100,19 @@ class Baseline:
         self._waits: bool | None = None
         """For the disk, as SQLite was told last."""
         self._lock = threading.Lock()
-        self._rows: Mapping[WorkspacePath, Agreed] = {}
+        self._rows: Mapping[WorkspacePath, SyncedFile] = {}
         self._rows_of: int | None = None
         """The state of the file, as SQLite counts what others have written. None: of none."""
-        self._since: dict[WorkspacePath, Agreed | None] = {}
+        self._since: dict[WorkspacePath, SyncedFile | None] = {}
         """What was written here since these rows were read."""
 
-    def tree(self) -> Mapping[WorkspacePath, Agreed]:
+    def tree(self) -> Mapping[WorkspacePath, SyncedFile]:
         """All rows; read again only when others have written. Those that were given stay as they are."""
         with self._asked() as database:
             state = int(database.execute("pragma data_version").fetchone()[0])
             if self._rows_of != state:
                 found = database.execute("select path, version, object, token from agreed")
-                self._rows = {WorkspacePath(path): Agreed(*rest) for path, *rest in found}
+                self._rows = {WorkspacePath(path): SyncedFile(*rest) for path, *rest in found}
                 self._rows_of = state
             elif self._since:
                 rows = {**self._rows, **self._since}
@@ -125,29 +125,31 @@ class Baseline:
         with self._asked() as database:
             return int(database.execute("select count(*) from agreed").fetchone()[0])
 
-    def find(self, path: WorkspacePath) -> Agreed | None:
+    def find(self, path: WorkspacePath) -> SyncedFile | None:
         with self._asked() as database:
             return _agreed(database, path)
 
     def of_root(
         self, root: str | None, paths: Collection[WorkspacePath]
-    ) -> dict[WorkspacePath, Agreed | None] | None:
+    ) -> dict[WorkspacePath, SyncedFile | None] | None:
         """The rows of these, which are known to be of this directory; else None."""
-        found: dict[WorkspacePath, Agreed | None] = {}
+        found: dict[WorkspacePath, SyncedFile | None] = {}
         with self._asked() as database:
             for path in paths or [""]:
                 known, *row = database.execute(_OF_ROOT, (path,)).fetchone()
                 if known != root:
                     return None
                 if path:
-                    found[WorkspacePath(path)] = None if row[0] is None else Agreed(*row)
+                    found[WorkspacePath(path)] = None if row[0] is None else SyncedFile(*row)
         return found
 
-    def among(self, paths: Collection[WorkspacePath]) -> Callable[[WorkspacePath], Agreed | None]:
+    def among(
+        self, paths: Collection[WorkspacePath]
+    ) -> Callable[[WorkspacePath], SyncedFile | None]:
         """Where the row of each of these is looked up."""
         return self.tree().get if len(paths) > ROWS_LOOKED_UP_MAX else self.find
 
-    def take(self, steps: Iterable[Step], *, wait: bool = True) -> None:
+    def take(self, steps: Iterable[BaselineChange], *, wait: bool = True) -> None:
         """Rows as they are now; where a row is not what was seen before, somebody else's stays.
 
         `wait` False: they become durable with the next that waits. A power cut may take them back until
@@ -210,7 +212,7 @@ class Baseline:
     def problems(self) -> list[Problem]:
         """What the last whole sync could not bring here."""
         with self._asked() as database:
-            rows: list[tuple[str, Kind, str]] = database.execute(
+            rows: list[tuple[str, ProblemKind, str]] = database.execute(
                 "select path, kind, detail from problem"
             ).fetchall()
         return [Problem(*row) for row in rows]
@@ -282,14 +284,14 @@ class Baseline:
         return database
 
 
-def _agreed(database: sqlite3.Connection, path: WorkspacePath) -> Agreed | None:
+def _agreed(database: sqlite3.Connection, path: WorkspacePath) -> SyncedFile | None:
     row = database.execute(
         "select version, object, token from agreed where path = ?", (path,)
     ).fetchone()
-    return Agreed(*row) if row else None
+    return SyncedFile(*row) if row else None
 
 
-def _take(database: sqlite3.Connection, step: Step) -> bool:
+def _take(database: sqlite3.Connection, step: BaselineChange) -> bool:
     """The row as it is now, where it is what was seen before; whether that is known."""
     before = None if step.before is None else (step.path, *_columns(step.before))
     after = None if step.after is None else _columns(step.after)
@@ -316,5 +318,5 @@ _UPDATE = (
 _DELETE = "delete from agreed where path = ? and version = ? and object = ? and token = ?"
 
 
-def _columns(agreed: Agreed) -> tuple[str, str, str]:
+def _columns(agreed: SyncedFile) -> tuple[str, str, str]:
     return agreed.version, agreed.object_id, agreed.token

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from workspaces.paths import WorkspacePath
 from workspaces.storage.blobs import Blob, BlobStore, Expect, Meta, Stat, Token
 
-Listing = Callable[[Sequence[str], Callable[[], None]], Iterator[Stat]]
+ListFiles = Callable[[Sequence[str], Callable[[], None]], Iterator[Stat]]
 """Every object, under a good name or not. Given the names that were there, ascending, and what is called
 with each request."""
 
 
 class CountedStore:
-    def __init__(self, store: BlobStore, listing: Listing) -> None:
+    def __init__(self, store: BlobStore, listing: ListFiles) -> None:
         self._store = store
         self._listing = listing
         self.requests = 0

@@ -46,29 +46,29 @@ from workspaces.errors import Failure, MassDeletion, NotFound
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.storage.blobs import BlobStore, Stat
-from workspaces.sync.baseline import Baseline, Step
-from workspaces.sync.counted_store import CountedStore, Listing
-from workspaces.sync.history_sync import Coming as History
-from workspaces.sync.history_sync import Past
-from workspaces.sync.incoming import Coming, Fetched, Incoming
+from workspaces.sync.baseline import Baseline, BaselineChange
+from workspaces.sync.counted_store import CountedStore, ListFiles
+from workspaces.sync.history_sync import FetchHistory as History
+from workspaces.sync.history_sync import HistorySync
+from workspaces.sync.incoming import FetchedFile, Incoming, IncomingAction
 from workspaces.sync.outbox import Outbox
 from workspaces.sync.outgoing import Going, Outgoing
-from workspaces.sync.read_cache import InHand
+from workspaces.sync.read_cache import ReadCache
 from workspaces.sync.reconcile import (
-    Forget,
-    Meet,
-    Plan,
+    Compare,
+    DropBaseline,
     Pull,
     PullDeletion,
     Push,
     PushDeletion,
+    SyncPlan,
     action_for,
     reconcile,
 )
 from workspaces.sync.replication import Replication
-from workspaces.sync.report import Progress, Report, Tell
-from workspaces.sync.survey import Sides, Survey
-from workspaces.sync.thread_pool import THREADS, Crowd
+from workspaces.sync.report import OnSyncProgress, SyncProgress, SyncReport
+from workspaces.sync.survey import Survey, Surveyor
+from workspaces.sync.thread_pool import THREADS, ThreadPool
 from workspaces.tree.safe_replace import SECOND_LOOK_S
 from workspaces.tree.scan import FileState
 from workspaces.workspace.incoming_changes import Theirs
@@ -93,7 +93,7 @@ class Sync:
         *,
         place: Callable[[], str],
         check: Callable[[], None] = lambda: None,
-        listing: Listing | None = None,
+        listing: ListFiles | None = None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
         outbox: Outbox | None = None,
         pause: Callable[[float], None] = time.sleep,
@@ -113,12 +113,12 @@ class Sync:
         self._check = check
         self._alone = alone
         self._pause = pause
-        crowd = Crowd(threads)
-        self._sides = Sides(workspace, self._there, baseline, place=place, at_once=threads > 1)
+        crowd = ThreadPool(threads)
+        self._sides = Surveyor(workspace, self._there, baseline, place=place, at_once=threads > 1)
         self._outbox = outbox or Outbox(None)
         self._incoming = Incoming(workspace, self._there, baseline, crowd, self._outbox)
         self._outgoing = Outgoing(workspace, self._there, baseline, crowd)
-        self._past = Past(workspace, baseline, replication, at_once=threads > 1)
+        self._past = HistorySync(workspace, baseline, replication, at_once=threads > 1)
         self._clock = clock
         self._is_ready = False
         self._listed_at: float | None = None
@@ -128,15 +128,15 @@ class Sync:
         *,
         accept_deletions: bool = False,
         check: bool = False,
-        tell: Tell = lambda _done, _of: None,
-    ) -> Report:
+        tell: OnSyncProgress = lambda _done, _of: None,
+    ) -> SyncReport:
         """Make both sides one. `check`: and make sure that all of the history is there. MassDeletion,
         before anything was done; Unavailable in the middle, and then what was done is done."""
         with self._reporting() as report:
             self._make_one(report, tell, accept_deletions=accept_deletions, check=check)
         return report
 
-    def plan(self) -> Plan:
+    def plan(self) -> SyncPlan:
         """What `run` would do now. What it would ask first is in the plan."""
         with self._alone():
             self._check()
@@ -146,9 +146,9 @@ class Sync:
             return survey.plan
         here = {path: state.version for path, state in survey.here.items()}
         anew = reconcile({}, here, survey.there, held=survey.held)
-        return Plan(anew.actions, (*survey.plan.refused, *anew.refused))
+        return SyncPlan(anew.actions, (*survey.plan.refused, *anew.refused))
 
-    def pull(self) -> Report:
+    def pull(self) -> SyncReport:
         """What others wrote comes here, and what was written here goes there. While their history says
         that there is nothing new this is one request; once in a while everything is looked at."""
         with self._reporting() as report:
@@ -160,7 +160,7 @@ class Sync:
                 self._make_one(report, look=not is_recent)
         return report
 
-    def push(self, paths: Iterable[WorkspacePath]) -> Report:
+    def push(self, paths: Iterable[WorkspacePath]) -> SyncReport:
         """What is known to be dirty goes out: one conditional write each, and no listing. The history
         follows later."""
         with self._reporting() as report:
@@ -169,7 +169,7 @@ class Sync:
                 self._make_one(report)
         return report
 
-    def push_dirty(self) -> Report:
+    def push_dirty(self) -> SyncReport:
         """What differs here from what was last agreed goes out, and the history after it; no listing."""
         with self._reporting() as report:
             self._get_ready()
@@ -188,12 +188,12 @@ class Sync:
             found = self._sides.read(path)
             token = blob.token if blob else None
             action = action_for(path, base, found[0].version if found else None, token)
-            if isinstance(action, Pull | PullDeletion | Meet | Forget):
+            if isinstance(action, Pull | PullDeletion | Compare | DropBaseline):
                 known = {} if base is None else {path: base}
-                fetched = {} if blob is None else {path: Fetched(blob, base)}
-                self._incoming.put([action], fetched, known, Report())
+                fetched = {} if blob is None else {path: FetchedFile(blob, base)}
+                self._incoming.put([action], fetched, known, SyncReport())
             elif blob is None and base is not None:  # what is here is new there
-                self._baseline.take([Step(path, base, None)], wait=False)
+                self._baseline.take([BaselineChange(path, base, None)], wait=False)
 
     def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
         """Part of `Remote`: the condition is the store's."""
@@ -218,8 +218,8 @@ class Sync:
         self._baseline.close()
 
     @contextmanager
-    def _reporting(self) -> Generator[Report]:
-        report = Report()
+    def _reporting(self) -> Generator[SyncReport]:
+        report = SyncReport()
         before = self._there.requests + self._past.requests
         yield report
         report.requests = self._there.requests + self._past.requests - before
@@ -237,8 +237,8 @@ class Sync:
 
     def _make_one(
         self,
-        report: Report,
-        tell: Tell = lambda _done, _of: None,
+        report: SyncReport,
+        tell: OnSyncProgress = lambda _done, _of: None,
         *,
         accept_deletions: bool = False,
         check: bool = False,
@@ -260,7 +260,12 @@ class Sync:
             self._past.tidy(report, check=check)
 
     def _settle_files(
-        self, theirs: History | None, report: Report, tell: Tell, *, accept_deletions: bool
+        self,
+        theirs: History | None,
+        report: SyncReport,
+        tell: OnSyncProgress,
+        *,
+        accept_deletions: bool,
     ) -> None:
         """Look and carry out, until there is nothing left to do."""
         for _ in range(ROUNDS_MAX):
@@ -274,7 +279,7 @@ class Sync:
                 break
         self._baseline.keep_problems([*report.refused, *_told(report.unfollowed)])
 
-    def _send_dirty(self, report: Report) -> None:
+    def _send_dirty(self, report: SyncReport) -> None:
         dirty = self._sides.dirty()
         with self._past.packing() if dirty else nullcontext():
             has_sent = self._has_sent(dirty, report)
@@ -282,7 +287,7 @@ class Sync:
             return
         self._make_one(report)
 
-    def _has_sent(self, paths: Iterable[WorkspacePath], report: Report) -> bool:
+    def _has_sent(self, paths: Iterable[WorkspacePath], report: SyncReport) -> bool:
         """One conditional write each. False when only the long way is safe, past the guards: something
         was deleted, or the directory is not the one of the last sync."""
         identity = self._workspace.identity()
@@ -292,7 +297,7 @@ class Sync:
             if base is None:
                 return False
             here: dict[WorkspacePath, FileState] = {}
-            in_hand = InHand()
+            in_hand = ReadCache()
             for path in waiting:
                 found = self._sides.read(path)
                 if found is not None:
@@ -342,20 +347,20 @@ class Sync:
             )
 
     def _carry_out(
-        self, survey: Survey, history: History | None, report: Report, tell: Tell
+        self, survey: Survey, history: History | None, report: SyncReport, tell: OnSyncProgress
     ) -> list[WorkspacePath]:
         """What comes in, then what goes out. Returns what must be planned again."""
-        coming: list[Coming] = []
+        coming: list[IncomingAction] = []
         going: list[Going] = []
         for action in survey.plan.actions:
             match action:
-                case Pull() | PullDeletion() | Meet() | Forget():
+                case Pull() | PullDeletion() | Compare() | DropBaseline():
                     coming.append(action)
                 case Push() | PushDeletion():
                     going.append(action)
                 case _:
                     assert_never(action)
-        progress = Progress(tell, len(coming) + len(going))
+        progress = SyncProgress(tell, len(coming) + len(going))
 
         def theirs() -> Theirs | None:
             fetched = history() if history is not None else None
@@ -380,7 +385,7 @@ class Sync:
         return self._workspace.look_again(displaced)
 
 
-def _scanned(there: BlobStore) -> Listing:
+def _scanned(there: BlobStore) -> ListFiles:
     def listing(known: Sequence[str], asked: Callable[[], None]) -> Iterator[Stat]:
         del known
         asked()

@@ -58,7 +58,7 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class HistoryHead:
     tip: RevisionId | None
     """None where there is no head yet."""
     packs: tuple[Pack, ...] = ()
@@ -66,7 +66,7 @@ class Head:
 
 
 @lru_cache(maxsize=4)  # what is written is remembered as well
-def head_bytes(head: Head) -> bytes:
+def head_bytes(head: HistoryHead) -> bytes:
     packs = [{"name": one.name, "bytes": one.bytes, "tip": one.tip} for one in head.packs]
     told = {
         "format": FORMAT,
@@ -77,7 +77,7 @@ def head_bytes(head: Head) -> bytes:
     return (json.dumps(told, indent=1) + "\n").encode()
 
 
-def parse_head(data: bytes) -> Head:
+def parse_head(data: bytes) -> HistoryHead:
     """Refused, for whoever wrote it may have written anything; OverLimit."""
     if len(data) > HEAD_BYTES_MAX:
         raise OverLimit(f"size of {NAME}", maximum=HEAD_BYTES_MAX, actual=len(data), unit="bytes")
@@ -105,7 +105,7 @@ def parse_head(data: bytes) -> Head:
     found = tuple(_pack(one) for one in packs)
     if (tip is None) != (not found) or (found and found[-1].tip != tip):
         raise Refused(f"{NAME}: tip", tip, "is not the newest revision of the last pack")
-    return Head(tip, found, _revision(fields.get("reviewed"), "reviewed"))
+    return HistoryHead(tip, found, _revision(fields.get("reviewed"), "reviewed"))
 
 
 def fold_from(packs: Sequence[Pack]) -> int | None:

@@ -14,22 +14,22 @@ from workspaces.history.git.quarantine import Quarantine
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.sync.baseline import Baseline
-from workspaces.sync.history_head import Head
+from workspaces.sync.history_head import HistoryHead
 from workspaces.sync.replication import Replication
-from workspaces.sync.report import Report
+from workspaces.sync.report import SyncReport
 from workspaces.workspace.workspace import Workspace
 
-Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
+S = TypeVar("S")
+T = TypeVar("T")
 
-Fetched = tuple[RevisionId, Quarantine]
+FetchedHistory = tuple[RevisionId, Quarantine]
 """What others have come to, and the bundles that lead there."""
 
-Coming = Callable[[], Fetched | None]
+FetchHistory = Callable[[], FetchedHistory | None]
 """Waits for it. None where it cannot be used, which is told."""
 
 
-class Past:
+class HistorySync:
     """What is wrong with the history in S3 stops no file: it is told."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Past:
         if self.is_lost and self._replication is not None:
             self._replication.recover()
 
-    def has_moved(self, report: Report) -> bool:
+    def has_moved(self, report: SyncReport) -> bool:
         """Whether others say that there is something new; while they cannot be asked, there may be."""
         if self._replication is None:
             return True
@@ -73,11 +73,11 @@ class Past:
             return True
 
     @contextmanager
-    def theirs(self, report: Report, *, look: bool = True) -> Generator[Coming | None]:
+    def theirs(self, report: SyncReport, *, look: bool = True) -> Generator[FetchHistory | None]:
         """None: there is nothing new. The head is looked at before this returns, and so before the files
         are listed."""
         report.unfollowed = None
-        head: Head | None = None
+        head: HistoryHead | None = None
         if self._replication is not None:
             try:
                 head = self._replication.news(look=look)
@@ -111,7 +111,7 @@ class Past:
             with suppress(Failure):
                 packing.result()
 
-    def push(self, report: Report) -> bool:
+    def push(self, report: SyncReport) -> bool:
         """After the files. False when others have been faster: theirs is to be followed first."""
         if self._replication is None or report.unfollowed is not None:
             return True
@@ -123,7 +123,7 @@ class Past:
             missing = self._missing(tip)
             if missing:
                 # A revision of what came and went between two syncs: that it went is one too.
-                self._workspace.settled(missing)
+                self._workspace.committed(missing)
                 tip = self._workspace.tip() or tip
                 missing = self._missing(tip)
             if missing:
@@ -136,7 +136,7 @@ class Past:
             return True
         return report.history
 
-    def tidy(self, report: Report, *, check: bool) -> None:
+    def tidy(self, report: SyncReport, *, check: bool) -> None:
         """Housekeeping in S3: when it is due, or asked for."""
         if self._replication is None or not report.history:
             return
@@ -159,9 +159,9 @@ class Past:
         return {path: there[path] for path, (_, here) in changed.items() if there[path] != here}
 
 
-def _done(do: Callable[[Asked], Answer], asked: Asked) -> Future[Answer]:
+def _done(do: Callable[[S], T], asked: S) -> Future[T]:
     """In the caller's thread."""
-    done: Future[Answer] = Future()
+    done: Future[T] = Future()
     try:
         done.set_result(do(asked))
     except Failure as failure:
@@ -169,7 +169,9 @@ def _done(do: Callable[[Asked], Answer], asked: Asked) -> Future[Answer]:
     return done
 
 
-def _fetched(tip: RevisionId, fetching: Future[Quarantine], report: Report) -> Fetched | None:
+def _fetched(
+    tip: RevisionId, fetching: Future[Quarantine], report: SyncReport
+) -> FetchedHistory | None:
     try:
         return tip, fetching.result()
     except Deleted:  # of what is over no file is touched

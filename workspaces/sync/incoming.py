@@ -15,31 +15,40 @@ from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import SYNC
 from workspaces.storage.blobs import Blob, Token, is_surely_of, may_say_more
-from workspaces.sync.baseline import Agreed, Baseline, Step
+from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore
 from workspaces.sync.outbox import Outbox
 from workspaces.sync.recency import changed_at, decides
-from workspaces.sync.reconcile import Apart, Forget, Meet, Merged, Pull, PullDeletion, Same, met
-from workspaces.sync.report import Report
+from workspaces.sync.reconcile import (
+    Compare,
+    DropBaseline,
+    KeepBoth,
+    MergedVersions,
+    Pull,
+    PullDeletion,
+    SameVersions,
+    merge_versions,
+)
+from workspaces.sync.report import SyncReport
 from workspaces.sync.survey import Survey
-from workspaces.sync.thread_pool import Crowd
+from workspaces.sync.thread_pool import ThreadPool
 from workspaces.tree.merge_marks import told_of
 from workspaces.tree.port import Staged
-from workspaces.workspace.incoming_changes import Arrival, Theirs
+from workspaces.workspace.incoming_changes import IncomingChange, Theirs
 from workspaces.workspace.workspace import Workspace
 
 BATCH_FILES = 256
 """What is fetched before it is put into the tree, and so how long the writer lock is held at once."""
 
-Coming = Pull | PullDeletion | Meet | Forget
+IncomingAction = Pull | PullDeletion | Compare | DropBaseline
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedFile:
     """What was read there, and where it lies aside."""
 
     blob: Blob
-    base: Agreed | None
+    base: SyncedFile | None
     """What was agreed on before it was read: what is there, and what is here, came after it."""
     staged: Staged | None = None
 
@@ -50,7 +59,7 @@ class Incoming:
         workspace: Workspace,
         there: CountedStore,
         baseline: Baseline,
-        crowd: Crowd,
+        crowd: ThreadPool,
         outbox: Outbox,
     ) -> None:
         self._workspace = workspace
@@ -61,9 +70,9 @@ class Incoming:
 
     def take(
         self,
-        actions: Sequence[Coming],
+        actions: Sequence[IncomingAction],
         survey: Survey,
-        report: Report,
+        report: SyncReport,
         done: Callable[[int], None],
         theirs: Callable[[], Theirs | None] | None = None,
     ) -> list[WorkspacePath]:
@@ -74,16 +83,16 @@ class Incoming:
         again: list[WorkspacePath] = []
         in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
         groups = _batches(in_order) if theirs is None else iter([in_order])
-        fetched: dict[WorkspacePath, Fetched] = {}
+        fetched: dict[WorkspacePath, FetchedFile] = {}
         at_hand = self._at_hand(actions, survey.there, theirs)
         with self._workspace.staging() as stage:
 
-            def fetch(action: Coming) -> Fetched | None:
+            def fetch(action: IncomingAction) -> FetchedFile | None:
                 agreed = base.get(action.path)
                 blob = at_hand.pop(action.path, None)
-                return self._fetched(action, agreed) if blob is None else Fetched(blob, agreed)
+                return self._fetched(action, agreed) if blob is None else FetchedFile(blob, agreed)
 
-            def come(action: Coming, one: Fetched | None) -> None:
+            def come(action: IncomingAction, one: FetchedFile | None) -> None:
                 if one is not None:
                     aside = stage(one.blob.data) if isinstance(action, Pull) else None
                     fetched[action.path] = replace(one, staged=aside)
@@ -99,18 +108,18 @@ class Incoming:
 
     def put(
         self,
-        actions: Sequence[Coming],
-        fetched: Mapping[WorkspacePath, Fetched],
-        base: Mapping[WorkspacePath, Agreed],
-        report: Report,
+        actions: Sequence[IncomingAction],
+        fetched: Mapping[WorkspacePath, FetchedFile],
+        base: Mapping[WorkspacePath, SyncedFile],
+        report: SyncReport,
         theirs: Theirs | None = None,
     ) -> list[WorkspacePath]:
         """Into the tree, what was read there."""
-        arrivals: list[Arrival] = []
-        steps: dict[WorkspacePath, Step] = {}
+        arrivals: list[IncomingChange] = []
+        steps: dict[WorkspacePath, BaselineChange] = {}
         again: list[WorkspacePath] = []
         same: dict[WorkspacePath, ObjectId | None] = {}
-        told = Report()
+        told = SyncReport()
         pulled = {one.path for one in actions if isinstance(one, Pull) and one.path in fetched}
         is_as_agreed = self._agreement(actions, fetched, base)
         for action in actions:
@@ -118,17 +127,17 @@ class Incoming:
             if not is_as_agreed(action.path):
                 again.append(action.path)
             elif isinstance(action, PullDeletion):
-                arrivals.append(Arrival(action.path, None, action.expect))
-                steps[action.path] = Step(action.path, base.get(action.path), None)
+                arrivals.append(IncomingChange(action.path, None, action.expect))
+                steps[action.path] = BaselineChange(action.path, base.get(action.path), None)
                 told.pulled.append(action.path)
-            elif isinstance(action, Forget):
+            elif isinstance(action, DropBaseline):
                 same[action.path] = None
-                steps[action.path] = Step(action.path, base.get(action.path), None)
+                steps[action.path] = BaselineChange(action.path, base.get(action.path), None)
             elif come is None:
                 again.append(action.path)  # gone since it was listed
             elif isinstance(action, Pull):
                 data, staged = come.blob.data, come.staged
-                arrivals.append(Arrival(action.path, data, action.expect, staged=staged))
+                arrivals.append(IncomingChange(action.path, data, action.expect, staged=staged))
                 steps[action.path] = _step(action.path, come)
                 told.pulled.append(action.path)
             elif self._meet(action.path, come, pulled, arrivals, same, told):
@@ -144,9 +153,9 @@ class Incoming:
 
     def _agreement(
         self,
-        actions: Sequence[Coming],
-        fetched: Mapping[WorkspacePath, Fetched],
-        base: Mapping[WorkspacePath, Agreed],
+        actions: Sequence[IncomingAction],
+        fetched: Mapping[WorkspacePath, FetchedFile],
+        base: Mapping[WorkspacePath, SyncedFile],
     ) -> Callable[[WorkspacePath], bool]:
         """Whether a path is still agreed on as it was before it was looked at. Somebody here may have written
         there what others have built on since: once he has told of it its row says so."""
@@ -162,11 +171,11 @@ class Incoming:
     def _meet(
         self,
         path: WorkspacePath,
-        come: Fetched,
+        come: FetchedFile,
         pulled: Collection[WorkspacePath],
-        arrivals: list[Arrival],
+        arrivals: list[IncomingChange],
         same: dict[WorkspacePath, ObjectId | None],
-        told: Report,
+        told: SyncReport,
     ) -> bool:
         """What becomes of a path that both sides changed; False when it is gone here meanwhile. `pulled`
         comes as it is there: a second file, too, which somebody has kept of the same bytes and changed."""
@@ -176,19 +185,19 @@ class Incoming:
             return False
         there = come.blob.data
         base = self._bytes_of(come.base) if come.base and not come.base.is_going else None
-        result = met(path, base, here, there, later=self._later(path, here, come.blob))
+        result = merge_versions(path, base, here, there, later=self._later(path, here, come.blob))
         match result:
-            case Same():
+            case SameVersions():
                 same[path] = blob_id(here)
-            case Merged(data, overlaps, clashes):
+            case MergedVersions(data, overlaps, clashes):
                 seam = told_of(overlaps, clashes)
                 expect = version_of(here)
-                arrivals.append(Arrival(path, data, expect, beside=there, seam=seam))
+                arrivals.append(IncomingChange(path, data, expect, beside=there, seam=seam))
                 told.merged.append(path)
-            case Apart(beside):
+            case KeepBoth(beside):
                 if beside not in pulled:
-                    arrivals.append(Arrival(beside, here, None))
-                arrivals.append(Arrival(path, there, version_of(here)))
+                    arrivals.append(IncomingChange(beside, here, None))
+                arrivals.append(IncomingChange(path, there, version_of(here)))
                 told.conflicts.append(beside)
             case _:
                 assert_never(result)
@@ -196,11 +205,11 @@ class Incoming:
 
     def _brought(
         self,
-        arrivals: Sequence[Arrival],
-        steps: Mapping[WorkspacePath, Step],
+        arrivals: Sequence[IncomingChange],
+        steps: Mapping[WorkspacePath, BaselineChange],
         same: Mapping[WorkspacePath, ObjectId | None],
-        told: Report,
-        report: Report,
+        told: SyncReport,
+        report: SyncReport,
         theirs: Theirs | None,
     ) -> list[WorkspacePath]:
         """Into the tree, and then into the baseline. What was merged here must still go out. What both sides
@@ -214,7 +223,7 @@ class Incoming:
         else:
             out, unsent = set[str](), set[WorkspacePath]()
         if same:
-            out.update(same.keys() - self._workspace.settled(same)[0])
+            out.update(same.keys() - self._workspace.committed(same)[0])
         self._baseline.take(step for path, step in steps.items() if path not in out)
         report.pulled += [path for path in told.pulled if path not in out]
         report.merged += [path for path in told.merged if path not in out]
@@ -225,7 +234,7 @@ class Incoming:
 
     def _at_hand(
         self,
-        actions: Sequence[Coming],
+        actions: Sequence[IncomingAction],
         there: Mapping[WorkspacePath, Token],
         theirs: Callable[[], Theirs | None] | None,
     ) -> dict[WorkspacePath, Blob]:
@@ -248,19 +257,19 @@ class Incoming:
                     at_hand[path] = Blob(path, data, there[path])
         return at_hand
 
-    def _fetched(self, action: Coming, base: Agreed | None) -> Fetched | None:
+    def _fetched(self, action: IncomingAction, base: SyncedFile | None) -> FetchedFile | None:
         """What both sides changed has its base from now: since the survey others may have agreed on
         something, and a merge with what was before it takes what they replaced for a change."""
-        if isinstance(action, PullDeletion | Forget):
+        if isinstance(action, PullDeletion | DropBaseline):
             return None
-        if isinstance(action, Meet):
+        if isinstance(action, Compare):
             base = self._baseline.find(action.path)
         try:
-            return Fetched(self._there.read(action.path), base)
+            return FetchedFile(self._there.read(action.path), base)
         except NotFound:
             return None
 
-    def _bytes_of(self, base: Agreed) -> bytes | None:
+    def _bytes_of(self, base: SyncedFile) -> bytes | None:
         """Of the base of a merge; without them nothing is known to be old, and everything is kept."""
         try:
             return self._workspace.history.read(base.object_id)
@@ -271,21 +280,23 @@ class Incoming:
         """Whose change of one key of the front matter is the later one; equal on every machine."""
         if not decides(here):
             return "here"
-        self._workspace.settled({path: blob_id(here)})  # before, what was done by hand has no stamp
+        self._workspace.committed(
+            {path: blob_id(here)}
+        )  # before, what was done by hand has no stamp
         mine = (changed_at(self._workspace.history, path), here)
         return "here" if mine > (blob.meta.get("stamp", ""), blob.data) else "there"
 
 
-def _step(path: WorkspacePath, come: Fetched) -> Step:
+def _step(path: WorkspacePath, come: FetchedFile) -> BaselineChange:
     blob = come.blob
-    return Step(path, come.base, Agreed(blob.version, blob_id(blob.data), blob.token))
+    return BaselineChange(path, come.base, SyncedFile(blob.version, blob_id(blob.data), blob.token))
 
 
 def _paths(problems: Iterable[Problem]) -> set[str]:
     return {problem.path for problem in problems}
 
 
-def _batches(actions: Iterable[Coming]) -> Iterator[list[Coming]]:
+def _batches(actions: Iterable[IncomingAction]) -> Iterator[list[IncomingAction]]:
     rest = iter(actions)
     while batch := list(islice(rest, BATCH_FILES)):
         yield batch

@@ -11,13 +11,13 @@ from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import RevisionId
 from workspaces.storage.blobs import Expect, Meta
-from workspaces.sync.baseline import Agreed, Baseline, Step
+from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore
-from workspaces.sync.read_cache import InHand
+from workspaces.sync.read_cache import ReadCache
 from workspaces.sync.recency import changed_at, decides
 from workspaces.sync.reconcile import Push, PushDeletion
-from workspaces.sync.report import Report
-from workspaces.sync.thread_pool import Crowd
+from workspaces.sync.report import SyncReport
+from workspaces.sync.thread_pool import ThreadPool
 from workspaces.tree.scan import FileState
 from workspaces.workspace.workspace import Workspace
 
@@ -27,13 +27,13 @@ all that were taken before."""
 
 Going = Push | PushDeletion
 
-Sent = tuple[WorkspacePath, Step | Failure | None]
+Sent = tuple[WorkspacePath, BaselineChange | Failure | None]
 """None: somebody was faster, on either side."""
 
 
 class Outgoing:
     def __init__(
-        self, workspace: Workspace, there: CountedStore, baseline: Baseline, crowd: Crowd
+        self, workspace: Workspace, there: CountedStore, baseline: Baseline, crowd: ThreadPool
     ) -> None:
         self._workspace = workspace
         self._there = there
@@ -43,10 +43,10 @@ class Outgoing:
     def send(
         self,
         actions: Sequence[Going],
-        base: Mapping[WorkspacePath, Agreed],
+        base: Mapping[WorkspacePath, SyncedFile],
         here: Mapping[WorkspacePath, FileState],
-        in_hand: InHand,
-        report: Report,
+        in_hand: ReadCache,
+        report: SyncReport,
         done: Callable[[int], None] | None = None,
     ) -> list[WorkspacePath]:
         """`done` None: a push of a few files, whose caller does not wait until the rows are durable; but each
@@ -56,7 +56,7 @@ class Outgoing:
         found: dict[WorkspacePath, ObjectId | None] = {
             one.path: here[one.path].object_id if isinstance(one, Push) else None for one in actions
         }
-        settled, tip = self._workspace.settled(found)
+        settled, tip = self._workspace.committed(found)
         meta = self._meta(tip)
         again = [action.path for action in actions if action.path not in settled]
         ready = [action for action in actions if action.path in settled]
@@ -68,8 +68,8 @@ class Outgoing:
         return again
 
     def put(
-        self, path: WorkspacePath, data: bytes | None, base: Agreed | None, *, expect: Expect
-    ) -> Step:
+        self, path: WorkspacePath, data: bytes | None, base: SyncedFile | None, *, expect: Expect
+    ) -> BaselineChange:
         """One file, or its deletion (None). Conflict, Unavailable. The step is to be taken once the file
         here is the same."""
         if data is None:
@@ -88,11 +88,11 @@ class Outgoing:
     def _send_together(
         self,
         actions: Sequence[Going],
-        base: Mapping[WorkspacePath, Agreed],
+        base: Mapping[WorkspacePath, SyncedFile],
         here: Mapping[WorkspacePath, FileState],
-        in_hand: InHand,
+        in_hand: ReadCache,
         meta: Meta,
-        report: Report,
+        report: SyncReport,
         done: Callable[[int], None] | None,
     ) -> list[WorkspacePath]:
         """All at the same time. Whatever fails, what has been done stands in the baseline."""
@@ -100,7 +100,7 @@ class Outgoing:
             return []
         rows = {one.path: base.get(one.path) for one in actions} | self._going(actions, base)
         again: list[WorkspacePath] = []
-        steps: list[Step] = []
+        steps: list[BaselineChange] = []
         failure: Failure | None = None
 
         def send(one: Going) -> Sent:
@@ -109,7 +109,7 @@ class Outgoing:
 
         outcomes = self._crowd.all(send, actions)
         for path, outcome in outcomes:
-            if isinstance(outcome, Step):
+            if isinstance(outcome, BaselineChange):
                 report.pushed.append(path)
                 steps.append(outcome)
             elif isinstance(outcome, Refused | OverLimit):
@@ -131,30 +131,30 @@ class Outgoing:
     def _written(self, sent: Sent) -> Sent:
         """In the thread that has sent it: others may take longer."""
         _, outcome = sent
-        if isinstance(outcome, Step):
+        if isinstance(outcome, BaselineChange):
             self._baseline.take([outcome], wait=False)
         return sent
 
-    def _write_most(self, steps: list[Step]) -> None:
+    def _write_most(self, steps: list[BaselineChange]) -> None:
         """All but the last, where there are many."""
         if len(steps) > ROWS_AT_ONCE:
             self._baseline.take(steps[:-1], wait=False)
             del steps[:-1]
 
     def _going(
-        self, actions: Sequence[Going], base: Mapping[WorkspacePath, Agreed]
-    ) -> dict[WorkspacePath, Agreed]:
+        self, actions: Sequence[Going], base: Mapping[WorkspacePath, SyncedFile]
+    ) -> dict[WorkspacePath, SyncedFile]:
         """The rows of what is about to be deleted there. They say so before it is asked for."""
         going = {one.path: base[one.path] for one in actions if isinstance(one, PushDeletion)}
-        self._baseline.take(Step(path, row, row.going) for path, row in going.items())
+        self._baseline.take(BaselineChange(path, row, row.going) for path, row in going.items())
         return {path: row.going for path, row in going.items()}
 
     def _sent(
         self,
         action: Going,
-        base: Agreed | None,
+        base: SyncedFile | None,
         here: Mapping[WorkspacePath, FileState],
-        in_hand: InHand,
+        in_hand: ReadCache,
         meta: Meta,
     ) -> Sent:
         path = action.path
@@ -179,14 +179,16 @@ class Outgoing:
         path: WorkspacePath,
         data: bytes,
         state: FileState,
-        base: Agreed | None,
+        base: SyncedFile | None,
         expect: Expect,
         meta: Meta,
-    ) -> Step:
+    ) -> BaselineChange:
         meta = {**meta, "version": state.version}
         token = self._there.write(path, data, expect=expect, meta=meta)
-        return Step(path, base, Agreed(state.version, state.object_id, token))
+        return BaselineChange(path, base, SyncedFile(state.version, state.object_id, token))
 
-    def _deleted(self, path: WorkspacePath, base: Agreed | None, expect: Expect) -> Step:
+    def _deleted(
+        self, path: WorkspacePath, base: SyncedFile | None, expect: Expect
+    ) -> BaselineChange:
         self._there.delete(path, expect=expect)
-        return Step(path, base, None)
+        return BaselineChange(path, base, None)

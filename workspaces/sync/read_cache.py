@@ -6,7 +6,7 @@ BYTES_MAX = 16 * 2**20
 """Of all files together. What is beyond is read again, each file in its turn."""
 
 
-class InHand:
+class ReadCache:
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
         self._room = BYTES_MAX

@@ -19,7 +19,7 @@ kind is looked at. All there is to decide stands in `action_for`, one line a sit
      –     –     T     new there                    Pull          if here is still nothing
      –     H     T     new on both                  Meet
 
-`Meet` reads what is there, and only then is known whether the two sides differ at all (`met`).
+`Compare` reads what is there, and only then is known whether the two sides differ at all (`met`).
 
 While a file that is gone here is being deleted there, its row has a version that no file has
 (`Agreed.going`): what is here again by then counts as changed, though it be the same bytes, and meets
@@ -43,7 +43,7 @@ from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.storage.blobs import Token
-from workspaces.sync.baseline import Agreed
+from workspaces.sync.baseline import SyncedFile
 from workspaces.tree.conflict_copy import conflict_path
 from workspaces.tree.merge import merge
 
@@ -81,18 +81,18 @@ class PullDeletion:
 
 
 @dataclass(frozen=True, slots=True)
-class Meet:
+class Compare:
     """Both sides have something of their own: what, is not known before it is read."""
 
     path: WorkspacePath
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class DropBaseline:
     path: WorkspacePath
 
 
-Action = Push | PushDeletion | Pull | PullDeletion | Meet | Forget
+SyncAction = Push | PushDeletion | Pull | PullDeletion | Compare | DropBaseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,26 +103,26 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    actions: tuple[Action, ...]
+class SyncPlan:
+    actions: tuple[SyncAction, ...]
     """MEMORY.md last: who reads it finds what it speaks of."""
     refused: tuple[Problem, ...] = ()
     alarm: Alarm | None = None
 
 
 def reconcile(
-    base: Mapping[WorkspacePath, Agreed],
+    base: Mapping[WorkspacePath, SyncedFile],
     here: Mapping[WorkspacePath, Version],
     there: Mapping[WorkspacePath, Token],
     *,
     held: Collection[str] = (),
-) -> Plan:
-    actions: list[Action] = []
+) -> SyncPlan:
+    actions: list[SyncAction] = []
     is_same = here == {path: agreed.version for path, agreed in base.items()} and there == {
         path: agreed.token for path, agreed in base.items()
     }
     if is_same:
-        return Plan(())  # as almost always: what `action_for` would say of each path, sooner
+        return SyncPlan(())  # as almost always: what `action_for` would say of each path, sooner
     for path in {**base, **here, **there}:
         agreed, ours, theirs = base.get(path), here.get(path), there.get(path)
         if agreed is not None and agreed.token == theirs and agreed.version == ours:
@@ -133,12 +133,12 @@ def reconcile(
     refused = _without_place(actions, here)
     actions = [action for action in actions if action.path not in refused]
     actions.sort(key=lambda action: (action.path == "MEMORY.md", action.path))
-    return Plan(tuple(actions), tuple(refused.values()), _alarm(base, here, there, held))
+    return SyncPlan(tuple(actions), tuple(refused.values()), _alarm(base, here, there, held))
 
 
 def action_for(
-    path: WorkspacePath, base: Agreed | None, here: Version | None, there: Token | None
-) -> Action | None:
+    path: WorkspacePath, base: SyncedFile | None, here: Version | None, there: Token | None
+) -> SyncAction | None:
     """The truth table."""
     if base is None:
         return _new(path, here, there)
@@ -150,28 +150,28 @@ def action_for(
         return Push(path, here, base.token)  # changed only here
     if there is None:
         if here is None:
-            return Forget(path)  # deleted on both sides
+            return DropBaseline(path)  # deleted on both sides
         if here == base.version:
             return PullDeletion(path, here)  # deleted only there
         return Push(path, here, ABSENT)  # changed here, deleted there: the edit wins
     if here is None or here == base.version:
         return Pull(path, here)  # changed there, and here not changed or deleted: the edit wins
-    return Meet(path)  # changed on both sides
+    return Compare(path)  # changed on both sides
 
 
-def _new(path: WorkspacePath, here: Version | None, there: Token | None) -> Action | None:
+def _new(path: WorkspacePath, here: Version | None, there: Token | None) -> SyncAction | None:
     if here is None:
         return None if there is None else Pull(path, None)
-    return Push(path, here, ABSENT) if there is None else Meet(path)
+    return Push(path, here, ABSENT) if there is None else Compare(path)
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class SameVersions:
     """Both sides had made the same change."""
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedVersions:
     """One text in which both changes are made; possibly the one that is there already."""
 
     data: bytes
@@ -180,16 +180,16 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class KeepBoth:
     """Theirs takes the path; ours is kept beside it."""
 
     beside: WorkspacePath
 
 
-Met = Same | Merged | Apart
+Met = SameVersions | MergedVersions | KeepBoth
 
 
-def met(
+def merge_versions(
     path: WorkspacePath,
     base: bytes | None,
     here: bytes,
@@ -203,15 +203,15 @@ def met(
     What is there comes first in the merge, so that two machines that merge the same two versions one
     after the other make the same text, and the second finds nothing left to push."""
     if here == there:
-        return Same()
+        return SameVersions()
     found = merge(path, base, there, here, later="ours" if later == "there" else "theirs")
     if found is None:
-        return Apart(conflict_path(path, version_of(here)))
-    return Merged(found.data, found.overlaps, found.clashes)
+        return KeepBoth(conflict_path(path, version_of(here)))
+    return MergedVersions(found.data, found.overlaps, found.clashes)
 
 
 def _alarm(
-    base: Mapping[WorkspacePath, Agreed],
+    base: Mapping[WorkspacePath, SyncedFile],
     here: Mapping[WorkspacePath, Version],
     there: Mapping[WorkspacePath, Token],
     held: Collection[str],
@@ -229,7 +229,7 @@ def _alarm(
 
 
 def _without_place(
-    actions: Sequence[Action], here: Mapping[WorkspacePath, Version]
+    actions: Sequence[SyncAction], here: Mapping[WorkspacePath, Version]
 ) -> dict[str, Problem]:
     """Names that would be new here and collide with one that stays, or with each other."""
     new = sorted(one.path for one in actions if isinstance(one, Pull) and one.expect is None)

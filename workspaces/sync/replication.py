@@ -41,7 +41,7 @@ from workspaces.history.history import PUT_BACK, History
 from workspaces.revision import SYNC, RevisionId
 from workspaces.storage.blobs import BlobStore, Token
 from workspaces.sync.baseline import Baseline
-from workspaces.sync.history_head import NAME, Head, Pack, fold_from, head_bytes, parse_head
+from workspaces.sync.history_head import NAME, HistoryHead, Pack, fold_from, head_bytes, parse_head
 
 FETCH_BYTES_MAX = 4 * 2**30
 """Of all packs of one history that are fetched at once."""
@@ -63,7 +63,7 @@ _SEEN, _CHECKED = "head", "packs checked"
 class _Seen:
     """There, when it was last looked at."""
 
-    head: Head
+    head: HistoryHead
     token: Token
     good: Mapping[str, Token]
     """Packs that were found good, by name, and the tokens they had."""
@@ -107,7 +107,7 @@ class Replication:
             head = self._look()
         return head is not None and not self._has(head.tip)
 
-    def news(self, *, look: bool = True) -> Head | None:
+    def news(self, *, look: bool = True) -> HistoryHead | None:
         """The head, where it names something that is not here. Refused, Unavailable: it cannot be used.
         `look`: at what is there, which the caller has not done just now."""
         with self._lock:
@@ -115,7 +115,7 @@ class Replication:
             head = self._look() if look or seen is None else seen.head
             return None if head is None or self._has(head.tip) else head
 
-    def fetch(self, head: Head) -> Quarantine:
+    def fetch(self, head: HistoryHead) -> Quarantine:
         """What a head names and is not here, looked at; to be closed by the caller. Deleted; Refused,
         OverLimit, Unavailable: what is there cannot be used."""
         with self._lock:
@@ -169,7 +169,7 @@ class Replication:
         to be brought here first. Deleted."""
         with self._lock:
             seen = self._known()
-            head = seen.head if seen else Head(None)
+            head = seen.head if seen else HistoryHead(None)
             if head.tip is not None and head.tip != tip:
                 if not self._history.has(head.tip):
                     return False
@@ -219,7 +219,7 @@ class Replication:
             self._moved(replace(seen.head, packs=tuple(packs)), seen)
             return [pack.name for pack in damaged]
 
-    def _look(self) -> Head | None:
+    def _look(self) -> HistoryHead | None:
         """The head as it is now; None when there is none. Deleted."""
         seen = self._remembered()
         self.requests += 1
@@ -319,7 +319,7 @@ class Replication:
             return ()
         return ahead[1] if self._history.descends(tip, ahead[1][-1].tip) else ()
 
-    def _moved(self, head: Head, seen: _Seen | None) -> bool:
+    def _moved(self, head: HistoryHead, seen: _Seen | None) -> bool:
         self.requests += 1
         try:
             token = self._there.write(NAME, head_bytes(head), expect=seen.token if seen else ABSENT)
@@ -370,7 +370,7 @@ class Replication:
             self._seen = text, _Seen(head, Token(told["token"]), told["good"])
         return self._seen[1]
 
-    def _remember(self, head: Head, token: Token) -> None:
+    def _remember(self, head: HistoryHead, token: Token) -> None:
         """A power cut may take it back: then it is asked for once more."""
         before = self._remembered()
         known = {**(before.good if before else {}), **self._good}
@@ -380,7 +380,7 @@ class Replication:
         self._good.clear()
 
 
-def _parsed(data: bytes) -> Head:
+def _parsed(data: bytes) -> HistoryHead:
     try:
         return parse_head(data)
     except Refused as refused:

@@ -9,12 +9,12 @@ from workspaces.durability import Durable
 from workspaces.errors import Failure
 from workspaces.problem import Problem
 
-Tell = Callable[[int, int], None]
+OnSyncProgress = Callable[[int, int], None]
 """How many of how many are done."""
 
 
 @dataclass(slots=True)
-class Report:
+class SyncReport:
     """What a sync did."""
 
     pushed: list[str] = field(default_factory=list[str])
@@ -47,8 +47,8 @@ class Report:
         return Durable(self.is_durable, self.history)
 
 
-class Progress:
-    def __init__(self, tell: Tell, total: int) -> None:
+class SyncProgress:
+    def __init__(self, tell: OnSyncProgress, total: int) -> None:
         self._tell = tell
         self._total = total
         self._done = 0

@@ -12,10 +12,10 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.problem import Problem
 from workspaces.storage.blobs import Stat, Token
-from workspaces.sync.baseline import Agreed, Baseline
+from workspaces.sync.baseline import Baseline, SyncedFile
 from workspaces.sync.counted_store import CountedStore
-from workspaces.sync.read_cache import InHand
-from workspaces.sync.reconcile import Plan, reconcile
+from workspaces.sync.read_cache import ReadCache
+from workspaces.sync.reconcile import SyncPlan, reconcile
 from workspaces.tree.scan import FileState, Known, Tree
 from workspaces.workspace.workspace import Workspace
 
@@ -24,13 +24,13 @@ from workspaces.workspace.workspace import Workspace
 class Survey:
     """Both sides, as they were found."""
 
-    base: Mapping[WorkspacePath, Agreed]
+    base: Mapping[WorkspacePath, SyncedFile]
     here: Mapping[WorkspacePath, FileState]
     there: Mapping[WorkspacePath, Token]
-    plan: Plan
+    plan: SyncPlan
     held: Collection[str]
     """What is on one side and cannot be kept on this one."""
-    in_hand: InHand
+    in_hand: ReadCache
     """Of what is here, as far as it was read."""
 
 
@@ -40,17 +40,17 @@ class _Seen:
 
     tree: Tree
     stats: Sequence[Stat]
-    base: Mapping[WorkspacePath, Agreed]
+    base: Mapping[WorkspacePath, SyncedFile]
     survey: Survey
 
     def is_of(
-        self, tree: Tree, stats: Sequence[Stat], base: Mapping[WorkspacePath, Agreed]
+        self, tree: Tree, stats: Sequence[Stat], base: Mapping[WorkspacePath, SyncedFile]
     ) -> bool:
         """Who has found nothing new gives what he gave before."""
         return self.tree is tree and self.base is base and self.stats == stats
 
 
-class Sides:
+class Surveyor:
     """Reading only, but for the stat cache, which is kept from one process to the next."""
 
     def __init__(
@@ -78,14 +78,14 @@ class Sides:
             self._saved = self._workspace.stat_cache = self._baseline.known()
 
     def survey(self) -> Survey:
-        in_hand = InHand()
+        in_hand = ReadCache()
         # Before the listing: what another process pushes meanwhile would look like deleted there.
         base = self._baseline.tree()
         tree, stats = self._both(sorted(base), in_hand)
         if self._last is not None and self._last.is_of(tree, stats, base):
             return replace(self._last.survey, in_hand=in_hand)
         survey = self._surveyed(tree, stats, base, in_hand)
-        seen = _Seen(tree, stats, base, replace(survey, in_hand=InHand()))
+        seen = _Seen(tree, stats, base, replace(survey, in_hand=ReadCache()))
         self._last = None if survey.plan.actions else seen
         return survey
 
@@ -93,21 +93,21 @@ class Sides:
         self,
         tree: Tree,
         stats: Sequence[Stat],
-        base: Mapping[WorkspacePath, Agreed],
-        in_hand: InHand,
+        base: Mapping[WorkspacePath, SyncedFile],
+        in_hand: ReadCache,
     ) -> Survey:
         there, refused = self._listed(stats, tree, base)
         held = _held(tree) | {problem.path for problem in refused}
         here = {path: state.version for path, state in tree.files.items()}
         plan = reconcile(base, here, there, held=held)
-        plan = Plan(plan.actions, (*refused, *plan.refused), plan.alarm)
+        plan = SyncPlan(plan.actions, (*refused, *plan.refused), plan.alarm)
         held.update(problem.path for problem in plan.refused)
         return Survey(base, tree.files, there, plan, held, in_hand)
 
     def dirty(self) -> list[WorkspacePath]:
         """What differs here from what was last agreed."""
         base = self._baseline.tree()
-        tree = self._scan(InHand())
+        tree = self._scan(ReadCache())
         held = _held(tree)
         changed = [path for path, state in tree.files.items() if _differs(base.get(path), state)]
         gone = [path for path in base if path not in tree.files and path not in held]
@@ -121,14 +121,14 @@ class Sides:
             return None
         return FileState(version_of(data), blob_id(data), len(data)), data
 
-    def _both(self, known: Sequence[str], in_hand: InHand) -> tuple[Tree, Sequence[Stat]]:
+    def _both(self, known: Sequence[str], in_hand: ReadCache) -> tuple[Tree, Sequence[Stat]]:
         if not self._at_once:
             return self._scan(in_hand), self._there.list(known)
         with ThreadPoolExecutor(1) as pool:
             listing = pool.submit(self._there.list, known)
             return self._scan(in_hand), listing.result()
 
-    def _scan(self, in_hand: InHand) -> Tree:
+    def _scan(self, in_hand: ReadCache) -> Tree:
         tree = self._workspace.scan(in_hand.keep)
         known = self._workspace.stat_cache
         if known != self._saved:
@@ -137,7 +137,7 @@ class Sides:
         return tree
 
     def _listed(
-        self, stats: Sequence[Stat], tree: Tree, base: Mapping[WorkspacePath, Agreed]
+        self, stats: Sequence[Stat], tree: Tree, base: Mapping[WorkspacePath, SyncedFile]
     ) -> tuple[dict[WorkspacePath, Token], list[Problem]]:
         """Good names and their tokens; what can be no file here, and why."""
         quota = self._workspace.record.config.quota
@@ -166,7 +166,7 @@ class Sides:
         return there, refused
 
 
-def _differs(agreed: Agreed | None, state: FileState) -> bool:
+def _differs(agreed: SyncedFile | None, state: FileState) -> bool:
     return agreed is None or agreed.version != state.version
 
 

@@ -20,16 +20,16 @@ THREADS = 32
 TOLD_AT_ONCE = 32
 """Neighbours whose results come together."""
 
-Item = TypeVar("Item")
+T = TypeVar("T")
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class ThreadPool:
     threads: int = THREADS
     """1: everything happens in the caller's thread, in order."""
 
-    def all(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def all(self, do: Callable[[T], Result], items: Sequence[T]) -> Iterator[Result]:
         """The results in the order of the items."""
         threads = min(self.threads, len(items))
         if threads <= 1:
@@ -40,10 +40,10 @@ class Crowd:
 
     def ahead(
         self,
-        do: Callable[[Item], Result],
-        batches: Iterable[Sequence[Item]],
-        come: Callable[[Item, Result], None] = lambda _item, _result: None,
-    ) -> Generator[tuple[Sequence[Item], list[Result]]]:
+        do: Callable[[T], Result],
+        batches: Iterable[Sequence[T]],
+        come: Callable[[T, Result], None] = lambda _item, _result: None,
+    ) -> Generator[tuple[Sequence[T], list[Result]]]:
         """Batch after batch with its results; while one is dealt with, the next is on its way. `come` is
         told of each result as it comes. Close it where it is not gone through to the end."""
         if self.threads <= 1:
@@ -51,7 +51,7 @@ class Crowd:
                 yield batch, _told(batch, map(do, batch), come)
             return
         with ThreadPoolExecutor(self.threads) as pool, ExitStack() as ends:
-            coming: tuple[Sequence[Item], Iterator[Result]] | None = None
+            coming: tuple[Sequence[T], Iterator[Result]] | None = None
             for batch in batches:
                 before, coming = coming, (batch, _begun(do, batch, pool, self.threads, ends))
                 if before is not None:
@@ -61,7 +61,7 @@ class Crowd:
 
 
 def _told(
-    batch: Sequence[Item], results: Iterable[Result], come: Callable[[Item, Result], None]
+    batch: Sequence[T], results: Iterable[Result], come: Callable[[T, Result], None]
 ) -> list[Result]:
     found: list[Result] = []
     for item, result in zip(batch, results, strict=True):
@@ -71,8 +71,8 @@ def _told(
 
 
 def _begun(
-    do: Callable[[Item], Result],
-    items: Sequence[Item],
+    do: Callable[[T], Result],
+    items: Sequence[T],
     pool: ThreadPoolExecutor,
     threads: int,
     ends: ExitStack,
@@ -85,13 +85,13 @@ def _begun(
     return work.results()
 
 
-class _Work(Generic[Item, Result]):
+class _Work(Generic[T, Result]):
     """Items that threads take one after the other."""
 
-    def __init__(self, do: Callable[[Item], Result], items: Sequence[Item]) -> None:
+    def __init__(self, do: Callable[[T], Result], items: Sequence[T]) -> None:
         self._do = do
         self._parts = [
-            _Part[Item, Result](items[at : at + TOLD_AT_ONCE])
+            _Part[T, Result](items[at : at + TOLD_AT_ONCE])
             for at in range(0, len(items), TOLD_AT_ONCE)
         ]
         self._left = ((part, place) for part in self._parts for place in range(len(part.items)))
@@ -112,20 +112,20 @@ class _Work(Generic[Item, Result]):
         with self._lock:
             self._left = iter(())
 
-    def _taken(self) -> tuple[_Part[Item, Result], int] | None:
+    def _taken(self) -> tuple[_Part[T, Result], int] | None:
         with self._lock:
             return next(self._left, None)
 
 
-class _Part(Generic[Item, Result]):
+class _Part(Generic[T, Result]):
     """Neighbours. Their results are told when all are there, or a failure when there is one."""
 
-    def __init__(self, items: Sequence[Item]) -> None:
+    def __init__(self, items: Sequence[T]) -> None:
         self.items = items
         self.told: Future[list[Result]] = Future()
         self._results: dict[int, Result] = {}
 
-    def do(self, do: Callable[[Item], Result], place: int) -> None:
+    def do(self, do: Callable[[T], Result], place: int) -> None:
         try:
             self._results[place] = do(self.items[place])
         except BaseException as error:

@@ -35,8 +35,8 @@ from pathlib import Path
 from workspaces.conditions import ABSENT, ANY, Wildcard, is_met
 from workspaces.errors import AlreadyExists, Conflict, NotFound, OverLimit, Unavailable
 from workspaces.ids import version_of
-from workspaces.localfs.permissions import Extent, mend
-from workspaces.localfs.safe_open import Beneath, as_failure
+from workspaces.localfs.permissions import DiskUsage, mend
+from workspaces.localfs.safe_open import SafeRoot, as_failure
 from workspaces.localfs.staging import FLUSHED_AT_ONCE, STAGED_PREFIX, Staging, fresh
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.storage.blobs import (
@@ -76,7 +76,7 @@ class FileBlobs:
         staging: Path,
         *,
         bytes_max: int = BLOB_BYTES_MAX,
-        open_tree: Callable[[Path], Beneath] = Beneath,
+        open_tree: Callable[[Path], SafeRoot] = SafeRoot,
     ) -> None:
         self._bytes_max = bytes_max
         self._root = root
@@ -141,7 +141,7 @@ class FileBlobs:
             if name and name.startswith(prefix) and _is_storable(name, status):
                 yield Stat(name, status.st_size, None, status.st_mtime)
 
-    def mend(self) -> Extent:
+    def mend(self) -> DiskUsage:
         return mend(self._root)
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:

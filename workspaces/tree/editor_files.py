@@ -25,6 +25,6 @@ _SCRATCH = re.compile(
 )
 
 
-def is_scratch(name: str) -> bool:
+def is_editor_file(name: str) -> bool:
     """Whether the last part of a path is named as editors name what is theirs alone."""
     return _SCRATCH.fullmatch(name.rpartition("/")[2]) is not None

@@ -18,7 +18,7 @@ from workspaces.clock import Clock
 from workspaces.conditions import is_met
 from workspaces.errors import AlreadyExists, Conflict, NotFound, Refused
 from workspaces.ids import version_of
-from workspaces.localfs.permissions import Extent
+from workspaces.localfs.permissions import DiskUsage
 from workspaces.paths import WorkspacePath
 from workspaces.storage.blobs import NO_META, Blob, BlobName, Expect, Meta, Stat, Token, check_name
 from workspaces.tree.port import Examine, Label, Staged
@@ -95,9 +95,9 @@ class MemoryTree:
         inside = f"{directory}/" if directory else ""
         return (stat for stat in self.scan(inside) if matches(stat.name))
 
-    def mend(self) -> Extent:
+    def mend(self) -> DiskUsage:
         """Return what the files take; there is nothing to close or to own."""
-        return Extent(len(self.files), sum(len(one.data) for one in self.files.values()))
+        return DiskUsage(len(self.files), sum(len(one.data) for one in self.files.values()))
 
     def is_at(self, root: Path) -> bool:
         del root

@@ -54,7 +54,7 @@ _FENCE = "---"
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeResult:
     data: bytes
     overlaps: int = 0
     """Places where both sides had changed the same lines, and the lines of both were kept."""
@@ -68,12 +68,12 @@ class Merged:
 
 def merge(
     path: WorkspacePath, base: bytes | None, ours: bytes, theirs: bytes, *, later: Side = "ours"
-) -> Merged | None:
+) -> MergeResult | None:
     """None when this kind of file cannot be merged. `base` None: there was no file."""
     if ours == theirs or theirs == base:
-        return Merged(ours)
+        return MergeResult(ours)
     if ours == base:
-        return Merged(theirs)
+        return MergeResult(theirs)
     texts = [_text(data) for data in (base or b"", ours, theirs)]
     if path.startswith("decisions/") or any(text is None for text in texts):
         return None
@@ -86,7 +86,7 @@ def merge(
     lines, overlaps = body
     if overlaps and not kind.endswith(LINES):
         return None
-    return Merged("\n".join([*front, *lines]).encode(), overlaps, clashes)
+    return MergeResult("\n".join([*front, *lines]).encode(), overlaps, clashes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Seam:
+class MergeMark:
     path: WorkspacePath
     revision: RevisionId
     """The merge."""
@@ -76,7 +76,7 @@ def trailer_of(merged: Mapping[WorkspacePath, str]) -> str:
     return _BETWEEN.join(kept)
 
 
-def seams_since(history: History, newest: RevisionId, known: RevisionId | None) -> list[Seam]:
+def marks_since(history: History, newest: RevisionId, known: RevisionId | None) -> list[MergeMark]:
     """Those of the revisions that `newest` has grown from since `known`, newest first."""
     line = history.commit(newest)
     for _ in range(REVISIONS_MAX):
@@ -86,35 +86,37 @@ def seams_since(history: History, newest: RevisionId, known: RevisionId | None) 
             break
         line = history.commit(line.parents[0])
     grown = history.log(start=newest, since=known, limit=REVISIONS_MAX)
-    return [seam for one in grown for seam in seams_of(history, one.id, one.trailers)]
+    return [seam for one in grown for seam in marks_of(history, one.id, one.trailers)]
 
 
-def open_seams(
+def open_marks(
     history: History, merges: Iterable[tuple[RevisionId, Mapping[str, str]]]
-) -> list[Seam]:
+) -> list[MergeMark]:
     """Those in these revisions whose files are still as the merge left them."""
     tip = history.tip()
     return [
         seam
         for revision, trailers in merges
-        for seam in seams_of(history, revision, trailers)
+        for seam in marks_of(history, revision, trailers)
         if history.find(tip, seam.path) == history.find(revision, seam.path)
     ]
 
 
-def seams_of(history: History, revision: RevisionId, trailers: Mapping[str, str]) -> list[Seam]:
+def marks_of(
+    history: History, revision: RevisionId, trailers: Mapping[str, str]
+) -> list[MergeMark]:
     """None of the revision beside a merge, which is by the same author: it has merged nothing."""
     if len(history.commit(revision).parents) < 2:
         return []
     if TRAILER not in trailers:
         return _seams_between(history, revision)
-    found: list[Seam] = []
+    found: list[MergeMark] = []
     for entry in trailers[TRAILER].split(_BETWEEN):
         path, colon, told = entry.partition(_OF)
         if colon:
             try:
                 name = WorkspacePath(path)
-                found.append(Seam(name, revision, told, _pairs_of(history, revision, name)))
+                found.append(MergeMark(name, revision, told, _pairs_of(history, revision, name)))
             except Refused:  # no words of ours
                 continue
     return found
@@ -140,11 +142,11 @@ def pairs(one: str, other: str, merged: str) -> tuple[Pair, ...]:
     return tuple(found)
 
 
-def _seams_between(history: History, revision: RevisionId) -> list[Seam]:
+def _seams_between(history: History, revision: RevisionId) -> list[MergeMark]:
     parents = history.commit(revision).parents
     fork = history.fork(*parents)
     left, right = (history.differences(parent, revision) for parent in parents)
-    found: list[Seam] = []
+    found: list[MergeMark] = []
     for path in sorted(left.keys() | right.keys()):
         merged = (left.get(path) or right[path])[1]
         one, other = (side[path][0] if path in side else merged for side in (left, right))
@@ -159,7 +161,7 @@ def _seams_between(history: History, revision: RevisionId) -> list[Seam]:
         again = merge(path, *read)
         if again is not None and not again.is_clean:
             told = told_of(again.overlaps, again.clashes)
-            found.append(Seam(path, revision, told, _pairs_of(history, revision, path)))
+            found.append(MergeMark(path, revision, told, _pairs_of(history, revision, path)))
     return found
 
 

@@ -29,7 +29,7 @@ from typing import NewType, Protocol
 from workspaces.errors import Refused
 from workspaces.history.git.objects import ObjectId
 from workspaces.ids import Version
-from workspaces.localfs.permissions import Extent
+from workspaces.localfs.permissions import DiskUsage
 from workspaces.paths import WorkspacePath
 from workspaces.storage.blobs import BlobName, BlobStore, Stat
 
@@ -48,7 +48,7 @@ _HASHED = "#"
 _GOING_IN, _CAME_OUT = "-", "+"
 
 
-class Aside(Protocol):
+class StagingArea(Protocol):
     """The place beside a tree, and the moves between the two."""
 
     def stage(self, data: bytes) -> Staged:
@@ -98,7 +98,7 @@ class Aside(Protocol):
     def discard(self, label: Label | Staged) -> None: ...
 
 
-class LiveTree(BlobStore, Aside, Protocol):
+class LiveTree(BlobStore, StagingArea, Protocol):
     """A store whose blobs are the files of a directory. The token of one is its version."""
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
@@ -120,7 +120,7 @@ class LiveTree(BlobStore, Aside, Protocol):
         """What a scan finds below a directory ("" is the root) under names that match, in no order."""
         ...
 
-    def mend(self) -> Extent:
+    def mend(self) -> DiskUsage:
         """Put right what a command may have left: modes, and as root owners. Return what the tree takes."""
         ...
 
@@ -156,7 +156,7 @@ def label_of(path: WorkspacePath, expected: ObjectId, went_in: Version | None, n
     return Label(label)
 
 
-def came_out(label: Label, *, is_certain: bool = True) -> Label:
+def mark_replaced(label: Label, *, is_certain: bool = True) -> Label:
     """The label of the same once that is known, or not known any more."""
     mark = _CAME_OUT if is_certain else _GOING_IN
     return _renamed(label, lambda nonce: nonce.rstrip(_GOING_IN + _CAME_OUT) + mark)

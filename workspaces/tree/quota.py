@@ -19,7 +19,7 @@ from workspaces.workspace_record import Quota
 COUNT_AGAIN_S = 60.0
 
 
-class Room:
+class QuotaCheck:
     def __init__(self, quota: Quota, clock: Clock, scan: Callable[[], Tree]) -> None:
         self._quota = quota
         self._clock = clock

@@ -30,15 +30,15 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.storage.blobs import Blob
 from workspaces.tree.conflict_copy import conflict_path
-from workspaces.tree.merge import Merged, Side, merge
+from workspaces.tree.merge import MergeResult, Side, merge
 from workspaces.tree.port import (
     Displaced,
     Label,
     LiveTree,
     Staged,
-    came_out,
     displaced_by,
     label_of,
+    mark_replaced,
 )
 
 SECOND_LOOK_S = 0.25
@@ -50,12 +50,12 @@ TRIES_MAX = 20
 Resolve = Callable[[Displaced], WorkspacePath | None]
 """The path of which a label says only the hash."""
 
-Tell = Callable[[WorkspacePath, Merged, bytes], object]
+OnMerge = Callable[[WorkspacePath, MergeResult, bytes], object]
 """Make a revision of what a file is now that it was merged with something that had come out of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Swap:
+class Replacement:
     path: WorkspacePath
     data: bytes | None
     """None: it goes."""
@@ -66,7 +66,7 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken:
+class ConcurrentSave:
     """What came out though something else was seen: a save."""
 
     label: Label
@@ -77,11 +77,11 @@ class Overtaken:
 
 
 @dataclass(frozen=True, slots=True)
-class Swapped:
+class Replaced:
     done: set[WorkspacePath]
     refused: dict[WorkspacePath, Failure]
     """There is no place for it. Where it is neither done nor refused somebody was faster: theirs is there."""
-    overtaken: dict[WorkspacePath, Overtaken]
+    overtaken: dict[WorkspacePath, ConcurrentSave]
     """Where it was done all the same: to be given back once the swap is told."""
 
 
@@ -90,13 +90,13 @@ class _Given:
     """What was given back."""
 
     path: WorkspacePath
-    overtaken: tuple[Overtaken, ...] = ()
+    overtaken: tuple[ConcurrentSave, ...] = ()
     """By that."""
     is_merged: bool = False
     """It still lies aside itself."""
 
 
-class Swaps:
+class SafeReplace:
     def __init__(
         self,
         tree: LiveTree,
@@ -105,7 +105,7 @@ class Swaps:
         nonce: Callable[[], str],
         resolve: Resolve,
         settled: Callable[[WorkspacePath], Blob | None],
-        tell: Tell,
+        tell: OnMerge,
     ) -> None:
         """`settled`: a file as it is, once that is in a revision; without one, what is displaced has no base
         when it is looked at again. `keep_object` is for bytes that are in no revision."""
@@ -117,9 +117,9 @@ class Swaps:
         self._settled = settled
         self._tell = tell
 
-    def put(self, swaps: Sequence[Swap]) -> Swapped:
+    def put(self, swaps: Sequence[Replacement]) -> Replaced:
         labels, new = self._prepared(swaps)
-        swapped = Swapped(set(), {}, {})
+        swapped = Replaced(set(), {}, {})
         try:
             for swap in swaps:
                 try:
@@ -140,7 +140,7 @@ class Swaps:
         return swapped
 
     def _prepared(
-        self, swaps: Sequence[Swap]
+        self, swaps: Sequence[Replacement]
     ) -> tuple[dict[WorkspacePath, Label], dict[WorkspacePath, Staged]]:
         """Durable, what goes in; and under which labels something comes out."""
         labels: dict[WorkspacePath, Label] = {}
@@ -157,7 +157,7 @@ class Swaps:
         self._tree.prepare(over)
         return labels, dict(zip(new, self._tree.confirm(list(new.values())), strict=True))
 
-    def _moved(self, swap: Swap, label: Label, swapped: Swapped) -> bool:
+    def _moved(self, swap: Replacement, label: Label, swapped: Replaced) -> bool:
         try:
             if swap.data is None:
                 self._tree.take(swap.path, label)
@@ -174,24 +174,24 @@ class Swaps:
             return False
         label = self._certainly_out(label)
         if out != swap.seen:
-            swapped.overtaken[swap.path] = Overtaken(label, swap.data)
+            swapped.overtaken[swap.path] = ConcurrentSave(label, swap.data)
         return True
 
     def _certainly_out(self, label: Label) -> Label:
         """What lies there was in the tree, though it be the same as what went in."""
-        certain = came_out(label)
+        certain = mark_replaced(label)
         try:
             self._tree.relabel(label, certain)
         except Failure:
             return label
         return certain
 
-    def _label(self, swap: Swap) -> Label:
+    def _label(self, swap: Replacement) -> Label:
         expected = blob_id(swap.seen or b"")  # what is new has no label
         went_in = None if swap.data is None else version_of(swap.data)
         return label_of(swap.path, expected, went_in, self._nonce())
 
-    def give_back(self, overtaken: Iterable[Overtaken]) -> None:
+    def restore(self, overtaken: Iterable[ConcurrentSave]) -> None:
         """What was saved in the moment of a swap. Where it cannot be it lies aside until the second look."""
         waiting = list(overtaken)
         for _ in range(len(waiting) + TRIES_MAX):
@@ -200,7 +200,7 @@ class Swaps:
             with suppress(Failure):
                 waiting += self._given_at_once(waiting.pop())
 
-    def _given_at_once(self, one: Overtaken) -> Sequence[Overtaken]:
+    def _given_at_once(self, one: ConcurrentSave) -> Sequence[ConcurrentSave]:
         """What is to be given back now. Whoever has the save still open writes to what lies aside: it stays
         there, as what is expected by then."""
         label, out = one.label, self._tree.look(one.label)
@@ -209,12 +209,12 @@ class Swaps:
             return ()
         base = self._object(told.expected)
 
-        def together(current: bytes) -> Merged | None:
+        def together(current: bytes) -> MergeResult | None:
             if out == one.came_in and not one.is_again:
-                return Merged(current)
+                return MergeResult(current)
             appended = _appended(base, current, out)
             if out == current and not (appended and current.startswith(one.came_in)):
-                return Merged(current)  # saved once more
+                return MergeResult(current)  # saved once more
             both = merge(path, base, one.came_in, out, later="theirs")
             if both is None:
                 return None
@@ -228,7 +228,7 @@ class Swaps:
             self._tree.relabel(label, kept)
         return given.overtaken
 
-    def look_again(self, label: Label) -> WorkspacePath | None:
+    def check_late_writes(self, label: Label) -> WorkspacePath | None:
         """The second look. What somebody wrote goes back into the tree, at the path that is returned; None
         when there was nothing of anyone's. What is saved in that moment waits for the next look."""
         path = self.path_of(label)
@@ -246,7 +246,7 @@ class Swaps:
                 self._tree.discard(label)
                 return None
 
-            def together(current: bytes, out: bytes = out) -> Merged | None:
+            def together(current: bytes, out: bytes = out) -> MergeResult | None:
                 is_as_it_came_in = version_of(current).startswith(told.went_in)
                 later: Side = "theirs" if is_as_it_came_in else "ours"
                 return _appended(base, current, out) or merge(path, base, current, out, later=later)
@@ -268,7 +268,7 @@ class Swaps:
         label: Label,
         path: WorkspacePath,
         out: bytes,
-        together: Callable[[bytes], Merged | None],
+        together: Callable[[bytes], MergeResult | None],
     ) -> _Given | None:
         """`together` with what is there. None when somebody was faster."""
         try:
@@ -285,11 +285,11 @@ class Swaps:
         return None if at is None else _Given(at)
 
     def _merged(
-        self, path: WorkspacePath, merged: Merged, current: bytes, out: bytes
+        self, path: WorkspacePath, merged: MergeResult, current: bytes, out: bytes
     ) -> _Given | None:
         if merged.data == current:
             return _Given(path, is_merged=True)
-        swapped = self.put([Swap(path, merged.data, current)])
+        swapped = self.put([Replacement(path, merged.data, current)])
         if path in swapped.refused:
             raise swapped.refused[path]
         if path not in swapped.done:
@@ -334,7 +334,7 @@ class Swaps:
             return None
         told = displaced_by(label)
         if told is not None and told.has_come_out:
-            uncertain = came_out(label, is_certain=False)
+            uncertain = mark_replaced(label, is_certain=False)
             self._tree.relabel(label, uncertain)
             label = uncertain
         try:
@@ -350,19 +350,21 @@ class Swaps:
             return None
 
 
-def _appended(base: bytes | None, current: bytes, out: bytes) -> Merged | None:
+def _appended(base: bytes | None, current: bytes, out: bytes) -> MergeResult | None:
     """What a shell has only appended is appended, to the byte: to a merge the same line twice is one."""
     if base is None or not _is_append(base, out):
         return None
     joint = b"" if current.endswith(b"\n") or not current else b"\n"
-    return Merged(current + joint + out[len(base) :])
+    return MergeResult(current + joint + out[len(base) :])
 
 
 def _is_append(base: bytes | None, out: bytes) -> bool:
     return bool(base) and base.endswith(b"\n") and out.startswith(base)
 
 
-def _on_top(path: WorkspacePath, came_in: bytes, both: Merged, current: bytes) -> Merged | None:
+def _on_top(
+    path: WorkspacePath, came_in: bytes, both: MergeResult, current: bytes
+) -> MergeResult | None:
     """What was changed since it came in."""
     later = _appended(came_in, both.data, current)
     if later is None:
@@ -370,4 +372,4 @@ def _on_top(path: WorkspacePath, came_in: bytes, both: Merged, current: bytes) -
     if later is None:
         return None
     clashes = tuple(dict.fromkeys((*both.clashes, *later.clashes)))
-    return Merged(later.data, both.overlaps + later.overlaps, clashes)
+    return MergeResult(later.data, both.overlaps + later.overlaps, clashes)

@@ -27,9 +27,9 @@ from workspaces.errors import Failure, NotFound, OverLimit
 from workspaces.history.git.objects import ObjectId, blob_id
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath, broken_rule, folded
-from workspaces.problem import Kind, Problem
+from workspaces.problem import Problem, ProblemKind
 from workspaces.tree.conflict_copy import is_conflict
-from workspaces.tree.editor_files import is_scratch
+from workspaces.tree.editor_files import is_editor_file
 from workspaces.tree.port import Examine, LiveTree
 from workspaces.workspace_record import Quota
 
@@ -63,7 +63,7 @@ class Signature(NamedTuple):
     inode: int
 
 
-class Look(NamedTuple):
+class FileStat(NamedTuple):
     """At a file or a directory."""
 
     mode: int
@@ -87,13 +87,13 @@ _SEEN: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
 )
 """What a look is made of, sooner."""
 
-_FIXED: frozenset[Kind] = frozenset({"bad_name", "not_a_file", "conflict"})
+_FIXED: frozenset[ProblemKind] = frozenset({"bad_name", "not_a_file", "conflict"})
 """Problems that are there as long as the same files are."""
 
 Known = Mapping[str, tuple[Signature, FileState]]
 """The stat cache: what need not be hashed again."""
 
-Told = Callable[[str, bytes], None]
+OnFileRead = Callable[[str, bytes], None]
 """Is told of every file that had to be read."""
 
 
@@ -120,7 +120,7 @@ class TreeScan:
         """Whether another file was read than the one that was walked by."""
         self._lock = threading.Lock()
 
-    def scan(self, told: Told = lambda _name, _data: None) -> Tree:
+    def scan(self, told: OnFileRead = lambda _name, _data: None) -> Tree:
         """To be looked at only: the next scan may give the same one."""
         with self._lock:
             self._was_overtaken = False
@@ -136,14 +136,14 @@ class TreeScan:
             self._last = _scanned(tree, self.known, looks) if is_told else None
             return tree
 
-    def _looks(self) -> dict[str, Look]:
+    def _looks(self) -> dict[str, FileStat]:
         """At everything. A look that shows what the last one did is that one, so that of ten thousand
         nothing is left for the interpreter to keep in order."""
-        before: Mapping[str, Look] = self._last.looks if self._last is not None else {}
-        looks: dict[str, Look] = {}
+        before: Mapping[str, FileStat] = self._last.looks if self._last is not None else {}
+        looks: dict[str, FileStat] = {}
         for name, status in self._blobs.walk():
             seen, known = _SEEN(status), before.get(name)
-            looks[name] = known if known is not None and known == seen else Look._make(seen)
+            looks[name] = known if known is not None and known == seen else FileStat._make(seen)
         return looks
 
     def _young_ns(self) -> int:
@@ -161,7 +161,7 @@ class TreeScan:
         before = {name: last.looks[name] for name in names if name in last.looks}
         return last.tree if now == before else None
 
-    def _tree_of(self, looks: Mapping[str, Look], told: Told) -> Tree:
+    def _tree_of(self, looks: Mapping[str, FileStat], told: OnFileRead) -> Tree:
         files = {name: look for name, look in looks.items() if not stat.S_ISDIR(look.mode)}
         scratch = self._scratch(files)
         files = {name: look for name, look in files.items() if name not in scratch}
@@ -173,10 +173,10 @@ class TreeScan:
         return tree
 
     def _scratch(self, files: Iterable[str]) -> set[str]:
-        found = {name for name in files if is_scratch(name)}
+        found = {name for name in files if is_editor_file(name)}
         return found - set(self._recorded()) if found else found
 
-    def _tree_with(self, files: Mapping[str, Look], told: Told) -> Tree:
+    def _tree_with(self, files: Mapping[str, FileStat], told: OnFileRead) -> Tree:
         tree = Tree()
         names = _Names()
         seen: dict[str, tuple[Signature, FileState]] = {}
@@ -196,8 +196,14 @@ class TreeScan:
         return tree
 
     def _found(
-        self, name: str, look: Look, tree: Tree, names: _Names, examine: Examine, told: Told
-    ) -> tuple[FileState, Look] | Problem | None:
+        self,
+        name: str,
+        look: FileStat,
+        tree: Tree,
+        names: _Names,
+        examine: Examine,
+        told: OnFileRead,
+    ) -> tuple[FileState, FileStat] | Problem | None:
         """What to make of one file; None when it is gone since it was listed."""
         problem = _problem(name, look) or names.problem(name)
         if problem is not None:
@@ -219,18 +225,22 @@ class TreeScan:
         except Failure as error:
             return Problem(name, "unreadable", str(error))
 
-    def _state(self, name: str, look: Look, examine: Examine, told: Told) -> tuple[FileState, Look]:
+    def _state(
+        self, name: str, look: FileStat, examine: Examine, told: OnFileRead
+    ) -> tuple[FileState, FileStat]:
         """With the look at the file that it is the state of."""
         known = self.known.get(name)
         if known is not None and known[0] == look.signature:
             return known[1], look
         data, status = examine(name)
-        examined = Look._make(_SEEN(status))
+        examined = FileStat._make(_SEEN(status))
         told(name, data)
         self._was_overtaken = self._was_overtaken or examined.signature != look.signature
         return FileState(version_of(data), blob_id(data), len(data)), examined
 
-    def _entry(self, name: str, state: FileState, examined: Look) -> tuple[Signature, FileState]:
+    def _entry(
+        self, name: str, state: FileState, examined: FileStat
+    ) -> tuple[Signature, FileState]:
         """Of the stat cache: the very one of the last scan, when nothing changed."""
         known = self.known.get(name)
         return known if known and known[1] is state else (examined.signature, state)
@@ -242,11 +252,11 @@ class _Scanned:
 
     tree: Tree
     known: Known
-    looks: Mapping[str, Look]
+    looks: Mapping[str, FileStat]
     directories: tuple[str, ...]
 
 
-def _scanned(tree: Tree, known: Known, looks: Mapping[str, Look]) -> _Scanned:
+def _scanned(tree: Tree, known: Known, looks: Mapping[str, FileStat]) -> _Scanned:
     directories = (name for name, look in looks.items() if stat.S_ISDIR(look.mode))
     return _Scanned(tree, known, looks, tuple(directories))
 
@@ -279,7 +289,7 @@ class _Names:
         )
 
 
-def _problem(name: str, look: Look) -> Problem | None:
+def _problem(name: str, look: FileStat) -> Problem | None:
     """Why a file cannot be kept, whatever else is there."""
     rule = broken_rule(name)
     if rule is not None:

@@ -26,12 +26,12 @@ from workspaces.revision import Author, RevisionId
 from workspaces.tree.merge_marks import TRAILER as SEAMS
 from workspaces.tree.merge_marks import trailer_of
 from workspaces.tree.port import Staged
-from workspaces.tree.safe_replace import Swap, Swaps
-from workspaces.workspace.manual_edits import Found, Settlement
+from workspaces.tree.safe_replace import Replacement, SafeReplace
+from workspaces.workspace.manual_edits import ManualEdits, ReadResult
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class IncomingChange:
     """What another machine made of a file."""
 
     path: WorkspacePath
@@ -59,7 +59,7 @@ class Theirs:
 
 
 @dataclass(slots=True)
-class Brought:
+class ApplyResult:
     """What did not come in: everything else is there now."""
 
     left: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
@@ -74,19 +74,19 @@ class Brought:
     """Why their history was not followed, where something is wrong with it."""
 
 
-class Arrivals:
+class IncomingChanges:
     """Of one workspace."""
 
-    def __init__(self, settlement: Settlement, history: History, swaps: Swaps) -> None:
+    def __init__(self, settlement: ManualEdits, history: History, swaps: SafeReplace) -> None:
         self._settlement = settlement
         self._history = history
         self._swaps = swaps
 
-    def bring(
-        self, arrivals: Sequence[Arrival], by: Author, theirs: Theirs | None = None
-    ) -> Brought:
+    def apply(
+        self, arrivals: Sequence[IncomingChange], by: Author, theirs: Theirs | None = None
+    ) -> ApplyResult:
         paths = tuple(arrival.path for arrival in arrivals)
-        brought = Brought()
+        brought = ApplyResult()
         with self._settlement.hold(by) as held:
             alike = frozenset[WorkspacePath]()
             if theirs is not None and self._is_known(theirs.tip):
@@ -120,7 +120,7 @@ class Arrivals:
                 }
                 self._tell(told, by)
             held.fulfilled()
-            self._swaps.give_back(swapped.overtaken.values())
+            self._swaps.restore(swapped.overtaken.values())
             # What else was saved meanwhile. A file that was not there before has nothing to lose, and is
             # settled like any other when somebody looks at it.
             self._settlement.record(swap.path for swap in swaps if swap.seen is not None)
@@ -145,7 +145,7 @@ class Arrivals:
     def _follow(
         self,
         theirs: Theirs,
-        told: Mapping[WorkspacePath, Arrival],
+        told: Mapping[WorkspacePath, IncomingChange],
         alike: Collection[str],
         by: Author,
     ) -> None:
@@ -167,7 +167,7 @@ class Arrivals:
                 beside[path] = arrival.beside
         self._history.follow(theirs.tip, differing, by, beside=beside)
 
-    def _tell(self, told: Mapping[WorkspacePath, Arrival], by: Author) -> None:
+    def _tell(self, told: Mapping[WorkspacePath, IncomingChange], by: Author) -> None:
         """What came in, as a revision of its own, where it says anything new."""
         recorded = self._settlement.recorded(told, self._history.tip())
         beside = {path: one.beside for path, one in told.items() if one.beside is not None}
@@ -186,7 +186,9 @@ class Arrivals:
         return self._history.has(revision) and self._history.descends(self._history.tip(), revision)
 
 
-def _swap_for(arrival: Arrival, current: Found, brought: Brought) -> Swap | None:
+def _swap_for(
+    arrival: IncomingChange, current: ReadResult, brought: ApplyResult
+) -> Replacement | None:
     """None when there is nothing to swap: it is there already, or not what this was planned on."""
     path = arrival.path
     if isinstance(current, Refused | OverLimit):
@@ -201,9 +203,9 @@ def _swap_for(arrival: Arrival, current: Found, brought: Brought) -> Swap | None
     if (current.version if current else None) != arrival.expect:
         brought.left.append(path)
         return None
-    return Swap(path, arrival.data, data, arrival.staged)
+    return Replacement(path, arrival.data, data, arrival.staged)
 
 
-def _is_met_halfway(arrival: Arrival, brought: Brought) -> bool:
+def _is_met_halfway(arrival: IncomingChange, brought: ApplyResult) -> bool:
     """What is here holds all that is there: their version is still told, beside it."""
     return arrival.path in brought.there and arrival.beside is not None

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, Wildcard, is_met
-from workspaces.coordination.writer_lock import WAIT_S, Held, Intent, WriterLock
+from workspaces.coordination.writer_lock import WAIT_S, HeldLock, Intent, WriterLock
 from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Refused, Unavailable
 from workspaces.history.git.commit import Commit
 from workspaces.history.git.objects import ObjectId, blob_id
@@ -30,12 +30,12 @@ from workspaces.problem import Problem
 from workspaces.revision import Author, RevisionId
 from workspaces.storage.blobs import Blob
 from workspaces.tree.port import LiveTree
-from workspaces.tree.quota import Room
-from workspaces.tree.scan import Known, Told, Tree, TreeScan
+from workspaces.tree.quota import QuotaCheck
+from workspaces.tree.scan import Known, OnFileRead, Tree, TreeScan
 from workspaces.workspace.remote_port import Remote
 from workspaces.workspace_record import WorkspaceRecord
 
-Found = Blob | Failure | None
+ReadResult = Blob | Failure | None
 """A file as it was read; why it cannot be; or there is none."""
 
 PATHS_LOOKED_UP_MAX = 50
@@ -50,7 +50,7 @@ class _AtRest:
     tip: RevisionId | None
 
 
-class Settlement:
+class ManualEdits:
     """Of one workspace: its tree, its history, and the lock that both are changed under."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Settlement:
         self._scan = TreeScan(
             blobs, record.config.quota, clock, lambda: history.tree(history.tip())
         )
-        self.room = Room(record.config.quota, clock, self._scan.scan)
+        self.room = QuotaCheck(record.config.quota, clock, self._scan.scan)
         self.found = Tree()
         """By the last scan under the writer lock."""
         self._clean: _AtRest | None = None
@@ -89,7 +89,7 @@ class Settlement:
         """None: the files are this machine's alone."""
 
     @contextmanager
-    def hold(self, by: Author, wait_s: float = WAIT_S) -> Generator[Held]:
+    def hold(self, by: Author, wait_s: float = WAIT_S) -> Generator[HeldLock]:
         """The writer lock, once the story of whoever died with it was finished."""
         before = self._history.tip()
         try:
@@ -99,7 +99,7 @@ class Settlement:
             if by.source != "sync" and self._history.tip() != before:
                 self.revised()
 
-    def settle(self, *, wait_s: float) -> RevisionId | None:
+    def commit_edits(self, *, wait_s: float) -> RevisionId | None:
         """Everything. Returns the newest revision. What root put there can be read by the user that runs
         commands afterwards."""
         tip = self._history.tip()
@@ -112,7 +112,7 @@ class Settlement:
             self._at_rest = self._clean
             return self._history.tip()
 
-    def is_settled(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
+    def is_clean(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
         """Whether there is nothing to be settled in a file, nor in a directory as far as a glance tells:
         nothing came or went there, and those files in it that are `known` are the same. It takes a few
         dozen looks where `settle` takes one at each file; what was written in place into any other file
@@ -124,7 +124,7 @@ class Settlement:
             return False
         return self.object_at(file) == self._history.find(self._history.tip(), file)
 
-    def settled(
+    def committed(
         self, found: Mapping[WorkspacePath, ObjectId | None]
     ) -> tuple[set[WorkspacePath], RevisionId | None]:
         """The paths that a revision has as they were `found` (None: gone), and that revision: the newest,
@@ -140,7 +140,7 @@ class Settlement:
                 recorded.update(self.recorded(dirty, tip))
         return {path for path, state in found.items() if recorded.get(path) == state}, tip
 
-    def judged(self, path: WorkspacePath, expect: Version | Wildcard) -> Blob | None:
+    def check_precondition(self, path: WorkspacePath, expect: Version | Wildcard) -> Blob | None:
         """Under the lock: a file, once it is settled, if it is what `expect` says; else Conflict."""
         current = self.record((path,))[path]
         if isinstance(current, Failure):
@@ -154,7 +154,7 @@ class Settlement:
 
     def record(
         self, paths: Iterable[WorkspacePath], by: Author | None = None
-    ) -> dict[WorkspacePath, Found]:
+    ) -> dict[WorkspacePath, ReadResult]:
         """Under the lock: a revision, the person's unless `by` somebody else, of those of the paths that
         differ from the newest one. Returns what is there."""
         found = {path: self._found(path) for path in paths}
@@ -184,7 +184,7 @@ class Settlement:
         here = (*here, *_ahead(self._history.ahead()))
         return [*here, *(self.remote.problems() if self.remote is not None else ())]
 
-    def scan(self, told: Told = lambda _name, _data: None) -> Tree:
+    def scan(self, told: OnFileRead = lambda _name, _data: None) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
         tree = self._scan.scan(told)
         self.room.counted(tree)
@@ -221,7 +221,7 @@ class Settlement:
         return blob_id(blob.data) if blob else None
 
     @contextmanager
-    def _locked(self, by: Author, wait_s: float) -> Generator[Held]:
+    def _locked(self, by: Author, wait_s: float) -> Generator[HeldLock]:
         with self._lock.hold(by.name, wait_s=wait_s) as held:
             if not self._blobs.is_at(self._root):
                 raise NotFound("workspace", self._record.name, remedy="it has been deleted")
@@ -248,7 +248,7 @@ class Settlement:
         return Unavailable(f"history of {name}", reason, remedy=remedy)
 
     def _differing(
-        self, found: Mapping[WorkspacePath, Found], gone: Collection[WorkspacePath] = ()
+        self, found: Mapping[WorkspacePath, ReadResult], gone: Collection[WorkspacePath] = ()
     ) -> dict[WorkspacePath, bytes | None]:
         """What these are now, where that is not what the newest revision has."""
         recorded = self.recorded(found, self._history.tip())
@@ -271,7 +271,7 @@ class Settlement:
             path: data for path, data in changes.items() if data is not None or path not in held
         }
 
-    def _found(self, path: WorkspacePath) -> Found:
+    def _found(self, path: WorkspacePath) -> ReadResult:
         try:
             return self.blob(path)
         except Failure as failure:

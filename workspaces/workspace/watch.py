@@ -64,16 +64,16 @@ who holds it for longer runs a command, and other workspaces should not wait for
 Mark = Callable[[str], None]
 """Told the path of something that was made, saved, moved or deleted."""
 
-Check = Callable[[], None]
+Recheck = Callable[[], None]
 """OSError when the system does not let more directories be watched, so that some may not be."""
 
-Look = Callable[[Path, Mark, Callable[[], None]], AbstractContextManager[Check]]
+ObserveDirectory = Callable[[Path, Mark, Callable[[], None]], AbstractContextManager[Recheck]]
 """Sees to it that changes below a directory are marked until it is left; the last argument is told that
 some were lost. OSError when the system does not let it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Saved:
     """A revision was made of what somebody had changed by hand."""
 
     workspace: Workspace
@@ -81,7 +81,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Troubled:
+class WatchFailed:
     """Something keeps changes from becoming revisions at once; `workspace` None: all of them."""
 
     workspace: Workspace | None
@@ -89,7 +89,7 @@ class Troubled:
     remedy: str | None
 
 
-News = Settled | Troubled
+WatchEvent = Saved | WatchFailed
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class Watch:
         trees: Path,
         workspaces: Callable[[], Iterable[Workspace]],
         clock: Clock,
-        tell: Callable[[News], None],
+        tell: Callable[[WatchEvent], None],
     ) -> None:
         """`trees`: the directory that holds the workspaces' own, each under its namespace.
         `workspaces`: those to settle; asked again at every scan, and when an unknown one changes."""
@@ -123,7 +123,7 @@ class Watch:
         self._lock = threading.Lock()
         self._scan_at = clock.monotonic()
         self._told: dict[str | None, str] = {}
-        self._check: Check = lambda: None
+        self._check: Recheck = lambda: None
         self._wake = threading.Event()
         self._stopped = False
 
@@ -173,12 +173,12 @@ class Watch:
             times = [dirty.due for dirty in self._dirty.values()]
         return max(0.0, min([*times, self._scan_at]) - self._clock.monotonic())
 
-    def run(self, look: Look | None = None) -> None:
+    def run(self, look: ObserveDirectory | None = None) -> None:
         """Watch until `stop` is called. May be called again after it has failed."""
         self.mark_all()
         with ExitStack() as stack:
             try:
-                looking = (look or looked_at)(self._trees, self.changed, self.mark_all)
+                looking = (look or observed)(self._trees, self.changed, self.mark_all)
                 self._check = stack.enter_context(looking)
             except OSError as error:
                 self._blind(error)
@@ -218,9 +218,9 @@ class Watch:
             if not workspace.pending():
                 return
             before = workspace.tip()
-            workspace.settle(wait_s=BUSY_WAIT_S)
+            workspace.commit_edits(wait_s=BUSY_WAIT_S)
             if workspace.tip() != before:
-                self._tell(Settled(workspace, workspace.log(limit=1)[0]))
+                self._tell(Saved(workspace, workspace.log(limit=1)[0]))
             self._told.pop(namespace, None)
         except Busy:
             self.mark(namespace)
@@ -242,7 +242,7 @@ class Watch:
         """Told once, not every minute: the next scan tries again in any case."""
         if self._told.get(key) != reason:
             self._told[key] = reason
-            self._tell(Troubled(workspace, reason, remedy))
+            self._tell(WatchFailed(workspace, reason, remedy))
 
 
 _REMEDIES = {
@@ -252,7 +252,7 @@ _REMEDIES = {
 
 
 @contextmanager
-def looked_at(directory: Path, mark: Mark, lost: Callable[[], None]) -> Generator[Check]:
+def observed(directory: Path, mark: Mark, lost: Callable[[], None]) -> Generator[Recheck]:
     """The system's own notifications. What lies behind a link is not watched."""
     observer = Observer()
     marking = _Marking(mark)

@@ -22,30 +22,35 @@ from pathlib import Path
 
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY, Wildcard
-from workspaces.coordination.writer_lock import WAIT_S, Held, WriterLock
+from workspaces.coordination.writer_lock import WAIT_S, HeldLock, WriterLock
 from workspaces.durability import HERE, Durable
 from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Unavailable
 from workspaces.file import File, as_bytes
 from workspaces.history.git.objects import ObjectId
 from workspaces.history.history import HEAD, History, View
-from workspaces.history.line_origins import Origins
-from workspaces.history.revert import Files, touched, undone
+from workspaces.history.line_origins import LineOrigins
+from workspaces.history.revert import Files, touched_paths, undo_changes
 from workspaces.ids import Namespace, Version, version_of
-from workspaces.localfs.permissions import Extent
+from workspaces.localfs.permissions import DiskUsage
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import SYNC, Author, Revision, RevisionId
 from workspaces.search.recall import Recall
 from workspaces.storage.blobs import Blob, Stat
 from workspaces.tree.conflict_copy import is_conflict
-from workspaces.tree.merge import Merged
+from workspaces.tree.merge import MergeResult
 from workspaces.tree.merge_marks import TRAILER as SEAMS
 from workspaces.tree.merge_marks import told_of, trailer_of
 from workspaces.tree.port import Displaced, Label, LiveTree, Staged
-from workspaces.tree.safe_replace import Swap, Swaps
-from workspaces.tree.scan import Known, Told, Tree
-from workspaces.workspace.incoming_changes import Arrival, Arrivals, Brought, Theirs
-from workspaces.workspace.manual_edits import Settlement
+from workspaces.tree.safe_replace import Replacement, SafeReplace
+from workspaces.tree.scan import Known, OnFileRead, Tree
+from workspaces.workspace.incoming_changes import (
+    ApplyResult,
+    IncomingChange,
+    IncomingChanges,
+    Theirs,
+)
+from workspaces.workspace.manual_edits import ManualEdits
 from workspaces.workspace.remote_port import Remote
 from workspaces.workspace_record import WorkspaceRecord
 
@@ -55,7 +60,7 @@ VERSIONS_SEARCHED_MAX = 200
 RACES_MAX = 20
 """How often an unconditional write is begun anew when someone past the lock was faster."""
 
-Plan = Callable[[Files], Files]
+EditFiles = Callable[[Files], Files]
 """What files become, None for gone, from what they are."""
 
 
@@ -75,7 +80,7 @@ class Command:
 
     revision: RevisionId | None = None
     """Of what it changed, once it has ended; None when it changed nothing."""
-    taken: Extent = field(default_factory=Extent)
+    taken: DiskUsage = field(default_factory=DiskUsage)
     """By the whole tree when it began, with what is not kept."""
     before: Tree = field(default_factory=Tree)
     after: Tree = field(default_factory=Tree)
@@ -101,7 +106,7 @@ class Workspace:
         lock: WriterLock,
         person: Author,
         clock: Clock,
-        origins: Origins,
+        origins: LineOrigins,
         recall: Recall,
         nonce: Callable[[], str] = lambda: secrets.token_hex(4),
     ) -> None:
@@ -117,7 +122,7 @@ class Workspace:
         self._blobs = blobs
         self._history = history
         self._person = person
-        settlement = self._settlement = Settlement(
+        settlement = self._settlement = ManualEdits(
             record,
             namespace,
             root=root,
@@ -129,16 +134,16 @@ class Workspace:
         )
         self._room = self._settlement.room
         # none of these refers to this object: so its descriptors are closed as soon as nobody has it any more
-        self._swaps = Swaps(
+        self._swaps = SafeReplace(
             blobs,
             history.read,
             history.keep,
             nonce,
             partial(_path_of, history),
-            lambda path: settlement.judged(path, ANY),
+            lambda path: settlement.check_precondition(path, ANY),
             partial(_tell, settlement, history, person),
         )
-        self._arrivals = Arrivals(self._settlement, history, self._swaps)
+        self._arrivals = IncomingChanges(self._settlement, history, self._swaps)
 
     @property
     def remote(self) -> Remote | None:
@@ -189,7 +194,7 @@ class Workspace:
         go by, where one was just made."""
         return self._settlement.problems(tree)
 
-    def scan(self, told: Told = lambda _name, _data: None) -> Tree:
+    def scan(self, told: OnFileRead = lambda _name, _data: None) -> Tree:
         """Every file that is there now, with its version, and what is wrong."""
         return self._settlement.scan(told)
 
@@ -210,7 +215,7 @@ class Workspace:
             return self._write_decided(self.remote, path, data, by, expect)
         with self._settlement.hold(by) as held:
             for _ in range(RACES_MAX):
-                current = self._settlement.judged(path, expect)
+                current = self._settlement.check_precondition(path, expect)
                 if current is not None and current.data == data:
                     return Written(path, current.version, None)
                 self._check_change(path, data, current)
@@ -243,7 +248,7 @@ class Workspace:
             return self._write_decided(self.remote, path, None, by, expect)
         with self._settlement.hold(by) as held:
             for _ in range(RACES_MAX):
-                current = self._settlement.judged(path, expect)
+                current = self._settlement.check_precondition(path, expect)
                 if current is None:
                     raise NotFound("file", path)
                 try:
@@ -288,21 +293,21 @@ class Workspace:
         """Undo what a revision did, and nothing else, as a new revision; None when that is undone
         already. Refused where the same lines were changed again since."""
         revision = self._history.show(view).revision.id
-        paths = touched(self._history, revision)
+        paths = touched_paths(self._history, revision)
 
         def plan(now: Files) -> Files:
-            return undone(self._history, revision, now)
+            return undo_changes(self._history, revision, now)
 
         return self.change(paths, plan, by=by.saying("Reverted", revision))
 
     def change(
-        self, paths: Sequence[WorkspacePath], plan: Plan, *, by: Author
+        self, paths: Sequence[WorkspacePath], plan: EditFiles, *, by: Author
     ) -> RevisionId | None:
         """Several files as one revision. `plan` is asked what they become, once they are settled."""
         revision: RevisionId | None = None
         with self._settlement.hold(by) as held:
             for _ in range(RACES_MAX):
-                found = {path: self._settlement.judged(path, ANY) for path in paths}
+                found = {path: self._settlement.check_precondition(path, ANY) for path in paths}
                 planned = plan({path: blob.data if blob else None for path, blob in found.items()})
                 for path, data in planned.items():
                     self._check_change(path, data, found[path])
@@ -317,19 +322,19 @@ class Workspace:
                     raise failure
         raise Unavailable(", ".join(paths), "they change faster than they can be written")
 
-    def settled(
+    def committed(
         self, found: Mapping[WorkspacePath, ObjectId | None]
     ) -> tuple[set[WorkspacePath], RevisionId | None]:
         """The paths that a revision has as they were `found` (None: gone), and that revision: the newest,
         after what a person changed there became one. The others have changed again since."""
-        return self._settlement.settled(found)
+        return self._settlement.committed(found)
 
     def bring(
-        self, arrivals: Sequence[Arrival], *, by: Author, theirs: Theirs | None = None
-    ) -> Brought:
+        self, arrivals: Sequence[IncomingChange], *, by: Author, theirs: Theirs | None = None
+    ) -> ApplyResult:
         """Take over what other machines made. With their history it is told as they told it; without, as
         one revision by `by`."""
-        return self._arrivals.bring(arrivals, by, theirs)
+        return self._arrivals.apply(arrivals, by, theirs)
 
     @contextmanager
     def staging(self) -> Generator[Callable[[bytes], Staged]]:
@@ -370,7 +375,7 @@ class Workspace:
         with self._settlement.hold(self._person):
             paths = {path for label in labels if (path := self._swaps.path_of(label))}
             self._settlement.record(paths)
-            found = [path for label in labels if (path := self._swaps.look_again(label))]
+            found = [path for label in labels if (path := self._swaps.check_late_writes(label))]
             if found:
                 self._settlement.record(found)
         return found
@@ -401,16 +406,16 @@ class Workspace:
         lock it is theirs; else a person changed it by hand, and it will be settled."""
         return self._settlement.pending()
 
-    def settle(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
+    def commit_edits(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
         """Make a revision of what a person changed by hand, if anything. Returns the newest one. Where
         nothing was touched since this was asked before, it is one look at each file, and nobody is waited
         for."""
-        return self._settlement.settle(wait_s=wait_s)
+        return self._settlement.commit_edits(wait_s=wait_s)
 
-    def is_settled(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
+    def is_clean(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
         """Whether there is nothing to be settled in a file, nor in a directory as far as a glance at those
         of its files that are `known` tells."""
-        return self._settlement.is_settled(file, directory, known)
+        return self._settlement.is_clean(file, directory, known)
 
     def _write_decided(
         self,
@@ -423,7 +428,7 @@ class Workspace:
         """The remote decides; then the file here follows, whatever else is saved meanwhile."""
         for _ in range(RACES_MAX):
             with self._settlement.hold(by) as held:
-                current = self._settlement.judged(path, expect)
+                current = self._settlement.check_precondition(path, expect)
                 if current is None and data is None:
                     raise NotFound("file", path)
                 self._check_change(path, data, current)
@@ -442,7 +447,7 @@ class Workspace:
 
     def _follow(
         self,
-        held: Held,
+        held: HeldLock,
         path: WorkspacePath,
         data: bytes | None,
         by: Author,
@@ -455,18 +460,18 @@ class Workspace:
         if seen == data:
             return None, True
         held.intend(by, [path])
-        swapped = self._swaps.put([Swap(path, data, seen)])
+        swapped = self._swaps.put([Replacement(path, data, seen)])
         if path in swapped.refused:
             raise swapped.refused[path]
         revision = self._history.record({path: data}, by)
         held.fulfilled()
-        self._swaps.give_back(swapped.overtaken.values())
+        self._swaps.restore(swapped.overtaken.values())
         self._settlement.record((path,))
         return revision, path in swapped.done
 
     @contextmanager
     def _changing(
-        self, held: Held, by: Author, path: WorkspacePath, after: bytes | None
+        self, held: HeldLock, by: Author, path: WorkspacePath, after: bytes | None
     ) -> Generator[None]:
         """Declare the change of a file, and take it back when it failed: what someone else writes there
         later is theirs. A change that stands although it failed (the disk did not confirm it) stays
@@ -523,11 +528,11 @@ class Workspace:
 
 
 def _tell(
-    settlement: Settlement,
+    settlement: ManualEdits,
     history: History,
     person: Author,
     path: WorkspacePath,
-    merged: Merged,
+    merged: MergeResult,
     out: bytes,
 ) -> None:
     """Put what somebody wrote to what a swap displaced into the file again."""

@@ -40,12 +40,12 @@ def create_account(
     as_json: JsonOption = False,
 ) -> None:
     """Make an account, ready to chat in. Its first key is shown, once."""
-    from harness.bootstrap.first_start import be_born
+    from harness.bootstrap.first_start import create_defaults
 
     with opened(home, as_json=as_json) as harness:
         account = harness.house.accounts.create({"name": name})
         rooms = harness.house.rooms(harness.house.accounts.owner(account))
-        be_born(rooms)
+        create_defaults(rooms)
         _, secret = rooms.keys.create(label="first")
         _print_with_key(account.as_json(), secret, as_json=as_json)
 

@@ -20,7 +20,7 @@ from harness.cli.console.console import (
 
 app = typer.Typer(help="Agents: who talks, and what it mounts.", no_args_is_help=True)
 
-Reference = Annotated[str, typer.Argument(help="Name or id.", metavar="AGENT")]
+AgentArgument = Annotated[str, typer.Argument(help="Name or id.", metavar="AGENT")]
 ModelOption = Annotated[str | None, typer.Option(help="The model; `demo` is the offline one.")]
 SystemOption = Annotated[str | None, typer.Option(help="The agent's own instructions.")]
 WorkspaceOption = Annotated[
@@ -77,7 +77,7 @@ def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def show(agent: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
+def show(agent: AgentArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """One agent, whole."""
     with opened(home, as_json=as_json) as harness:
         print_record(harness.agents.get(agent).as_json(), as_json=as_json)
@@ -85,7 +85,7 @@ def show(agent: Reference, home: HomeOption = None, as_json: JsonOption = False)
 
 @app.command("set")
 def set_(
-    agent: Reference,
+    agent: AgentArgument,
     name: Annotated[str | None, typer.Option(help="A new name.")] = None,
     model: ModelOption = None,
     system: SystemOption = None,
@@ -111,7 +111,7 @@ def set_(
 
 
 @app.command()
-def rm(agent: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
+def rm(agent: AgentArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Delete an agent with its conversations and what was private to it. Its workspaces stay."""
     with opened(home, as_json=as_json) as harness:
         print_gone(harness.deletion.agent(agent), as_json=as_json)

@@ -23,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Reference = Annotated[str, typer.Argument(help="Name or id.", metavar="SANDBOX")]
+SandboxArgument = Annotated[str, typer.Argument(help="Name or id.", metavar="SANDBOX")]
 ModeOption = Annotated[
     Literal["rw", "ro"] | None, typer.Option(help="Mounts writable, or read-only.")
 ]
@@ -69,7 +69,7 @@ def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def show(sandbox: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
+def show(sandbox: SandboxArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """One sandbox, whole."""
     with opened(home, as_json=as_json) as harness:
         print_record(harness.rooms.sandboxes.get(sandbox).as_json(), as_json=as_json)
@@ -77,7 +77,7 @@ def show(sandbox: Reference, home: HomeOption = None, as_json: JsonOption = Fals
 
 @app.command("set")
 def set_(
-    sandbox: Reference,
+    sandbox: SandboxArgument,
     name: Annotated[str | None, typer.Option(help="A new name.")] = None,
     mode: ModeOption = None,
     network: NetworkOption = None,
@@ -98,7 +98,7 @@ def set_(
 
 @app.command()
 def rm(
-    sandbox: Reference,
+    sandbox: SandboxArgument,
     force: Annotated[bool, typer.Option("--force", help="Also when agents work in it.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,

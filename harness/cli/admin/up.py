@@ -31,7 +31,7 @@ def up(
     import asyncio
 
     from harness.bootstrap.authentication import admin_key, start_token
-    from harness.bootstrap.composition import residents
+    from harness.bootstrap.composition import background_tasks
     from harness.runtime.json_log import log_json_lines
     from harness.web.app import create_app
     from harness.web.server import Server, listen
@@ -39,7 +39,7 @@ def up(
     with opened(home) as harness:
         listening = listen(host, port)
         log_json_lines()
-        app = create_app(harness, names=[host], residents=residents(harness.house))
+        app = create_app(harness, names=[host], residents=background_tasks(harness.house))
         server = Server(app)
         if harness.settings.admin_key is None:
             admin_key(harness.settings.home)  # it is made by now, for whoever looks for it

@@ -22,8 +22,8 @@ from harness.cli.console.console import (
 
 if TYPE_CHECKING:
     from harness import Harness
-    from harness.integrations.config_edit import Change
-    from harness.integrations.integration import Client, Use
+    from harness.integrations.config_edit import FileEdit
+    from harness.integrations.integration import Integration, Use
     from workspaces.workspace.workspace import Workspace
 
 ClientName = Literal["claude-code", "codex"]
@@ -81,7 +81,7 @@ def use(
     return 0 if agreed or as_json or not change.is_one else 1
 
 
-def _client(name: ClientName) -> Client:
+def _client(name: ClientName) -> Integration:
     match name:
         case "claude-code":
             from harness.integrations.claude_code import ClaudeCode
@@ -95,7 +95,7 @@ def _client(name: ClientName) -> Client:
             assert_never(name)
 
 
-def _use(harness: Harness, place: Workspace, client: Client) -> Use:
+def _use(harness: Harness, place: Workspace, client: Integration) -> Use:
     """By the workspace's id: its name may change."""
     from harness.integrations.integration import Use
 
@@ -111,7 +111,7 @@ def _ourselves() -> list[str]:
     return [str(Path(found).absolute())] if found else [sys.executable, "-m", "harness.cli.app"]
 
 
-def _show(change: Change) -> None:
+def _show(change: FileEdit) -> None:
     from harness.cli.console.diff_printer import styled_patch
 
     if change.is_one:
@@ -129,7 +129,7 @@ def _agreed() -> bool:
     return typer.confirm("Change it so?", err=True)
 
 
-def _advice(client: Client, place: Workspace, project: Path | None) -> str:
+def _advice(client: Integration, place: Workspace, project: Path | None) -> str:
     from harness.runtime.templates import render
 
     return render(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness import Harness
-    from harness.sync.record_deletion import Gone
+    from harness.sync.record_deletion import DeletionReport
     from workspaces.errors import Failure
 
 
@@ -187,7 +187,7 @@ def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
         console.print(shown, markup=False)
 
 
-def print_gone(gone: Gone, *, as_json: bool) -> None:
+def print_gone(gone: DeletionReport, *, as_json: bool) -> None:
     """What a deletion took with it."""
     if as_json:
         print_json(gone.as_json())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.transcripts.outcome import Outcome, Status
 
 
-class Telling:
+class TurnPrinter:
     """A turn, told while it comes. What is no text of it stands on lines of its own. At a terminal a last
     line says what is at work right now, and is gone as soon as there is something to tell."""
 

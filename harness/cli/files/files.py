@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.console.arguments import PathArgument, WorkspaceArgument
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
@@ -19,8 +20,6 @@ from harness.cli.console.console import (
     say,
 )
 
-Reference = Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")]
-PathArgument = Annotated[str, typer.Argument(help="A file, as seen from the workspace's root.")]
 RevisionOption = Annotated[
     str | None, typer.Option("--revision", "-r", help="As it was at this revision.")
 ]
@@ -34,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def path(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     file: Annotated[str | None, typer.Argument(help="A file in it.")] = None,
     history: Annotated[
         bool, typer.Option("--history", help="Its git directory, for any git client to read.")
@@ -57,7 +56,7 @@ def path(
 
 
 def ls(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     revision: RevisionOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
@@ -88,7 +87,7 @@ def ls(
 
 
 def cat(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     file: PathArgument,
     revision: RevisionOption = None,
     home: HomeOption = None,
@@ -110,7 +109,7 @@ def cat(
 
 
 def write(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     file: PathArgument,
     if_version: Annotated[
         str | None,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.console.arguments import PathArgument, WorkspaceArgument
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from workspaces.revision import Author
     from workspaces.workspace.workspace import Workspace
 
-Reference = Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")]
-PathArgument = Annotated[str, typer.Argument(help="A file, as seen from the workspace's root.")]
 RevisionArgument = Annotated[
     str, typer.Argument(help="A revision's id, as `harness log` shows it; its start is enough.")
 ]
@@ -61,7 +60,7 @@ def register(app: typer.Typer) -> None:
 
 
 def log(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     path: Annotated[str | None, typer.Argument(help="Only what touched this file.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at the most.")] = 50,
     patch: Annotated[bool, typer.Option("--patch", "-p", help="With what each changed.")] = False,
@@ -74,7 +73,7 @@ def log(
     tells more of one of them.
     """
     from harness.presentation.file_json import change_document, revision_document
-    from harness.presentation.history_view import Reasons, chapters
+    from harness.presentation.history_view import TurnReasons, chapters
     from workspaces.paths import WorkspacePath
 
     why: dict[str, str | None] = {}
@@ -89,7 +88,7 @@ def log(
             shown = [(revision, ()) for revision in place.log(path, limit=limit)]
             documents = [revision_document(revision) for revision, _ in shown]
         if not as_json:
-            reasons = Reasons(harness.rooms.conversations)
+            reasons = TurnReasons(harness.rooms.conversations)
             why = {revision.id: reasons.why(revision) for revision, _ in shown}
     if as_json:
         print_json(documents)
@@ -100,7 +99,7 @@ def log(
 
 
 def diff(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     path: Annotated[str | None, typer.Argument(help="Only this file.")] = None,
     older: Annotated[
         str | None, typer.Option("--from", help="The older revision; else the one before --to.")
@@ -137,7 +136,7 @@ def diff(
 
 
 def show(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     revision: RevisionArgument = "head",
     words: WordsOption = None,
     home: HomeOption = None,
@@ -156,7 +155,7 @@ def show(
 
 
 def blame(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     path: PathArgument,
     revision: Annotated[
         str, typer.Option("--revision", "-r", help="The file as it was at this revision.")
@@ -188,7 +187,7 @@ def blame(
 
 
 def restore(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     path: PathArgument,
     revision: Annotated[str, typer.Option("--revision", "-r", help="As it was at this revision.")],
     home: HomeOption = None,
@@ -210,7 +209,7 @@ def restore(
 
 
 def revert(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     revision: RevisionArgument,
     home: HomeOption = None,
     as_json: JsonOption = False,
@@ -231,7 +230,7 @@ def revert(
 
 
 def git(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     arguments: Annotated[
         list[str], typer.Argument(help="A git command: log, show, diff, blame, ls-tree, …")
     ],
@@ -267,7 +266,7 @@ def _settle(harness: Harness, workspace: str) -> Workspace:
 
     place = harness.workspaces.get(workspace)
     try:
-        place.settle()
+        place.commit_edits()
     except WorkspaceBusy as busy:
         notes().print(f"not yet part of this: edits by hand ({busy})", markup=False)
     return place

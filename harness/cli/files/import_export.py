@@ -66,7 +66,7 @@ def import_(
 
     with opened(home, as_json=as_json) as harness:
         place = harness.workspaces.get(workspace or harness.settings.default_workspace)
-        place.settle()
+        place.commit_edits()
         plan = plan_import(source, place, kind)
         by = harness.rooms.principal.author("api")
         revisions = [] if dry_run else _carried_out(plan, place, by)
@@ -179,7 +179,7 @@ def _exported(
     from workspaces.localfs.archive import pack
     from workspaces.timestamp import moment_of
 
-    place.settle()
+    place.commit_edits()
     shown = place.history.resolve(revision)
     if shown is None:
         raise Unavailable(place.record.name, "nothing has been written yet")

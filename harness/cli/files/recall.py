@@ -93,11 +93,11 @@ def _scope(paths: list[str], kinds: list[str], since: str | None, by: str | None
     from typing import get_args
 
     from harness.memory.recall import since_of
-    from workspaces.search.kind import Kind
+    from workspaces.search.kind import MemoryKind
     from workspaces.search.recall import Scope
     from workspaces.validation import unknown_name
 
-    known: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
+    known: dict[str, MemoryKind] = {kind: kind for kind in get_args(MemoryKind)}
     for kind in kinds:
         if kind not in known:
             raise unknown_name("--kind", kind, list(known))

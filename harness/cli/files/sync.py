@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness import Harness
-    from harness.sync.registry_sync import Followed
+    from harness.sync.registry_sync import SyncResult
     from workspaces.errors import Failure
     from workspaces.home.workspaces import Workspaces
     from workspaces.problem import Problem
-    from workspaces.sync.reconcile import Action
-    from workspaces.sync.report import Report
+    from workspaces.sync.reconcile import SyncAction
+    from workspaces.sync.report import SyncReport
 
 PROGRESS_AFTER_S = 1.0
 """What is done sooner needs no bar."""
@@ -143,7 +143,7 @@ def _synced(
 
 def _run(
     name: str, workspaces: Workspaces, *, accept_deletions: bool, check: bool
-) -> tuple[Report, list[Problem]]:
+) -> tuple[SyncReport, list[Problem]]:
     """With a bar where it takes a while."""
     syncing = workspaces.sync(name)
     with _progress(name) as tell:
@@ -161,33 +161,33 @@ def _each_once(paths: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def _followed(harness: Harness, dry_run: bool) -> tuple[Followed, Failure | None]:
+def _followed(harness: Harness, dry_run: bool) -> tuple[SyncResult, Failure | None]:
     """The records first: whose files are synced, under which name. A place that does not answer is told by
     the first workspace that needs it; where there is none, by what is returned."""
-    from harness.sync.registry_sync import Followed
+    from harness.sync.registry_sync import SyncResult
     from workspaces.errors import Unavailable
 
     if harness.following is None or dry_run:
-        return Followed(), None
+        return SyncResult(), None
     try:
-        followed = harness.following.follow()
+        followed = harness.following.sync()
     except Unavailable as failure:
-        return Followed(), failure
+        return SyncResult(), failure
     print_followed(followed)
     return followed, None
 
 
-def print_followed(followed: Followed) -> None:
+def print_followed(followed: SyncResult) -> None:
     """What became of records, on standard error: data is printed by whoever asked for it."""
     console = notes()
-    for name in followed.taken:
+    for name in followed.applied:
         console.print(visible(f"{name}: as another machine has it"), markup=False)
     for name in followed.clashes:
         told = f"{name} was changed on two machines: the later change counts"
         console.print(visible(told), markup=False)
     for name in followed.deleted:
         console.print(visible(f"{name}: deleted on another machine"), markup=False)
-    for buried in followed.buried:
+    for buried in followed.trashed:
         console.print(
             visible(f"  what was here of {buried.name} lies in {buried.place}"), markup=False
         )
@@ -200,10 +200,10 @@ def print_followed(followed: Followed) -> None:
             console.print(f"  → {trouble.remedy}", markup=False)
 
 
-def _documents(followed: Followed, asked: list[str] | None) -> dict[str, Any]:
+def _documents(followed: SyncResult, asked: list[str] | None) -> dict[str, Any]:
     """Of workspaces that were met as deleted, under the name by which they were asked for."""
     told: dict[str, Any] = {}
-    for buried in followed.buried:
+    for buried in followed.trashed:
         called = next((one for one in asked or () if one in (buried.id, buried.name)), buried.name)
         told[called] = {
             "deleted": True,
@@ -213,7 +213,9 @@ def _documents(followed: Followed, asked: list[str] | None) -> dict[str, Any]:
     return told
 
 
-def _print_report(console: Console, name: str, report: Report, refused: Sequence[Problem]) -> None:
+def _print_report(
+    console: Console, name: str, report: SyncReport, refused: Sequence[Problem]
+) -> None:
     counts = {
         "pushed": len(_each_once(report.pushed)),
         "pulled": len(_each_once(report.pulled)),
@@ -258,8 +260,15 @@ def _planned(name: str, workspaces: Workspaces, *, as_json: bool) -> dict[str, A
     }
 
 
-def _name(action: Action) -> str:
-    from workspaces.sync.reconcile import Forget, Meet, Pull, PullDeletion, Push, PushDeletion
+def _name(action: SyncAction) -> str:
+    from workspaces.sync.reconcile import (
+        Compare,
+        DropBaseline,
+        Pull,
+        PullDeletion,
+        Push,
+        PushDeletion,
+    )
 
     match action:
         case Push():
@@ -270,9 +279,9 @@ def _name(action: Action) -> str:
             return "pull"
         case PullDeletion():
             return "delete here"
-        case Meet():
+        case Compare():
             return "compare, merge"
-        case Forget():
+        case DropBaseline():
             return "forget"
 
 

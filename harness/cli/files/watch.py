@@ -27,13 +27,13 @@ def watch(
 
     Without it edits by hand become revisions when somebody looks next: a turn, a command, a writer.
     """
-    from harness.sync.background_sync import Syncing
-    from harness.sync.background_watch import Watching, all_of
-    from harness.sync.local_copies import Copies
-    from workspaces.workspace.watch import News, Settled
+    from harness.sync.background_sync import BackgroundSync
+    from harness.sync.background_watch import BackgroundWatch, all_of
+    from harness.sync.local_copies import LocalCopies
+    from workspaces.workspace.watch import Saved, WatchEvent
 
-    def tell(news: News) -> None:
-        if isinstance(news, Settled):
+    def tell(news: WatchEvent) -> None:
+        if isinstance(news, Saved):
             told = news.revision
             line = f"{told.at[11:19]}  {news.workspace.record.name}  {told.id[:10]}  {told.subject}"
             put(f"{line}\n")
@@ -49,16 +49,16 @@ def watch(
         told = ", ".join(workspaces) if workspaces else "all workspaces"
         notes().print(f"watching {told}; Ctrl-C ends", markup=False)
         trees, clock = harness.settings.home.trees, harness.rooms.clock
-        copies = Copies(harness.workspaces, harness.agents)
+        copies = LocalCopies(harness.workspaces, harness.agents)
         following = harness.following
-        follow = following.follow_if_possible if following else lambda: None
-        syncing = Syncing(lambda: [copies], follow=follow)
+        follow = following.sync_if_reachable if following else lambda: None
+        syncing = BackgroundSync(lambda: [copies], follow=follow)
 
-        def heard(news: News) -> None:
+        def heard(news: WatchEvent) -> None:
             tell(news)
             syncing.hear(news)
 
-        watching = Watching(trees, lambda: only or all_of(copies), clock, heard)
+        watching = BackgroundWatch(trees, lambda: only or all_of(copies), clock, heard)
         asyncio.run(_both(watching.run(), syncing.run()))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from harness.cli.console.arguments import WorkspaceArgument
 from harness.cli.console.console import (
     ConfigOption,
     HomeOption,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no_args_is_help=True)
 
-Reference = Annotated[str, typer.Argument(help="Name or id.", metavar="WORKSPACE")]
 DescriptionOption = Annotated[str | None, typer.Option(help="What it is for; agents read this.")]
 StorageOption = Annotated[
     Literal["local", "s3"] | None,
@@ -80,7 +80,9 @@ def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def show(workspace: Reference, home: HomeOption = None, as_json: JsonOption = False) -> None:
+def show(
+    workspace: WorkspaceArgument, home: HomeOption = None, as_json: JsonOption = False
+) -> None:
     """One workspace, whole."""
     with opened(home, as_json=as_json) as harness:
         print_record(_shown(harness.workspaces.get(workspace)), as_json=as_json)
@@ -88,7 +90,7 @@ def show(workspace: Reference, home: HomeOption = None, as_json: JsonOption = Fa
 
 @app.command("set")
 def set_(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     name: Annotated[str | None, typer.Option(help="A new name.")] = None,
     description: DescriptionOption = None,
     guidance: GuidanceOption = None,
@@ -112,7 +114,7 @@ def set_(
 
 @app.command()
 def rm(
-    workspace: Reference,
+    workspace: WorkspaceArgument,
     force: Annotated[bool, typer.Option("--force", help="Also when agents mount it.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
@@ -157,13 +159,13 @@ def attach(
 def _print_offers(offers: list[Offer], *, as_json: bool) -> None:
     if as_json:
         shown = [
-            {"id": one.id, "name": one.name, "attached": one.is_here, "problem": one.doubt}
+            {"id": one.id, "name": one.name, "attached": one.is_here, "problem": one.error}
             for one in offers
         ]
         print_json({"workspaces": shown})
         return
     rows = (
-        (visible(one.name), one.id, one.doubt or ("attached" if one.is_here else ""))
+        (visible(one.name), one.id, one.error or ("attached" if one.is_here else ""))
         for one in offers
     )
     print_table(("name", "id", "here"), rows)

@@ -17,8 +17,8 @@ from harness.cli.console.console import (
     put,
     visible,
 )
-from harness.cli.console.turn_printer import Telling, say_what_went_wrong
-from harness.cli.talk.conversation import AgentOption, Reference
+from harness.cli.console.turn_printer import TurnPrinter, say_what_went_wrong
+from harness.cli.talk.conversation import AgentOption, ConversationArgument
 
 if TYPE_CHECKING:
     from harness import Harness
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 
 def approve(
-    conversation: Reference,
+    conversation: ConversationArgument,
     call: Annotated[
         str | None, typer.Argument(help="The id of a call; else all that wait to be allowed.")
     ] = None,
@@ -54,7 +54,7 @@ def approve(
 
     with opened(home, as_json=as_json) as harness:
         found = harness.conversation(conversation, agent=agent)
-        telling = Telling() if sys.stdout.isatty() and not as_json else None
+        telling = TurnPrinter() if sys.stdout.isatty() and not as_json else None
         emit = telling.show if telling else silent
         outcome = harness.approve(found, call, is_allowed=not deny, reason=reason, emit=emit)
         if telling:
@@ -82,7 +82,7 @@ def asked(harness: Harness, outcome: Outcome, emit: Emit) -> Outcome:
     return outcome
 
 
-def tell(outcome: Outcome, telling: Telling | None, *, as_json: bool) -> int:
+def tell(outcome: Outcome, telling: TurnPrinter | None, *, as_json: bool) -> int:
     """`telling`: that told its text while it came. Returns the exit code."""
     if as_json:
         print_json(outcome.as_json())

@@ -26,7 +26,7 @@ from harness.cli.console.console import (
     show_failure,
 )
 from harness.cli.console.diff_printer import styled_files, styled_revision
-from harness.cli.console.turn_printer import Telling
+from harness.cli.console.turn_printer import TurnPrinter
 from harness.cli.talk.approve import asked
 from harness.cli.talk.compact import tell
 from harness.cli.talk.run import ConversationOption
@@ -34,7 +34,7 @@ from harness.cli.talk.run import ConversationOption
 if TYPE_CHECKING:
     from harness import Harness
     from harness.agents.agent import AgentRecord
-    from harness.tools.tool_context import Change
+    from harness.tools.tool_context import ToolRevision
     from workspaces.ids import TurnId
     from workspaces.workspace.workspace import Workspace
 
@@ -121,7 +121,7 @@ class _Chat:
             self._say(text)
 
     def _say(self, text: str) -> None:
-        telling = Telling()
+        telling = TurnPrinter()
         try:
             outcome = self.harness.run(
                 text, agent=self.agent, conversation=self.key, emit=telling.show
@@ -180,7 +180,7 @@ class _Chat:
         if found is None:
             notes().print("nothing was said in this conversation")
         else:
-            tell(self.key, self.harness.compact(found, Telling().show))
+            tell(self.key, self.harness.compact(found, TurnPrinter().show))
 
     def new(self) -> None:
         """a new conversation; this one is kept"""
@@ -193,7 +193,7 @@ class _Chat:
         """end, as /quit and Ctrl-D do"""
         self.is_over = True
 
-    def _changes(self) -> list[tuple[Workspace, Change]]:
+    def _changes(self) -> list[tuple[Workspace, ToolRevision]]:
         """Of the newest turn that was not undone, in their order."""
         turns = self._turns()
         if not turns:
@@ -202,13 +202,13 @@ class _Chat:
         mounted = self._mounted()
         return [(mounted[one.workspace], one) for one in turns[-1][1] if one.workspace in mounted]
 
-    def _turns(self) -> list[tuple[TurnId, list[Change]]]:
+    def _turns(self) -> list[tuple[TurnId, list[ToolRevision]]]:
         """Those of the session that changed something and were not undone."""
         conversations = self.harness.conversations
         found = conversations.find(self.agent.id, self.key)
         if found is None:
             return []
-        turns: dict[TurnId, list[Change]] = {}
+        turns: dict[TurnId, list[ToolRevision]] = {}
         transcript = conversations.transcript(found)
         for entry in transcript.entries(transcript.session().first):
             if entry.changes and entry.turn_id not in self.undone:

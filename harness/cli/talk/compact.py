@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.console.console import HomeOption, JsonOption, notes, opened, print_json, say
-from harness.cli.console.turn_printer import Telling
-from harness.cli.talk.conversation import AgentOption, Reference
+from harness.cli.console.turn_printer import TurnPrinter
+from harness.cli.talk.conversation import AgentOption, ConversationArgument
 
 if TYPE_CHECKING:
     from harness.prompts.compaction import Compacted
-    from harness.prompts.prompt_request import Question
+    from harness.prompts.prompt_request import PromptRequest
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def compact(
-    conversation: Reference,
+    conversation: ConversationArgument,
     agent: AgentOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be summarised, and ask nobody.")
@@ -41,7 +41,7 @@ def compact(
             question = harness.preview(harness.agents.get(found.agent_id), conversation=found.key)
             _foretell(found.key, question, as_json=as_json)
             return 0
-        done = harness.compact(found, silent if as_json else Telling().show)
+        done = harness.compact(found, silent if as_json else TurnPrinter().show)
     if as_json:
         print_json({"conversation": found.id, **as_told(done)})
     else:
@@ -49,7 +49,7 @@ def compact(
     return 1 if any(remark.kind == "summary_failed" for remark in done.remarks) else 0
 
 
-def _foretell(key: str, question: Question, *, as_json: bool) -> None:
+def _foretell(key: str, question: PromptRequest, *, as_json: bool) -> None:
     from harness.context.summary_plan import Cover, due_json
 
     covered = question.covered

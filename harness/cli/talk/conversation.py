@@ -33,7 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Reference = Annotated[str, typer.Argument(help="Id or key.", metavar="CONVERSATION")]
+ConversationArgument = Annotated[str, typer.Argument(help="Id or key.", metavar="CONVERSATION")]
 AgentOption = Annotated[
     str | None,
     typer.Option("--agent", "-a", help="Whose conversation a key names (else the home's default)."),
@@ -75,7 +75,7 @@ def list_(
 
 @app.command()
 def show(
-    conversation: Reference,
+    conversation: ConversationArgument,
     agent: AgentOption = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, help="So many of the newest entries.")
@@ -109,7 +109,7 @@ def show(
 
 @app.command()
 def export(
-    conversation: Reference,
+    conversation: ConversationArgument,
     agent: AgentOption = None,
     home: HomeOption = None,
 ) -> None:
@@ -136,7 +136,7 @@ def import_(
 
 @app.command()
 def fork(
-    conversation: Reference,
+    conversation: ConversationArgument,
     key: Annotated[str, typer.Argument(help="The key of the new one.")],
     at: Annotated[
         int | None, typer.Option("--at", min=1, help="The last entry it takes along (else all).")
@@ -154,7 +154,7 @@ def fork(
 
 @app.command()
 def cancel(
-    conversation: Reference,
+    conversation: ConversationArgument,
     agent: AgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
@@ -172,7 +172,7 @@ def cancel(
 
 @app.command()
 def reset(
-    conversation: Reference,
+    conversation: ConversationArgument,
     agent: AgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
@@ -191,7 +191,7 @@ def reset(
 
 @app.command()
 def rm(
-    conversation: Reference,
+    conversation: ConversationArgument,
     agent: AgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,

@@ -19,7 +19,7 @@ from harness.cli.console.console import (
     print_table,
     visible,
 )
-from harness.cli.talk.conversation import AgentOption, Reference
+from harness.cli.talk.conversation import AgentOption, ConversationArgument
 
 if TYPE_CHECKING:
     from harness.context.receipt import Receipt, ShownPart
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    conversation: Reference,
+    conversation: ConversationArgument,
     turn: Annotated[
         str | None, typer.Argument(help="A turn, by the beginning of its id; else all of them.")
     ] = None,

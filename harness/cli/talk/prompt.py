@@ -10,7 +10,7 @@ from harness.cli.console.console import HomeOption, JsonOption, notes, opened, p
 
 if TYPE_CHECKING:
     from harness import Harness
-    from harness.prompts.prompt_request import Question
+    from harness.prompts.prompt_request import PromptRequest
 
 
 def register(app: typer.Typer) -> None:
@@ -64,7 +64,7 @@ def prompt(
         notes().print(told, markup=False, style="dim")
 
 
-def _length(harness: Harness, agent: str | None, question: Question) -> str:
+def _length(harness: Harness, agent: str | None, question: PromptRequest) -> str:
     """Of the request, with what was said in the conversation, and the limit on it; and what the turn would
     do about one that is over it."""
     from harness.context.summary_plan import Cover, SystemTooLong, TurnTooLong
@@ -104,7 +104,7 @@ def _check_absent(option: str, value: str | None, rule: str) -> None:
 
 def _of_workspace(harness: Harness, reference: str, revision: str | None) -> list[dict[str, Any]]:
     from harness.agents.agent import AgentConfig, Mount, mount_name
-    from harness.prompts.prompt_sources import Briefing
+    from harness.prompts.prompt_sources import PromptSources
     from workspaces.history.history import HEAD
 
     workspace = harness.workspaces.get(reference)
@@ -112,7 +112,7 @@ def _of_workspace(harness: Harness, reference: str, revision: str | None) -> lis
     if revision is not None:
         workspace.history.resolve(view)
     mount = Mount(mount_name(workspace.record.name), workspace, is_writable=True)
-    briefing = Briefing(AgentConfig(), [mount], model="", view_of=lambda _: view)
+    briefing = PromptSources(AgentConfig(), [mount], model="", view_of=lambda _: view)
     day = harness.rooms.clock.now().date()
     return [{**part.as_json(), "characters": len(part.text)} for part in briefing.parts(day)]
 

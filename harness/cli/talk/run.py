@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from harness.cli.console.console import HomeOption, JsonOption, as_text, opened, read_input
-from harness.cli.console.turn_printer import Telling
+from harness.cli.console.turn_printer import TurnPrinter
 from harness.cli.talk.approve import asked, tell
 
 ConversationOption = Annotated[
@@ -16,7 +16,7 @@ ConversationOption = Annotated[
     typer.Option("--conversation", "-c", help="The conversation to go on with; else a new one."),
 ]
 
-OnBusy = Literal["queue", "reject"]
+OnBusyChoice = Literal["queue", "reject"]
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +30,7 @@ def run(
     ] = None,
     conversation: ConversationOption = None,
     on_busy: Annotated[
-        OnBusy | None,
+        OnBusyChoice | None,
         typer.Option(help="When the conversation is in use: wait in line, or be refused."),
     ] = None,
     home: HomeOption = None,
@@ -41,7 +41,7 @@ def run(
 
     with opened(home, as_json=as_json) as harness:
         said = as_text(read_input()) if text == "-" else text
-        telling = Telling() if sys.stdout.isatty() and not as_json else None
+        telling = TurnPrinter() if sys.stdout.isatty() and not as_json else None
         emit = telling.show if telling else silent
         outcome = harness.run(
             said, agent=agent, conversation=conversation, on_busy=on_busy, emit=emit

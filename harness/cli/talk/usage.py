@@ -17,7 +17,7 @@ from harness.cli.console.console import (
 
 if TYPE_CHECKING:
     from harness import Harness
-    from harness.billing.ledger import Dimension, Report, Spending, Spent
+    from harness.billing.ledger import Dimension, Spending, Spent, UsageReport
 
 DIMENSIONS = ("day", "agent", "user", "conversation", "purpose", "model")
 
@@ -104,7 +104,7 @@ def _of(
     return None if conversation is None else ("conversation", conversation)
 
 
-def _names(harness: Harness, report: Report) -> dict[str, str]:
+def _names(harness: Harness, report: UsageReport) -> dict[str, str]:
     """What people call the ids; of what was deleted, the id stays."""
     if report.by == "agent":
         return {agent.id: agent.name for agent in harness.agents.list()}

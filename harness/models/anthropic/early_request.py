@@ -16,14 +16,14 @@ from harness.messages.progress import Emit, Progress, silent
 HeldBack = Callable[[bytes], AsyncIterable[bytes]]
 """A body that comes when it may."""
 
-Ask = Callable[[Emit, HeldBack], Coroutine[Any, Any, Reply | ModelFailure]]
+SendRequest = Callable[[Emit, HeldBack], Coroutine[Any, Any, Reply | ModelFailure]]
 
 HELD_S_MAX = 2.0
 """For a batch to be written. Then it is given up, and so is what nobody asks for in the end."""
 
 
-class HeadStart:
-    def __init__(self, ask: Ask) -> None:
+class EarlyRequest:
+    def __init__(self, ask: SendRequest) -> None:
         loop = asyncio.get_running_loop()
         self._emit: Emit = silent
         self._may_go: asyncio.Future[None] = loop.create_future()

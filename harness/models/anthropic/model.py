@@ -3,7 +3,7 @@
 A question is one request as a rule. Two things make it more than one: a turn of the provider's own tools
 that it pauses (`pause_turn`) is sent back as it came and goes on; and a request that is refused for the
 thinking in it is sent once more without. What passes by itself is not waited for here: that is
-`PatientModel`'s.
+`RetryingModel`'s.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any
 
 from harness.messages.message import Message, Part, part_as_json
-from harness.messages.model_request import NO_USAGE, ModelFailure, Reply, Request
+from harness.messages.model_request import NO_USAGE, ModelFailure, ModelRequest, Reply
 from harness.messages.progress import Counted, Emit, TextArrived
 from harness.models.anthropic.clients import AnthropicClients
-from harness.models.anthropic.early_request import HeadStart, HeldBack
+from harness.models.anthropic.early_request import EarlyRequest, HeldBack
 from harness.models.anthropic.errors import (
     broken,
     declined,
@@ -28,7 +28,7 @@ from harness.models.anthropic.errors import (
     unreachable,
     window_full,
 )
-from harness.models.anthropic.stream_parser import Answer
+from harness.models.anthropic.stream_parser import StreamParser
 from harness.models.port import Foreseeing
 from workspaces.storage.records import JsonObject
 
@@ -43,15 +43,15 @@ class AnthropicModel(Foreseeing):
     def __init__(self, name: str, clients: AnthropicClients) -> None:
         self.name = name
         self._clients = clients
-        self._foreseen: tuple[Request, int, HeadStart] | None = None
+        self._foreseen: tuple[ModelRequest, int, EarlyRequest] | None = None
 
-    def foresee(self, request: Request, *, output_tokens_max: int) -> None:
+    def foresee(self, request: ModelRequest, *, output_tokens_max: int) -> None:
         if self._clients.unusable is None:
-            head_start = HeadStart(partial(self._ask, request, output_tokens_max))
+            head_start = EarlyRequest(partial(self._ask, request, output_tokens_max))
             self._foreseen = request, output_tokens_max, head_start
 
     async def reply(
-        self, request: Request, *, output_tokens_max: int, emit: Emit
+        self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
         if self._clients.unusable is not None:
             return self._clients.unusable
@@ -60,7 +60,7 @@ class AnthropicModel(Foreseeing):
             return await head_start.finish(emit)
         return await self._ask(request, output_tokens_max, emit)
 
-    def _head_start(self, request: Request, limit: int) -> HeadStart | None:
+    def _head_start(self, request: ModelRequest, limit: int) -> EarlyRequest | None:
         """For this question, if there is one."""
         foreseen, self._foreseen = self._foreseen, None
         if foreseen is None:
@@ -71,7 +71,7 @@ class AnthropicModel(Foreseeing):
         return None if head_start.is_lost else head_start
 
     async def _ask(
-        self, request: Request, limit: int, emit: Emit, held_back: HeldBack | None = None
+        self, request: ModelRequest, limit: int, emit: Emit, held_back: HeldBack | None = None
     ) -> Reply | ModelFailure:
         stated = parameters(self.name, request, limit)
         question = _Question(self._clients.of_running_loop(), stated, emit, held_back)
@@ -96,7 +96,7 @@ class _Question:
 
     async def asked(self) -> Reply | ModelFailure:
         for _ in range(PAUSES_MAX):
-            answer = Answer()
+            answer = StreamParser()
             failure = await self._ask(answer)
             self._usage += answer.usage
             if failure is not None:
@@ -113,7 +113,7 @@ class _Question:
                     return self._reply(reason)
         return self._reply("pause_turn")
 
-    async def _ask(self, answer: Answer) -> ModelFailure | None:
+    async def _ask(self, answer: StreamParser) -> ModelFailure | None:
         """One request, without thinking if it is refused with it."""
         import anthropic
 
@@ -129,7 +129,7 @@ class _Question:
         except anthropic.APIStatusError as error:
             return refusal(error)
 
-    async def _request(self, answer: Answer) -> ModelFailure | None:
+    async def _request(self, answer: StreamParser) -> ModelFailure | None:
         """None when the answer is whole. Raises what the provider refuses."""
         import anthropic
         import httpx2
@@ -167,7 +167,7 @@ class _Question:
             stream_cls=anthropic.AsyncStream[object],
         )
 
-    async def _tell(self, texts: AsyncGenerator[str | None], answer: Answer) -> None:
+    async def _tell(self, texts: AsyncGenerator[str | None], answer: StreamParser) -> None:
         counted = NO_USAGE
         async for text in texts:
             if text:
@@ -176,7 +176,7 @@ class _Question:
                 counted = answer.usage
                 self._emit(Counted(self._usage + counted))
 
-    def _go_on_behind(self, answer: Answer) -> None:
+    def _go_on_behind(self, answer: StreamParser) -> None:
         """The next request ends in what the provider has said so far, exactly as it said it."""
         self._said += answer.blocks()
         said = {"role": "assistant", "content": self._said}
@@ -192,7 +192,7 @@ class _Nonsense(Exception):
     """What came is no answer."""
 
 
-async def _texts(stream: AsyncIterator[Any], answer: Answer) -> AsyncGenerator[str | None]:
+async def _texts(stream: AsyncIterator[Any], answer: StreamParser) -> AsyncGenerator[str | None]:
     """What each event adds to the text. Apart from telling it: what listeners raise is theirs."""
     try:
         async for event in stream:
@@ -201,7 +201,7 @@ async def _texts(stream: AsyncIterator[Any], answer: Answer) -> AsyncGenerator[s
         raise _Nonsense from error
 
 
-def parameters(model: str, request: Request, output_tokens_max: int) -> JsonObject:
+def parameters(model: str, request: ModelRequest, output_tokens_max: int) -> JsonObject:
     """The request in the provider's notation, as its SDK takes it."""
     system: list[JsonObject] = [{"type": "text", "text": text} for text in request.system]
     contents = [[part_as_json(part) for part in message.parts] for message in request.messages]

@@ -25,7 +25,7 @@ _TEXT_OF_DELTA = {
 _TEXT_OF_BLOCK = {"text": "text", "thinking": "thinking"}
 
 
-class Answer:
+class StreamParser:
     def __init__(self) -> None:
         self.usage = NO_USAGE
         self.stop_reason: str | None = None

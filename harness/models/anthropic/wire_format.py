@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.messages.message import Message
-from harness.messages.model_request import Reply, Request
+from harness.messages.model_request import ModelRequest, Reply
 from harness.models.anthropic.model import parameters
 from harness.models.anthropic.stream_parser import part_of, usage_of_answer
 from workspaces.storage.records import JsonObject
@@ -13,7 +13,7 @@ _NO_MATTER = 1
 
 
 class AnthropicNotation:
-    def question(self, model: str, request: Request) -> JsonObject:
+    def question(self, model: str, request: ModelRequest) -> JsonObject:
         return parameters(model, request, _NO_MATTER)
 
     def reply(self, data: JsonObject) -> Reply:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.strict_json import parse_json
 from harness.web.http.errors import NotJson, TooSlow
 from workspaces.errors import OverLimit, Refused
+from workspaces.storage.records import JsonObject
 
 JSON_BYTES_MAX = 10 * 2**20
 """A message to an agent may hold ten million characters; records are far smaller and have their own
@@ -30,8 +31,6 @@ DISCARDED_BYTES_MAX = 16 * 2**20
 
 BYTES_PER_S_MIN = 16 * 1024
 """Slower than any line that people use, and fast enough to end what only wants to stay."""
-
-JsonObject = dict[str, Any]
 
 T = TypeVar("T")
 
@@ -73,7 +72,7 @@ def read_as(make: Callable[[JsonObject], T]) -> Callable[[Request], Awaitable[T]
         _check_type(request)
         body = await read_body(request, bytes_max=JSON_BYTES_MAX, what="the body")
         if len(body) > LARGE_BYTES:
-            return await in_thread(_made, body, make)
+            return await run_in_thread(_made, body, make)
         return _made(body, make)
 
     return read

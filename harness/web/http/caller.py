@@ -13,8 +13,8 @@ from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPBearer
 
 from harness.bootstrap.authentication import Access
-from harness.bootstrap.composition import House, Rooms
-from harness.runtime.async_bridge import in_thread
+from harness.bootstrap.composition import Application, PrincipalServices
+from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.fair_share import take_share_of
 from harness.web.http.errors import Malformed, WrongOrigin
 from workspaces.accounts.account import Principal
@@ -41,7 +41,7 @@ def by_secret(access: Access) -> Authenticate:
         secret = secret_of(request)
         if secret is None:
             raise Unauthorized
-        return await in_thread(access.principal_of, secret, as_user=_named_user(request))
+        return await run_in_thread(access.principal_of, secret, as_user=_named_user(request))
 
     return authenticate
 
@@ -77,14 +77,14 @@ def cookie_name(request: Request) -> str:
     return f"harness-{request.url.port}" if request.url.port else "harness"
 
 
-async def rooms_of(request: Request) -> Rooms:
+async def services_of(request: Request) -> PrincipalServices:
     authenticate: Authenticate = request.app.state.authenticate
     principal = await authenticate(request)
     if principal is None:
         raise Unauthorized
     request.state.principal = principal
     take_share_of(principal.account_id)
-    return house_of(request).rooms(principal)
+    return application_of(request).rooms(principal)
 
 
 def address_of(request: Request, path: str) -> str:
@@ -92,7 +92,7 @@ def address_of(request: Request, path: str) -> str:
     return f"{request.scope.get('root_path', '')}{path}"
 
 
-def house_of(request: Request) -> House:
+def application_of(request: Request) -> Application:
     return request.app.state.house
 
 
@@ -100,12 +100,12 @@ def access_of(request: Request) -> Access:
     return request.app.state.access
 
 
-Caller = Annotated[Rooms, Depends(rooms_of)]
+Caller = Annotated[PrincipalServices, Depends(services_of)]
 
 
 async def _workspace(caller: Caller, workspace_id: Annotated[str, Path(alias="id")]) -> Workspace:
-    return await in_thread(caller.workspaces.reach, workspace_id)
+    return await run_in_thread(caller.workspaces.reach, workspace_id)
 
 
-Place = Annotated[Workspace, Depends(_workspace)]
+CallerWorkspace = Annotated[Workspace, Depends(_workspace)]
 """The workspace that the path names, if it is one that the caller may open."""

@@ -29,7 +29,7 @@ from workspaces.errors import (
     Unavailable,
     WorkspaceBusy,
 )
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
 RETRY_AFTER_S = 2
 """What a caller is told to wait while somebody else is at work."""
@@ -66,7 +66,7 @@ class Json(JSONResponse):
         return text.encode(errors="backslashreplace")
 
 
-class Problem(Shape):
+class ErrorDetail(StrictModel):
     """What went wrong."""
 
     code: str
@@ -77,8 +77,8 @@ class Problem(Shape):
     """The part of the request that was refused, as in `config.workspaces.0.name`."""
 
 
-class Refusal(Shape):
-    error: Problem
+class ErrorBody(StrictModel):
+    error: ErrorDetail
 
 
 class HttpFailure(Failure):

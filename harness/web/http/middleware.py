@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harness.runtime.json_log import event
 from harness.web.http.errors import Malformed, broken, refused
-from harness.web.http.origin_check import Guard
+from harness.web.http.origin_check import OriginCheck
 from workspaces.clock import Clock
 from workspaces.errors import Failure
 from workspaces.ids import new_id
@@ -43,8 +43,8 @@ _HEADERS = {
 _log = logging.getLogger("harness.web")
 
 
-class Gate:
-    def __init__(self, app: ASGIApp, *, guard: Guard, clock: Clock) -> None:
+class HttpMiddleware:
+    def __init__(self, app: ASGIApp, *, guard: OriginCheck, clock: Clock) -> None:
         self._app = app
         self._guard = guard
         self._clock = clock

@@ -4,7 +4,7 @@ A page of any site can make a browser send requests to 127.0.0.1, and can make a
 there (DNS rebinding). So every request must name this server in `Host`: as `localhost`, as the very
 address it came in on, by a name it was bound to, always with the port it came in on; or exactly as one
 of the public URLs that the settings state. And where a browser says which page a request comes from
-(`Origin`), that page must be of this server too. Names are parsed and compared whole, ports as numbers:
+(`LineSource`), that page must be of this server too. Names are parsed and compared whole, ports as numbers:
 `127.0.0.1:evil.com`, `localhost.evil.com` and `[::1].evil.com` are none of ours.
 
 An address as `Host` is safe although it may be any of the machine's: no name leads there by rebinding.
@@ -50,7 +50,7 @@ class Origin:
     authority: Authority
 
 
-class Guard:
+class OriginCheck:
     def __init__(self, *, names: Sequence[str] = (), public_urls: Iterable[str] = ()) -> None:
         """`names`: what the server was bound to. `public_urls`: by which it is reached through a
         proxy, as in `https://memory.example.com`."""

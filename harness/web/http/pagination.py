@@ -20,7 +20,7 @@ PAGE_MAX = 200
 T = TypeVar("T")
 
 
-class Page(Query):
+class PageQuery(Query):
     limit: Annotated[Count, Field(le=PAGE_MAX)] = PAGE
     cursor: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """`next` of the page before."""

@@ -31,16 +31,16 @@ Expectation = Version | Wildcard
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class EntityTag:
     value: str
     is_weak: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Tags:
+class EntityTags:
     """What a header lists; `any_at_all` is its `*`."""
 
-    tags: tuple[Tag, ...] = ()
+    tags: tuple[EntityTag, ...] = ()
     any_at_all: bool = False
 
     def match(self, version: Version | None, *, weakly: bool) -> bool:
@@ -54,8 +54,8 @@ class Tags:
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    match: Tags | None
-    none_match: Tags | None
+    match: EntityTags | None
+    none_match: EntityTags | None
 
     @classmethod
     def of(cls, headers: Headers) -> Precondition:
@@ -106,22 +106,22 @@ def etag(version: Version) -> str:
     return f'"{version}"'
 
 
-def _tags(headers: Headers, name: str) -> Tags | None:
+def _tags(headers: Headers, name: str) -> EntityTags | None:
     values = headers.getlist(name)
     if not values:
         return None
     text = ", ".join(values).strip(" \t")
-    return Tags(any_at_all=True) if text == "*" else Tags(tuple(_parsed(name, text)))
+    return EntityTags(any_at_all=True) if text == "*" else EntityTags(tuple(_parsed(name, text)))
 
 
-def _parsed(name: str, text: str) -> Sequence[Tag]:
-    tags: list[Tag] = []
+def _parsed(name: str, text: str) -> Sequence[EntityTag]:
+    tags: list[EntityTag] = []
     position = 0
     while position < len(text):
         found = _TAG.match(text, position)
         if found is None:
             break
-        tags.append(Tag(found["tag"], found["weak"] is not None))
+        tags.append(EntityTag(found["tag"], found["weak"] is not None))
         position = found.end()
         separator = _SEPARATOR.match(text, position)
         if separator is None:

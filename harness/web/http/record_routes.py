@@ -14,7 +14,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from fastapi import APIRouter, Path, Request
 from fastapi import Query as QueryOf
 
-from harness.bootstrap.composition import Rooms
+from harness.bootstrap.composition import PrincipalServices
 from harness.web.http.body import Fields, JsonObject
 from harness.web.http.caller import Caller, address_of, documented_bearer
 from harness.web.http.errors import Json
@@ -35,19 +35,19 @@ from harness.web.http.route_docs import (
     takes,
 )
 from workspaces.accounts.record_catalog import GIVEN
-from workspaces.validation import Shape
+from workspaces.validation import StrictModel
 
-R = TypeVar("R", bound=Shape)
+R = TypeVar("R", bound=StrictModel)
 
-Reference = Annotated[str, Path(alias="id", description="The id, or the name.")]
+ReferenceParameter = Annotated[str, Path(alias="id", description="The id, or the name.")]
 
 
-class Deletion(Query):
+class DeleteQuery(Query):
     force: Switch = False
 
 
 @dataclass(frozen=True, slots=True)
-class Family(Generic[R]):
+class RecordRoutes(Generic[R]):
     one: str
     """As in `an agent`."""
     plural: Literal["users", "workspaces", "sandboxes", "agents"]
@@ -58,22 +58,22 @@ class Family(Generic[R]):
     """A record as it is shown; what is new in it is also the example of what is sent."""
     patch: JsonObject
     """An example."""
-    create: Callable[[Rooms, JsonObject], R]
-    list: Callable[[Rooms], Sequence[R]]
-    get: Callable[[Rooms, str], R]
-    change: Callable[[Rooms, str, JsonObject], R]
-    delete: Callable[[Rooms, str, bool], object]
+    create: Callable[[PrincipalServices, JsonObject], R]
+    list: Callable[[PrincipalServices], Sequence[R]]
+    get: Callable[[PrincipalServices, str], R]
+    change: Callable[[PrincipalServices, str, JsonObject], R]
+    delete: Callable[[PrincipalServices, str, bool], object]
     about: str
     is_referenced: bool = True
     """By other records, so that its deletion may have to be forced."""
 
 
-def new_schema(shape: type[Shape], *also: str) -> Schema:
+def new_schema(shape: type[StrictModel], *also: str) -> Schema:
     """What may be said of a new record: all but what the system gives."""
     return schema_of(shape, without=(*GIVEN, *also))
 
 
-def record_router(family: Family[R]) -> APIRouter:
+def record_router(family: RecordRoutes[R]) -> APIRouter:
     router = APIRouter(
         route_class=Route,
         prefix=f"/accounts/me/{family.plural}",
@@ -92,17 +92,19 @@ def record_router(family: Family[R]) -> APIRouter:
     def list_(caller: Caller) -> Json:
         return Json({family.plural: [record.as_json() for record in family.list(caller)]})
 
-    def show(caller: Caller, reference: Reference) -> Json:
+    def show(caller: Caller, reference: ReferenceParameter) -> Json:
         return Json(family.get(caller, reference).as_json())
 
-    def change(caller: Caller, reference: Reference, patch: Fields) -> Json:
+    def change(caller: Caller, reference: ReferenceParameter, patch: Fields) -> Json:
         return Json(family.change(caller, reference, patch).as_json())
 
-    def delete(caller: Caller, reference: Reference, query: Annotated[Deletion, QueryOf()]) -> Json:
+    def delete(
+        caller: Caller, reference: ReferenceParameter, query: Annotated[DeleteQuery, QueryOf()]
+    ) -> Json:
         family.delete(caller, reference, query.force)
         return Json({"deleted": True})
 
-    def delete_unforced(caller: Caller, reference: Reference) -> Json:
+    def delete_unforced(caller: Caller, reference: ReferenceParameter) -> Json:
         family.delete(caller, reference, False)
         return Json({"deleted": True})
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi.routing import APIRoute
 
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 
 
 class Route(APIRoute):
@@ -28,6 +28,6 @@ def _crossing(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(endpoint)
     async def crossed(**values: Any) -> Any:
-        return await in_thread(endpoint, **values)
+        return await run_in_thread(endpoint, **values)
 
     return crossed

@@ -7,8 +7,8 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from harness.web.http.errors import Refusal
-from workspaces.validation import Shape
+from harness.web.http.errors import ErrorBody
+from workspaces.validation import StrictModel
 
 Schema = dict[str, Any]
 Responses = dict[int | str, dict[str, Any]]
@@ -28,7 +28,7 @@ _REFUSALS = {
 }
 
 
-class Query(Shape):
+class Query(StrictModel):
     """The query of a request. Values are text, so they are read leniently, but a key that is not known
     is refused here too."""
 
@@ -52,7 +52,7 @@ Count = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_number)]
 
 
 def refusals(*statuses: int) -> Responses:
-    return {s: {"model": Refusal, "description": _REFUSALS[s]} for s in statuses}
+    return {s: {"model": ErrorBody, "description": _REFUSALS[s]} for s in statuses}
 
 
 EVERYWHERE = (400, 401, 403, 404, 503)
@@ -62,7 +62,11 @@ READING_JSON = (408, 413, 415)
 
 
 def answers(
-    model: type[Shape] | Schema, example: Any = None, *, status: int = 200, description: str = ""
+    model: type[StrictModel] | Schema,
+    example: Any = None,
+    *,
+    status: int = 200,
+    description: str = "",
 ) -> Responses:
     """A JSON answer: the shape it has, or its schema."""
     content: Schema = {}
@@ -83,7 +87,7 @@ def takes(schema: Schema, example: Any, *, patch: bool = False) -> Schema:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def schema_of(shape: type[Shape], *, without: Sequence[str] = ()) -> Schema:
+def schema_of(shape: type[StrictModel], *, without: Sequence[str] = ()) -> Schema:
     """Of a shape, whole in itself, without some of its properties."""
     stated = shape.model_json_schema(by_alias=True)
     schema = _inlined(stated, stated.get("$defs", {}))

@@ -28,8 +28,8 @@ from harness.messages.progress import (
     Withdrawn,
 )
 from harness.transcripts.transcript import Entry
-from harness.turns.dispatcher import Ingress
-from harness.turns.event_stream import Dismissed, Silence, Step, follow
+from harness.turns.dispatcher import Dispatcher
+from harness.turns.event_stream import Disconnect, KeepAlive, StreamItem, stream_events
 from harness.web.http.errors import refused
 from harness.web.http.route_docs import NUMBER, TEXT, Schema, object_of
 from workspaces.errors import Failure, NotFound, Refused
@@ -79,15 +79,17 @@ async def resumed_from(
 
 
 def streamed(
-    request: Request, ingress: Ingress, agent_id: AgentId, event_id: str, after: int
+    request: Request, ingress: Dispatcher, agent_id: AgentId, event_id: str, after: int
 ) -> StreamingResponse:
     state = request.app.state
     sign_s = state.patience.sign_s
-    steps = follow(ingress, agent_id, event_id, after=after, curfew=state.curfew, sign_s=sign_s)
+    steps = stream_events(
+        ingress, agent_id, event_id, after=after, curfew=state.curfew, sign_s=sign_s
+    )
     return StreamingResponse(_written(steps), headers=_HEADERS, media_type=EVENT_STREAM)
 
 
-async def _written(steps: AsyncGenerator[Step]) -> AsyncGenerator[bytes]:
+async def _written(steps: AsyncGenerator[StreamItem]) -> AsyncGenerator[bytes]:
     """The answer has begun: what goes wrong now cannot be said by its status."""
     yield f"retry: {RETRY_MS}\n\n".encode()
     try:
@@ -102,15 +104,15 @@ async def _written(steps: AsyncGenerator[Step]) -> AsyncGenerator[bytes]:
         await steps.aclose()
 
 
-def written(step: Step) -> bytes:
+def written(step: StreamItem) -> bytes:
     match step:
         case Entry():
             return _event("entry", entry_line(step), step.number)
         case EventStatus():
             return _event("outcome", step.as_json())
-        case Silence():
+        case KeepAlive():
             return b": still there\n\n"
-        case Dismissed():
+        case Disconnect():
             return _event("reconnect", {})
         case _:
             return _told(step)

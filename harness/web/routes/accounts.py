@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from harness.bootstrap.composition import House
-from harness.runtime.async_bridge import in_thread
+from harness.bootstrap.composition import Application
+from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.body import Fields, JsonObject, read_json
-from harness.web.http.caller import Caller, access_of, documented_bearer, house_of, secret_of
+from harness.web.http.caller import Caller, access_of, application_of, documented_bearer, secret_of
 from harness.web.http.errors import Json
 from harness.web.http.record_routes import new_schema
 from harness.web.http.route import Route
@@ -63,10 +63,10 @@ EXAMPLE: JsonObject = {
 async def create_account(request: Request) -> Json:
     """With the admin key of the home (`admin.key` in it, or HARNESS_ADMIN_KEY) as the bearer."""
     secret = secret_of(request)
-    if secret is None or not await in_thread(access_of(request).is_admin, secret):
+    if secret is None or not await run_in_thread(access_of(request).is_admin, secret):
         raise Unauthorized
     fields = await read_json(request)
-    return await in_thread(_create, house_of(request), fields)
+    return await run_in_thread(_create, application_of(request), fields)
 
 
 @router.get(
@@ -104,7 +104,7 @@ def delete_account(caller: Caller) -> Json:
     return Json({"deleted": True})
 
 
-def _create(house: House, fields: JsonObject) -> Json:
+def _create(house: Application, fields: JsonObject) -> Json:
     account = house.accounts.create(fields)
     _, key = house.rooms(house.accounts.owner(account)).keys.create(label="first")
     return Json({**account.as_json(), "key": key}, 201)

@@ -21,13 +21,13 @@ from harness.messages.event import (
     check_key,
 )
 from harness.presentation.file_json import conversation_document, session_document
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from harness.transcripts.transcript import NUMBER_DIGITS
 from harness.turns.explanation import explained
 from harness.web.http.body import Fields, read_as
 from harness.web.http.caller import Caller, address_of, documented_bearer
 from harness.web.http.errors import Json
-from harness.web.http.pagination import Page, page_of, page_schema
+from harness.web.http.pagination import PageQuery, page_of, page_schema
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     DELETED,
@@ -49,7 +49,7 @@ from harness.web.http.route_docs import (
 from harness.web.routes.turns import STATUS, STREAM, After, AgentPath, taken
 from workspaces.errors import Forbidden, Refused
 from workspaces.ids import new_id
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 
 router = APIRouter(
     route_class=Route,
@@ -89,7 +89,7 @@ WHOLE = object_of(
 )
 
 
-class EntryPage(Page):
+class EntryPage(PageQuery):
     newest: Switch = False
     """The newest first."""
 
@@ -101,13 +101,13 @@ class Explaining(Query):
     """With the words themselves, as each step was shown them."""
 
 
-class Fork(Shape):
+class Fork(StrictModel):
     key: Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)]
     at: Annotated[int, Field(ge=1)] | None = None
     """The last entry that it takes along; else all."""
 
 
-class Decision(Shape):
+class Decision(StrictModel):
     call_id: Annotated[str, Field(min_length=1, max_length=200)]
     allowed: bool
     reason: Annotated[str, Field(max_length=REASON_CHARACTERS_MAX)] | None = None
@@ -117,7 +117,7 @@ class Decision(Shape):
         return Approval(call_id=self.call_id, is_allowed=self.allowed, reason=self.reason)
 
 
-class Deciding(Shape):
+class Deciding(StrictModel):
     event_id: Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)] | None = None
     approvals: Annotated[list[Decision], Field(min_length=1, max_length=ITEMS_MAX)]
     stream: bool = False
@@ -129,10 +129,10 @@ Decisions = Annotated[Deciding, Depends(read_as(partial(parse, Deciding)))]
 async def _conversation(
     caller: Caller, conversation_id: Annotated[str, Path(alias="id")]
 ) -> Conversation:
-    return await in_thread(caller.conversations.get, conversation_id)
+    return await run_in_thread(caller.conversations.get, conversation_id)
 
 
-Found = Annotated[Conversation, Depends(_conversation)]
+FoundConversation = Annotated[Conversation, Depends(_conversation)]
 """The conversation that the path names, if it is the caller's."""
 
 
@@ -143,7 +143,7 @@ Found = Annotated[Conversation, Depends(_conversation)]
     responses=answers(page_schema("conversations", SUMMARY)),
 )
 def list_conversations(
-    caller: Caller, reference: AgentPath, query: Annotated[Page, QueryOf()]
+    caller: Caller, reference: AgentPath, query: Annotated[PageQuery, QueryOf()]
 ) -> Json:
     """The newest first."""
     agent, conversations = caller.agents.get(reference), caller.conversations
@@ -162,16 +162,16 @@ def list_conversations(
     response_model=None,
     responses=answers(WHOLE),
 )
-def show_conversation(caller: Caller, found: Found) -> Json:
+def show_conversation(caller: Caller, found: FoundConversation) -> Json:
     """With its sessions, how many events wait in it, the calls that wait, and the turn that runs."""
-    transcript, inbox = caller.conversations.transcript(found), caller.ingress.inbox
-    line = inbox.line(found)
+    transcript, inbox = caller.conversations.transcript(found), caller.dispatcher.event_queue
+    line = inbox.state(found)
     return Json(
         {
             **conversation_document(found, transcript),
             "sessions": [session_document(one) for one in transcript.sessions()],
             "waiting": line.waiting,
-            "pending": [call.as_json() for call in caller.ingress.pending(found)],
+            "pending": [call.as_json() for call in caller.dispatcher.pending(found)],
             **({"turnId": line.turn_id} if line.turn_id else {}),
         }
     )
@@ -183,7 +183,7 @@ def show_conversation(caller: Caller, found: Found) -> Json:
     response_model=None,
     responses={**answers(DELETED, {"deleted": True}), **refusals(409)},
 )
-def delete_conversation(caller: Caller, found: Found) -> Json:
+def delete_conversation(caller: Caller, found: FoundConversation) -> Json:
     """With everything that was said in it and what waits in it. Workspaces stay as they are."""
     caller.conversations.delete(found)
     return Json({"deleted": True})
@@ -195,7 +195,9 @@ def delete_conversation(caller: Caller, found: Found) -> Json:
     response_model=None,
     responses=answers(page_schema("entries", ANY)),
 )
-def list_entries(caller: Caller, found: Found, query: Annotated[EntryPage, QueryOf()]) -> Json:
+def list_entries(
+    caller: Caller, found: FoundConversation, query: Annotated[EntryPage, QueryOf()]
+) -> Json:
     """By their numbers, which have no gaps; a cursor is a number. Every message of the user and of the
     model, every tool call and its result, as they were stored."""
     after = _number(query.cursor) if query.cursor is not None else None
@@ -213,9 +215,9 @@ def list_entries(caller: Caller, found: Found, query: Annotated[EntryPage, Query
     response_model=None,
     responses=answers(object_of({"pending": list_of(PENDING)})),
 )
-def list_approvals(caller: Caller, found: Found) -> Json:
+def list_approvals(caller: Caller, found: FoundConversation) -> Json:
     """For somebody who allows them (`approval`), or for the client who makes them (`result`)."""
-    return Json({"pending": [call.as_json() for call in caller.ingress.pending(found)]})
+    return Json({"pending": [call.as_json() for call in caller.dispatcher.pending(found)]})
 
 
 @router.post(
@@ -233,11 +235,11 @@ def list_approvals(caller: Caller, found: Found) -> Json:
     ),
 )
 async def decide(
-    request: Request, caller: Caller, found: Found, stated: Decisions, after: After
+    request: Request, caller: Caller, found: FoundConversation, stated: Decisions, after: After
 ) -> Response:
     """An event that answers, as at `turns`: with an `eventId` it can be sent again. What its turn comes
     to is its outcome."""
-    agent = await in_thread(caller.agents.get, found.agent_id)
+    agent = await run_in_thread(caller.agents.get, found.agent_id)
     event_id = new_id("evt") if stated.event_id is None else stated.event_id
     event = Event(event_id, found.key, tuple(one.as_item() for one in stated.approvals))
     return await taken(request, caller, agent, event, after if stated.stream else None)
@@ -254,7 +256,9 @@ async def decide(
     },
     openapi_extra=takes(schema_of(Fork), {"key": "another try", "at": 12}),
 )
-def fork_conversation(request: Request, caller: Caller, found: Found, fields: Fields) -> Json:
+def fork_conversation(
+    request: Request, caller: Caller, found: FoundConversation, fields: Fields
+) -> Json:
     """A new one, under a key of its own, that begins with the entries of this one."""
     stated = parse(Fork, fields)
     made = caller.conversations.fork(found, check_key(stated.key, "key"), stated.at)
@@ -268,7 +272,7 @@ def fork_conversation(request: Request, caller: Caller, found: Found, fields: Fi
     response_model=None,
     responses={**answers(SESSION), **refusals(409)},
 )
-def reset_conversation(caller: Caller, found: Found) -> Json:
+def reset_conversation(caller: Caller, found: FoundConversation) -> Json:
     """What was said stays and can be read; the agent is not shown it any more."""
     return Json(session_document(caller.conversations.reset(found)))
 
@@ -279,10 +283,10 @@ def reset_conversation(caller: Caller, found: Found) -> Json:
     response_model=None,
     responses={**answers(object_of({"cancelled": {"type": "boolean"}})), **refusals(409)},
 )
-async def cancel_turn(caller: Caller, found: Found) -> Json:
+async def cancel_turn(caller: Caller, found: FoundConversation) -> Json:
     """Whichever process runs it: its outcome will be `interrupted`. False when there is none. What waits
     in line behind it stays."""
-    return Json({"cancelled": await caller.ingress.cancel(found)})
+    return Json({"cancelled": await caller.dispatcher.cancel(found)})
 
 
 @router.get(
@@ -291,7 +295,9 @@ async def cancel_turn(caller: Caller, found: Found) -> Json:
     response_model=None,
     responses=answers(object_of({"turns": list_of(ANY)})),
 )
-def list_receipts(caller: Caller, found: Found, query: Annotated[Explaining, QueryOf()]) -> Json:
+def list_receipts(
+    caller: Caller, found: FoundConversation, query: Annotated[Explaining, QueryOf()]
+) -> Json:
     """For each step of each turn the parts of the prompt with revision and size; and with which step a
     revision of memory came in. It shows whatever the agent mounts, so a key of the account is needed."""
     if not caller.principal.may_configure:

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi import Query as QueryOf
 
 from harness.presentation.file_json import listing, written_document
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.body import read_body
-from harness.web.http.caller import Caller, Place, documented_bearer
+from harness.web.http.caller import Caller, CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
 from harness.web.http.precondition import Expectation, Precondition, etag
 from harness.web.http.route import Route
@@ -85,14 +85,14 @@ CONDITIONS = {
 }
 
 
-class Listing(Query):
+class FileListQuery(Query):
     prefix: str = ""
     """Only what begins so, as in `notes/`."""
     revision: str = HEAD
     """As it was at this revision."""
 
 
-class Reading(Query):
+class FileReadQuery(Query):
     revision: str = HEAD
     """As it was at this revision."""
 
@@ -108,7 +108,7 @@ class Reading(Query):
         [{"path": "MEMORY.md", "size": 3, "version": WRITTEN_EXAMPLE["version"]}],
     ),
 )
-def list_files(place: Place, query: Annotated[Listing, QueryOf()]) -> Json:
+def list_files(place: CallerWorkspace, query: Annotated[FileListQuery, QueryOf()]) -> Json:
     """Ascending by path; of a revision the paths alone."""
     if query.revision == HEAD:
         listed = listing(place.scan())
@@ -129,7 +129,10 @@ def list_files(place: Place, query: Annotated[Listing, QueryOf()]) -> Json:
     openapi_extra=CONDITIONS,
 )
 def read_file(
-    request: Request, place: Place, path: FilePath, query: Annotated[Reading, QueryOf()]
+    request: Request,
+    place: CallerWorkspace,
+    path: FilePath,
+    query: Annotated[FileReadQuery, QueryOf()],
 ) -> Response:
     condition = Precondition.of(request.headers)
     try:
@@ -157,13 +160,15 @@ def read_file(
     },
     openapi_extra={**CONDITIONS, "requestBody": {"required": True, "content": BYTES}},
 )
-async def write_file(request: Request, caller: Caller, place: Place, path: FilePath) -> Response:
+async def write_file(
+    request: Request, caller: Caller, place: CallerWorkspace, path: FilePath
+) -> Response:
     """The body is what the file becomes, to the byte; this is a revision of its own."""
     condition = Precondition.of(request.headers)
     path = WorkspacePath(path)
     quota = place.record.config.quota
     data = await read_body(request, bytes_max=quota.file_bytes, what=repr(path))
-    return await in_thread(_write, place, path, data, condition, caller.principal.author("api"))
+    return await run_in_thread(_write, place, path, data, condition, caller.principal.author("api"))
 
 
 @router.delete(
@@ -173,7 +178,9 @@ async def write_file(request: Request, caller: Caller, place: Place, path: FileP
     responses={**answers(GONE, GONE_EXAMPLE), **refusals(409, 412)},
     openapi_extra=CONDITIONS,
 )
-def delete_file(request: Request, caller: Caller, place: Place, path: FilePath) -> Response:
+def delete_file(
+    request: Request, caller: Caller, place: CallerWorkspace, path: FilePath
+) -> Response:
     """Its last version stays in the history."""
     author = caller.principal.author("api")
 

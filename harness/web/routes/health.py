@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from harness.bootstrap.readiness import Readiness
-from harness.jobs.background_task import Residents
+from harness.jobs.background_task import BackgroundTasks
 from harness.web.http.body import JsonObject
 from harness.web.http.errors import Json
 from harness.web.http.route import Route
@@ -66,7 +66,7 @@ async def readyz(request: Request) -> Json:
     problems = [
         {"part": lack.part, "message": lack.message, "remedy": lack.remedy} for lack in lacks
     ]
-    residents: Residents = request.app.state.residents
+    residents: BackgroundTasks = request.app.state.residents
     conditions = {
         name: {"state": one.state, "crashes": one.crashes, "error": one.error}
         for name, one in residents.conditions.items()

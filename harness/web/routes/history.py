@@ -22,7 +22,7 @@ from harness.presentation.file_json import (
     written_document,
 )
 from harness.web.http.body import Fields
-from harness.web.http.caller import Caller, Place, documented_bearer
+from harness.web.http.caller import Caller, CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
@@ -46,7 +46,7 @@ from harness.web.routes.files import DURABLE, WRITTEN, WRITTEN_EXAMPLE
 from workspaces.errors import WorkspaceBusy
 from workspaces.history.history import HEAD
 from workspaces.paths import WorkspacePath
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 from workspaces.workspace.workspace import Workspace
 
 router = APIRouter(
@@ -127,12 +127,12 @@ class Blaming(Query):
     """The file as it was at this revision."""
 
 
-class Restoring(Shape):
+class Restoring(StrictModel):
     path: str
     revision: str
 
 
-class Reverting(Shape):
+class Reverting(StrictModel):
     revision: str
 
 
@@ -142,7 +142,7 @@ class Reverting(Shape):
     response_model=None,
     responses=answers(list_of(REVISION), [REVISION_EXAMPLE]),
 )
-def log(place: Place, query: Annotated[Logging, QueryOf()]) -> Json:
+def log(place: CallerWorkspace, query: Annotated[Logging, QueryOf()]) -> Json:
     """Each is one act of one writer: a turn of an agent (with its conversation), an edit by hand, a
     call of this API."""
     headers = _settle(place)
@@ -162,7 +162,7 @@ def log(place: Place, query: Annotated[Logging, QueryOf()]) -> Json:
         object_of({"from": TEXT_OR_NULL, "to": TEXT_OR_NULL, "files": list_of(DIFFERENCE)})
     ),
 )
-def diff(place: Place, query: Annotated[Differing, QueryOf()]) -> Json:
+def diff(place: CallerWorkspace, query: Annotated[Differing, QueryOf()]) -> Json:
     """Without `from`: what the last revision up to `to` (that touched `path`, if stated) changed."""
     headers = _settle(place)
     file = WorkspacePath(query.path) if query.path else None
@@ -184,7 +184,7 @@ def diff(place: Place, query: Annotated[Differing, QueryOf()]) -> Json:
     response_model=None,
     responses=answers(list_of(LINE)),
 )
-def blame(place: Place, query: Annotated[Blaming, QueryOf()]) -> Json:
+def blame(place: CallerWorkspace, query: Annotated[Blaming, QueryOf()]) -> Json:
     headers = _settle(place)
     lines = place.history.blame(WorkspacePath(query.path), query.revision)
     return Json([line_document(line) for line in lines], headers=headers)
@@ -199,7 +199,7 @@ def blame(place: Place, query: Annotated[Blaming, QueryOf()]) -> Json:
         schema_of(Restoring), {"path": "MEMORY.md", "revision": WRITTEN_EXAMPLE["revision"]}
     ),
 )
-def restore(caller: Caller, place: Place, fields: Fields) -> Json:
+def restore(caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
     """As it was at a revision, or gone if it was not there then: as a new revision."""
     stated = parse(Restoring, fields)
     by = caller.principal.author("api")
@@ -216,7 +216,7 @@ def restore(caller: Caller, place: Place, fields: Fields) -> Json:
     },
     openapi_extra=takes(schema_of(Reverting), {"revision": WRITTEN_EXAMPLE["revision"]}),
 )
-def revert(caller: Caller, place: Place, fields: Fields) -> Json:
+def revert(caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
     """What it did is taken back, what was done since stays. Refused where the same lines were changed
     again since."""
     revision = parse(Reverting, fields).revision
@@ -232,7 +232,7 @@ def revert(caller: Caller, place: Place, fields: Fields) -> Json:
         list_of(PROBLEM), [{"path": "a:b", "kind": "bad_name", "detail": "contains ':'"}]
     ),
 )
-def problems(place: Place) -> Json:
+def problems(place: CallerWorkspace) -> Json:
     """Files that stay where they are, out of the history and every prompt, and why; and, as `clock`, the
     newest revision that says it was made more than a day from now."""
     return Json([problem_document(problem) for problem in place.problems()])
@@ -240,7 +240,7 @@ def problems(place: Place) -> Json:
 
 def _settle(place: Workspace) -> dict[str, str]:
     try:
-        place.settle()
+        place.commit_edits()
     except WorkspaceBusy:
         return {"X-Harness-Note": "edits by hand are not yet part of this: the workspace is busy"}
     return {}

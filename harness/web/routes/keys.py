@@ -28,7 +28,7 @@ from harness.web.http.route_docs import (
 from workspaces.accounts.key import LABEL_CHARACTERS_MAX, KeyRecord
 from workspaces.errors import Refused
 from workspaces.ids import UserId
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 
 router = APIRouter(
     route_class=Route,
@@ -39,7 +39,7 @@ router = APIRouter(
 )
 
 
-class NewKey(Shape):
+class NewKey(StrictModel):
     label: Annotated[str, Field(max_length=LABEL_CHARACTERS_MAX)] = ""
     expires_at: (
         Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})] | None

@@ -27,7 +27,7 @@ from harness.web.http.route_docs import (
     takes,
 )
 from workspaces.errors import Forbidden
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 
 router = APIRouter(
     route_class=Route,
@@ -38,7 +38,7 @@ router = APIRouter(
 )
 
 
-class Previewing(Shape):
+class Previewing(StrictModel):
     conversation_key: str | None = None
     message: Annotated[str, Field(max_length=CONTENT_CHARACTERS_MAX)] | None = None
     memory_policy: Annotated[MemoryPolicy | None, Field(alias="memory_policy")] = None
@@ -85,6 +85,6 @@ def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fiel
     record = caller.agents.get(agent)
     policy = stated.memory_policy.told if stated.memory_policy else ""
     question = preview(
-        caller.ingress, record, conversation=key, message=stated.message, policy=policy
+        caller.dispatcher, record, conversation=key, message=stated.message, policy=policy
     )
     return Json(question.as_json())

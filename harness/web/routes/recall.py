@@ -9,7 +9,7 @@ from fastapi import Query as QueryOf
 from pydantic import Field
 
 from harness.memory.recall import recall, since_of
-from harness.web.http.caller import Place, documented_bearer
+from harness.web.http.caller import CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
@@ -25,7 +25,7 @@ from harness.web.http.route_docs import (
     refusals,
 )
 from workspaces.history.history import HEAD
-from workspaces.search.kind import Kind
+from workspaces.search.kind import MemoryKind
 from workspaces.search.recall import Scope
 
 router = APIRouter(
@@ -57,7 +57,7 @@ class Asking(Query):
     limit: Annotated[Count, Field(le=1_000)] = 10
     path: str | None = None
     """Only in this file, directory or pattern, as in `notes/*`."""
-    kind: Kind | None = None
+    kind: MemoryKind | None = None
     since: str | None = None
     """Only lines written on this day or later."""
     by: str | None = None
@@ -72,7 +72,7 @@ class Asking(Query):
     response_model=None,
     responses=answers(list_of(HIT)),
 )
-def recall_lines(place: Place, query: Annotated[Asking, QueryOf()]) -> Json:
+def recall_lines(place: CallerWorkspace, query: Annotated[Asking, QueryOf()]) -> Json:
     """The best first, each with what speaks for it. A name, id or path that stands in one line alone
     brings that line first."""
     scope = Scope(

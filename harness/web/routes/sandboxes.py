@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from harness.sandboxes.record import SandboxRecord
-from harness.web.http.record_routes import Family, new_schema, record_router
+from harness.web.http.record_routes import RecordRoutes, new_schema, record_router
 
 router = record_router(
-    Family(
+    RecordRoutes(
         one="a sandbox",
         plural="sandboxes",
         shape=SandboxRecord,

@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from harness.agents.agent import AgentRecord
-from harness.bootstrap.composition import House, Rooms
-from harness.conversations.event_queue import Accepted
+from harness.bootstrap.composition import Application, PrincipalServices
+from harness.conversations.event_queue import QueuedEvent
 from harness.conversations.event_status import EventStatus
 from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool, client_tools_of
 from harness.messages.event import (
@@ -27,12 +27,12 @@ from harness.messages.event import (
     items_of,
 )
 from harness.messages.memory_policy import MemoryPolicy
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from harness.transcripts.approval import nothing_waits
 from harness.turns.event_stream import settled
-from harness.turns.worker_pool import Crew
+from harness.turns.worker_pool import WorkerPool
 from harness.web.http.body import JsonObject, read_as
-from harness.web.http.caller import Caller, address_of, documented_bearer, house_of
+from harness.web.http.caller import Caller, address_of, application_of, documented_bearer
 from harness.web.http.errors import Json
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
@@ -51,7 +51,7 @@ from harness.web.http.route_docs import (
     takes,
 )
 from harness.web.http.sse import EVENT, EVENT_STREAM, resumed_from, streamed
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 
 WAIT_S_MAX = 60.0
 """For an answer to be waited for in one request; many proxies give up soon after."""
@@ -67,7 +67,7 @@ router = APIRouter(
 _Name = Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)]
 
 
-class Turning(Shape):
+class Turning(StrictModel):
     event_id: _Name
     conversation_key: _Name
     events: list[Any]
@@ -108,7 +108,7 @@ def _turning() -> Schema:
     return schema
 
 
-def _item(shape: type[Shape]) -> Schema:
+def _item(shape: type[StrictModel]) -> Schema:
     """Its type is what tells it from the others."""
     schema = schema_of(shape)
     return {**schema, "required": ["type", *schema.get("required", [])]}
@@ -202,20 +202,20 @@ async def take_turn(
     same answer, as often as it is sent; with another body it is refused. `stream` follows it in
     server-sent events; take them up again with `Last-Event-ID`."""
     event, is_followed = stated
-    agent = await in_thread(caller.agents.get, reference)
+    agent = await run_in_thread(caller.agents.get, reference)
     return await taken(request, caller, agent, event, after if is_followed else None)
 
 
 async def taken(
-    request: Request, caller: Rooms, agent: AgentRecord, event: Event, after: int | None
+    request: Request, caller: PrincipalServices, agent: AgentRecord, event: Event, after: int | None
 ) -> Response:
     """Accept an event and have it answered; `after`: to be followed from behind this entry."""
     accepted = await _accepted(request, caller, agent, event)
-    crew: Crew = request.app.state.crew
-    await crew.take(caller.ingress, accepted)
+    crew: WorkerPool = request.app.state.crew
+    await crew.take(caller.dispatcher, accepted)
     if after is not None:
-        return streamed(request, caller.ingress, agent.id, event.id, after)
-    status = await in_thread(caller.ingress.status, agent.id, event.id)
+        return streamed(request, caller.dispatcher, agent.id, event.id, after)
+    status = await run_in_thread(caller.dispatcher.status, agent.id, event.id)
     return _answered(request, status, agent)
 
 
@@ -231,9 +231,9 @@ async def follow_event(
     request: Request, caller: Caller, reference: AgentPath, event_id: EventPath, after: After
 ) -> Response:
     """Its turn's entries behind `Last-Event-ID`, what its turn tells, and last its outcome."""
-    agent = await in_thread(caller.agents.get, reference)
-    await in_thread(caller.ingress.status, agent.id, event_id)
-    return streamed(request, caller.ingress, agent.id, event_id, after)
+    agent = await run_in_thread(caller.agents.get, reference)
+    await run_in_thread(caller.dispatcher.status, agent.id, event_id)
+    return streamed(request, caller.dispatcher, agent.id, event_id, after)
 
 
 @router.get(
@@ -250,30 +250,34 @@ async def show_event(
     query: Annotated[Patient, QueryOf()],
 ) -> Json:
     """For a day. `refused`: it was given back before anything happened, and may be sent again."""
-    agent = await in_thread(caller.agents.get, reference)
+    agent = await run_in_thread(caller.agents.get, reference)
     status = await settled(
-        caller.ingress, agent.id, event_id, wait_s=query.wait, curfew=request.app.state.curfew
+        caller.dispatcher, agent.id, event_id, wait_s=query.wait, curfew=request.app.state.curfew
     )
     return Json(status.as_json())
 
 
-async def _accepted(request: Request, caller: Rooms, agent: AgentRecord, event: Event) -> Accepted:
+async def _accepted(
+    request: Request, caller: PrincipalServices, agent: AgentRecord, event: Event
+) -> QueuedEvent:
     """What is new must be within the account's limits; what was taken before is answered anyway."""
-    ingress = caller.ingress
-    known = await in_thread(ingress.inbox.claim, ingress.inbox.claim_key(agent.id, event.id))
+    ingress = caller.dispatcher
+    known = await run_in_thread(
+        ingress.event_queue.claim, ingress.event_queue.claim_key(agent.id, event.id)
+    )
     if known is None or known.refusal is not None:
-        await in_thread(_check, house_of(request), caller, agent, event)
-    return await ingress.accept(agent, event)
+        await run_in_thread(_check, application_of(request), caller, agent, event)
+    return await ingress.enqueue(agent, event)
 
 
-def _check(house: House, caller: Rooms, agent: AgentRecord, event: Event) -> None:
+def _check(house: Application, caller: PrincipalServices, agent: AgentRecord, event: Event) -> None:
     """What would be given back is refused at once, where that is known already."""
     found = caller.conversations.find(agent.id, event.conversation_key)
-    runs = found is not None and caller.ingress.inbox.line(found).turn_id is not None
+    runs = found is not None and caller.dispatcher.event_queue.state(found).turn_id is not None
     house.allowance.check(caller.principal.account_id, waits=runs)
     if not event.is_answer or found is None or runs:
         return
-    waiting = {call.id for call in caller.ingress.pending(found)}
+    waiting = {call.id for call in caller.dispatcher.pending(found)}
     for answer in event.answers:
         if answer.call_id not in waiting:
             raise nothing_waits(answer.call_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.web.http.record_routes import Family, new_schema, record_router
+from harness.web.http.record_routes import RecordRoutes, new_schema, record_router
 from harness.web.http.route_docs import Schema
 from workspaces.accounts.user import UserRecord
 
@@ -14,7 +14,7 @@ def _new() -> Schema:
 
 
 router = record_router(
-    Family(
+    RecordRoutes(
         one="a user",
         plural="users",
         shape=UserRecord,

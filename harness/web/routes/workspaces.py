@@ -6,17 +6,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.bootstrap.composition import Rooms
+from harness.bootstrap.composition import PrincipalServices
 from harness.web.http.body import JsonObject
-from harness.web.http.record_routes import Family, record_router
+from harness.web.http.record_routes import RecordRoutes, record_router
 from harness.web.http.route_docs import schema_of
 from workspaces.home.workspaces import is_private
 from workspaces.ids import WorkspaceId
-from workspaces.validation import Shape, parse
+from workspaces.validation import StrictModel, parse
 from workspaces.workspace_record import Description, Name, WorkspaceConfig, WorkspaceRecord
 
 
-class NewWorkspace(Shape):
+class NewWorkspace(StrictModel):
     name: Name
     description: Description | None = None
     config: WorkspaceConfig = WorkspaceConfig()
@@ -24,7 +24,7 @@ class NewWorkspace(Shape):
     """What it begins with."""
 
 
-def _create(rooms: Rooms, fields: JsonObject) -> WorkspaceRecord:
+def _create(rooms: PrincipalServices, fields: JsonObject) -> WorkspaceRecord:
     stated = parse(NewWorkspace, fields)
     workspace = rooms.workspaces.create(
         stated.name,
@@ -35,18 +35,18 @@ def _create(rooms: Rooms, fields: JsonObject) -> WorkspaceRecord:
     return workspace.record
 
 
-def _get(rooms: Rooms, reference: str) -> WorkspaceRecord:
+def _get(rooms: PrincipalServices, reference: str) -> WorkspaceRecord:
     """A private workspace is seen only by those who reach its files."""
     record = rooms.workspaces.get(reference).record
     return rooms.workspaces.reach(record.id).record if is_private(record.id) else record
 
 
-def _id(rooms: Rooms, reference: str) -> WorkspaceId:
+def _id(rooms: PrincipalServices, reference: str) -> WorkspaceId:
     return _get(rooms, reference).id
 
 
 router = record_router(
-    Family(
+    RecordRoutes(
         one="a workspace",
         plural="workspaces",
         shape=WorkspaceRecord,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from harness import Harness
-from harness.tools.tool_context import Desk
+from harness.tools.tool_context import ToolContext
 from workspaces.errors import InUse, NotFound, Refused
 from workspaces.home.workspaces import private_to_user
 from workspaces.revision import Author
@@ -41,7 +41,7 @@ def test_an_agent_may_be_given_private_workspaces_of_its_own(harness: Harness) -
 
 def test_a_private_workspace_is_never_the_default(harness: Harness) -> None:
     agent = harness.agents.create("diarist", private="rw")
-    desk = Desk(harness.agents.bindings(agent), lambda call_id: AUTHOR)
+    desk = ToolContext(harness.agents.bindings(agent), lambda call_id: AUTHOR)
     with pytest.raises(Refused) as caught:
         desk.mount(None)
     assert "_user-agent" in (caught.value.remedy or "")

@@ -14,12 +14,12 @@ from harness.billing.ledger import (
     LINES_MAX,
     AccountUsage,
     Ledger,
-    Purpose,
-    Report,
-    Spender,
+    UsageOwner,
+    UsagePurpose,
+    UsageReport,
 )
 from harness.billing.price import own_prices
-from harness.messages.model_request import Written
+from harness.messages.model_request import CommitPuts
 from tests.conformance.race import race
 from tests.harness.account_writer import MODEL, USAGE
 from tests.harness.processes import ended, started
@@ -30,7 +30,7 @@ from workspaces.clock import ManualClock, SystemClock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Forbidden, Refused, Unavailable
 from workspaces.ids import AccountId, AgentId, ConversationId, UserId
-from workspaces.storage.faulty import Fault, FaultyRecords, seeded
+from workspaces.storage.faulty import FaultyRecords, StoreFault, seeded
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.storage.records import Item, Key, Put, RecordStore
 from workspaces.storage.sqlite import SqliteRecords
@@ -46,10 +46,10 @@ def spender(
     agent: str = "agent_1",
     user: str = "usr_1",
     conversation: str | None = "conv_1",
-    purpose: Purpose = "turn",
-) -> Spender:
+    purpose: UsagePurpose = "turn",
+) -> UsageOwner:
     conversation_id = ConversationId(conversation) if conversation else None
-    return Spender(ACCOUNT, AgentId(agent), UserId(user), conversation_id, purpose)
+    return UsageOwner(ACCOUNT, AgentId(agent), UserId(user), conversation_id, purpose)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def in_memory(clock: ManualClock) -> Ledger:
     return Ledger(MemoryRecords(clock), clock, own_prices())
 
 
-def by_name(report: Report) -> dict[str, int]:
+def by_name(report: UsageReport) -> dict[str, int]:
     return {line.name: line.spent.asked for line in report.lines}
 
 
@@ -134,7 +134,7 @@ def test_a_model_without_a_price_is_counted_and_said(in_memory: Ledger) -> None:
 
 
 def test_accounts_share_nothing_and_one_can_be_forgotten(ledger: Ledger) -> None:
-    other = Spender(AccountId("acct_2"), AgentId("agent_1"), UserId("usr_1"))
+    other = UsageOwner(AccountId("acct_2"), AgentId("agent_1"), UserId("usr_1"))
     ledger.note(spender(), MODEL, USAGE)
     ledger.note(other, MODEL, USAGE)
     ledger.forget(ACCOUNT)
@@ -229,7 +229,7 @@ def test_a_lost_answer_is_neither_counted_twice_nor_lost(clock: ManualClock) -> 
 
 def test_a_batch_whose_answer_was_lost_is_found_again(clock: ManualClock) -> None:
     behind = MemoryRecords(clock)
-    plan = [*[Fault.NONE] * 5, Fault.AFTER]  # five rows are read, then the answer is lost
+    plan = [*[StoreFault.NONE] * 5, StoreFault.AFTER]  # five rows are read, then the answer is lost
     ledger = Ledger(FaultyRecords(behind, iter(plan)), clock, own_prices(), sleep=lambda _: None)
     ledger.note(spender(), MODEL, USAGE)
     assert ledger.report(ACCOUNT).total.asked == 1
@@ -245,7 +245,7 @@ def test_a_sum_is_read_before_it_is_added_to_only_where_somebody_else_has_writte
             self.read += 1
             return super().get(key)
 
-    store = Counting(MemoryRecords(clock), itertools.repeat(Fault.NONE))
+    store = Counting(MemoryRecords(clock), itertools.repeat(StoreFault.NONE))
     ours, theirs = (Ledger(store, clock, own_prices(), sleep=lambda _: None) for _ in range(2))
     read: list[int] = []
     for ledger in (ours, ours, theirs, ours, ours):
@@ -314,9 +314,9 @@ def test_of_a_lost_answer_there_is_the_note_with_the_reply_or_neither(clock: Man
 
 
 def test_who_waits_for_a_store_that_fails_is_told(clock: ManualClock) -> None:
-    def always() -> Iterator[Fault]:
+    def always() -> Iterator[StoreFault]:
         while True:
-            yield Fault.BEFORE
+            yield StoreFault.BEFORE
 
     ledger = Ledger(
         FaultyRecords(MemoryRecords(clock), always()), clock, own_prices(), sleep=lambda _: None
@@ -361,7 +361,7 @@ class Replies:
         self._store = store
         self.batches: list[tuple[Put, ...]] = []
 
-    def written(self, number: int) -> Written:
+    def written(self, number: int) -> CommitPuts:
         def write(noted: Sequence[Put]) -> Sequence[int]:
             batch = (*noted, Put(Key("replies", f"{number}"), {}, ABSENT))
             self.batches.append(batch)

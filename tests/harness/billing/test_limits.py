@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.billing.ledger import Ledger, Spender
-from harness.billing.limits import MINUTE_S, RENEW_S, SLOT_S, Allowance
+from harness.billing.ledger import Ledger, UsageOwner
+from harness.billing.limits import MINUTE_S, RENEW_S, SLOT_S, AccountLimiter
 from harness.billing.price import own_prices
 from harness.messages.model_request import Usage
 from tests.harness.account_writer import MODEL
@@ -40,14 +40,14 @@ class House:
         self.account: AccountRecord = self.accounts.create(stated)
         self.ledger = Ledger(records, clock, own_prices())
 
-    def allowance(self) -> Allowance:
-        return Allowance(self.records, self.clock, self.accounts, self.ledger)
+    def allowance(self) -> AccountLimiter:
+        return AccountLimiter(self.records, self.clock, self.accounts, self.ledger)
 
     def spend(self, usage: Usage = DOLLAR) -> None:
-        spender = Spender(self.account.id, AgentId("agent_1"), self.account.owner_id)
+        spender = UsageOwner(self.account.id, AgentId("agent_1"), self.account.owner_id)
         self.ledger.note(spender, MODEL, usage)
 
-    def begin(self, allowance: Allowance | None = None) -> None:
+    def begin(self, allowance: AccountLimiter | None = None) -> None:
         """A turn that is over at once. Exhausted."""
 
         async def turn() -> None:

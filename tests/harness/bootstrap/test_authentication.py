@@ -148,7 +148,7 @@ def test_an_edit_by_hand_is_the_owners_whoever_runs_the_turn(
     rooms = harness.house.rooms(access.principal_of(secret, as_user="alice"))
     notes = rooms.workspaces.get("notes")
     (notes.root / "hand.md").write_text("- by hand\n")
-    notes.settle()
+    notes.commit_edits()
     assert [entry.author for entry in notes.log()][:1] == ["owner"]
 
 

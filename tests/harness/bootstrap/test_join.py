@@ -16,9 +16,9 @@ from workspaces.clock import ManualClock
 from workspaces.conditions import ANY
 from workspaces.errors import NotFound, Refused, Unavailable
 from workspaces.ids import new_id
-from workspaces.remote.bucket import Place
-from workspaces.storage.faulty import Fault, FaultyBlobs
-from workspaces.storage.records import Change, Key, Put
+from workspaces.remote.bucket import SharedBucket
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
+from workspaces.storage.records import Key, Put, RecordChange
 from workspaces.storage.sqlite import SqliteRecords
 
 
@@ -41,7 +41,7 @@ def a(tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock) -> Laptop:
 
 
 def joined_home(home: Path, prefix: MemoryPrefix, account: str | None = None) -> str:
-    return join(home, LOCATION, account=account, place=Place(LOCATION, prefix)).account.id
+    return join(home, LOCATION, account=account, place=SharedBucket(LOCATION, prefix)).account.id
 
 
 def test_the_ids_of_account_and_owner_are_taken_over_and_the_key_is_this_machines(
@@ -189,7 +189,7 @@ def test_another_place_is_not_joined_beside_the_first(
 ) -> None:
     b = Laptop(tmp_path / "b", prefix, clock)
     with pytest.raises(Refused) as refused:
-        join(b.home, "s3://other/prefix", place=Place("s3://other/prefix", prefix))
+        join(b.home, "s3://other/prefix", place=SharedBucket("s3://other/prefix", prefix))
     assert "harness.yaml" in (refused.value.remedy or "")
     for wrong in ("https://bucket", "s3:bucket", "s3://UPPER", ""):
         with pytest.raises(Refused):
@@ -232,7 +232,7 @@ def test_a_join_that_died_at_any_write_is_gone_on_with(
             Laptop(home, MemoryPrefix(), clock, joins=False).harness.close()
         left = [number]
 
-        def dying(self: SqliteRecords, *changes: Change, left: list[int] = left) -> object:
+        def dying(self: SqliteRecords, *changes: RecordChange, left: list[int] = left) -> object:
             if left[0] == 0:
                 raise Killed
             left[0] -= 1
@@ -258,7 +258,7 @@ def test_a_join_that_died_at_any_write_is_gone_on_with(
 def interrupted(home: Path, clock: ManualClock) -> None:
     """No other command works on half a home: it is refused, or everything is there."""
     settings = read_settings(home, environment={})
-    house = wire(settings, clock=clock, place=Place(LOCATION, MemoryPrefix()))
+    house = wire(settings, clock=clock, place=SharedBucket(LOCATION, MemoryPrefix()))
     note = house.records.get(JOINING)
     if note is not None and not house.accounts.has_default():
         with pytest.raises(Refused) as refused:
@@ -284,7 +284,7 @@ def test_a_place_that_cannot_be_reached_leaves_the_home_untouched(
 ) -> None:
     for number in range(30):
         home = tmp_path / f"b{number}"
-        faults = iter([Fault.NONE] * number + [Fault.BEFORE] * 1000)
+        faults = iter([StoreFault.NONE] * number + [StoreFault.BEFORE] * 1000)
         cut = MemoryPrefix(FaultyBlobs(prefix.store, faults, "cut"))
         try:
             joined_home(home, cut)

@@ -12,7 +12,7 @@ import pytest
 from fastapi import Request as HttpRequest
 
 from harness import Harness, tool
-from harness.client import Client, Told
+from harness.client import Client, StreamEvent
 from harness.client.connection import Connection
 from harness.client.errors import ServerFailure
 from harness.messages.event import Approval, ToolAnswer
@@ -119,7 +119,7 @@ def test_text_is_heard_while_it_is_said(home: Home, puppet: Puppet) -> None:
     _, opened = home
 
     async def test() -> None:
-        heard: asyncio.Queue[Told] = asyncio.Queue()
+        heard: asyncio.Queue[StreamEvent] = asyncio.Queue()
         event_id = "e 1/ü?#%2F"
         async with opened() as client:
             turn = asyncio.create_task(client.run("hi", event_id=event_id, hear=heard.put_nowait))
@@ -369,7 +369,7 @@ def test_an_event_that_is_given_back_when_its_turn_comes_says_why(
         async with opened() as client:
             first = asyncio.create_task(client.run("one", conversation="c1"))
             await asked(puppet)
-            queued: asyncio.Queue[Told] = asyncio.Queue()
+            queued: asyncio.Queue[StreamEvent] = asyncio.Queue()
             second = asyncio.create_task(
                 client.run("two", conversation="c1", hear=queued.put_nowait)
             )
@@ -426,7 +426,7 @@ def test_a_turn_goes_on_though_its_server_is_killed_and_replaced(tmp_path: Path)
             says(text("It is empty.")),
         )
         place = home_at(tmp_path / "home", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=provider.url)
-        heard: list[Told] = []
+        heard: list[StreamEvent] = []
 
         async def test(server: Server, stack: ExitStack) -> None:
             port = int(server.url.rpartition(":")[2])
@@ -516,7 +516,7 @@ def test_a_server_that_gives_signs_of_life_is_not_given_up(sign: bytes) -> None:
 
 
 @asynccontextmanager
-async def streaming(*pieces: bytes) -> AsyncIterator[AsyncIterator[Told]]:
+async def streaming(*pieces: bytes) -> AsyncIterator[AsyncIterator[StreamEvent]]:
     """What a client makes of a stream that arrives in these pieces."""
 
     async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -7,9 +7,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.context.history_message import Said
+from harness.context.history_message import HistoryMessage
 from harness.messages.message import Message, Part, Text, Thinking, ToolCall, ToolResult, user
-from harness.messages.model_request import Request
+from harness.messages.model_request import ModelRequest
 from tests.harness.messages_rules import broken_rule
 from workspaces.ids import TurnId
 
@@ -31,13 +31,13 @@ BLOCKS = (
 )
 
 
-def intact(chance: random.Random) -> list[Said]:
+def intact(chance: random.Random) -> list[HistoryMessage]:
     """The newest message is a user's, or holds results of tools."""
-    said: list[Said] = []
+    said: list[HistoryMessage] = []
     calls = 0
 
     def add(turn: int, message: Message) -> None:
-        said.append(Said(len(said) + 1, TurnId(f"turn_{turn}"), message))
+        said.append(HistoryMessage(len(said) + 1, TurnId(f"turn_{turn}"), message))
 
     count = chance.randint(1, 7)
     for turn in range(1, count + 1):
@@ -58,7 +58,7 @@ def intact(chance: random.Random) -> list[Said]:
     return said
 
 
-def damaged(chance: random.Random, said: Sequence[Said]) -> list[Said]:
+def damaged(chance: random.Random, said: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     lines = list(said)
     for _ in range(chance.randint(1, 5)):
         at = chance.randrange(len(lines))
@@ -83,7 +83,7 @@ def damaged(chance: random.Random, said: Sequence[Said]) -> list[Said]:
                     del parts[chance.randrange(len(parts))]
                 message = Message(lines[at].message.role, tuple(parts))
                 lines[at] = replace(lines[at], message=message)
-    newest = Said(0, TurnId("turn_now"), user("the newest question"))
+    newest = HistoryMessage(0, TurnId("turn_now"), user("the newest question"))
     if chance.random() < 0.7:
         lines.append(newest)
     else:
@@ -92,7 +92,7 @@ def damaged(chance: random.Random, said: Sequence[Said]) -> list[Said]:
     return [replace(line, number=number) for number, line in enumerate(lines, 1)]
 
 
-def refused(request: Request) -> str | None:
+def refused(request: ModelRequest) -> str | None:
     """The rule of the provider that it breaks."""
     body = request.as_json()
     system = [{"type": "text", "text": text} for text in body["system"]]

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from harness.context.assemble import Numbered, assemble
 from harness.context.delta import Delta, PartChange
-from harness.context.history_message import Said
+from harness.context.history_message import HistoryMessage
 from harness.context.memory_parts import Memory
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.receipt import Entrance, digest, entrances, receipt, receipt_of
-from harness.context.snapshot import Held, Moment, Snapshot, Terms, decide
+from harness.context.snapshot import Moment, ShownState, Snapshot, SnapshotKey, decide
 from harness.messages.message import Message, Text, ToolCall, ToolResult, user
-from harness.messages.model_request import BREAKPOINTS_MAX, Request
+from harness.messages.model_request import BREAKPOINTS_MAX, ModelRequest
 from harness.runtime.templates import render
 from workspaces.ids import TurnId
 from workspaces.revision import RevisionId
@@ -22,7 +22,7 @@ from workspaces.timestamp import stamp_of
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 GUIDED = MountView("notes", True, "", True, True)
-TERMS = Terms("ses_1", "1", "", "", "", "")
+TERMS = SnapshotKey("ses_1", "1", "", "", "", "")
 
 
 def moment(text: str, entry: int, at: datetime = NOW) -> Moment:
@@ -36,8 +36,8 @@ class Session:
 
     def __init__(self) -> None:
         self.messages: list[Numbered] = []
-        self.held: Held | None = None
-        self.requests: list[Request] = []
+        self.held: ShownState | None = None
+        self.requests: list[ModelRequest] = []
         self.snapshots: list[int] = []
         self.receipts = []  # type: ignore[var-annotated]
 
@@ -45,20 +45,20 @@ class Session:
         for message in messages:
             self.messages.append((len(self.messages) + 1, message))
 
-    def ask(self, memory: str, at: datetime = NOW) -> Request:
+    def ask(self, memory: str, at: datetime = NOW) -> ModelRequest:
         news = decide(self.held, moment(memory, len(self.messages), at), render)
         if isinstance(news, Snapshot):
-            self.held = Held(news, (), at)
+            self.held = ShownState(news, (), at)
         else:
             assert self.held is not None
             deltas = (*self.held.deltas, news) if news else self.held.deltas
-            self.held = Held(self.held.snapshot, deltas, at)
+            self.held = ShownState(self.held.snapshot, deltas, at)
         request = assemble(self.held.snapshot, self.held.deltas, self.messages)
         self.requests.append(request)
         self.snapshots.append(self.held.snapshot.number)
         number = len(self.requests)
         turn_id = TurnId(f"turn_{number}")
-        said = [Said(entry, turn_id, message) for entry, message in self.messages]
+        said = [HistoryMessage(entry, turn_id, message) for entry, message in self.messages]
         made = receipt(number, stamp_of(at), turn_id, "m", self.held, said, None, request)
         self.receipts.append(made)
         return request
@@ -192,7 +192,7 @@ def change(memory: list[str], edit: str, number: int) -> None:
             pass
 
 
-def begins_with(after: Request, before: Request) -> bool:
+def begins_with(after: ModelRequest, before: ModelRequest) -> bool:
     """Up to what was the newest message, which more may have been said beside."""
     known = len(before.messages) - 1
     newest = before.messages[known].parts
@@ -277,9 +277,9 @@ def test_what_was_gone_and_came_back_has_come_in_again() -> None:
     again = Delta(5, (PartChange("memory/notes", "+", revision),))
     receipts = []
     for number, deltas in enumerate([(came,), (came, went), (came, went, again)], 1):
-        said = [Said(1, TurnId("t"), user("hello"))]
+        said = [HistoryMessage(1, TurnId("t"), user("hello"))]
         request = assemble(snapshot, deltas, [(1, user("hello"))])
-        held = Held(snapshot, deltas, NOW)
+        held = ShownState(snapshot, deltas, NOW)
         at = stamp_of(NOW)
         receipts.append(receipt(number, at, TurnId("t"), "m", held, said, None, request))
     assert [one.receipt.number for one in entrances(receipts)] == [1, 3]

@@ -5,21 +5,23 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.context.delta import Delta, Hunk, applied, delta, delta_of, hunks, with_deltas
+from harness.context.delta import ChangedLines, Delta, applied, delta, delta_of, hunks, with_deltas
 from harness.context.memory_parts import Memory, memory_parts
-from harness.context.part import Part
+from harness.context.part import PromptPart
 from harness.runtime.templates import render
 from workspaces.revision import RevisionId
 
 OLD, NEW = RevisionId("a" * 40), RevisionId("b" * 40)
 
 
-def shown(text: str | None, revision: RevisionId = OLD, **more: object) -> tuple[Part, ...]:
+def shown(text: str | None, revision: RevisionId = OLD, **more: object) -> tuple[PromptPart, ...]:
     found = Memory("notes", text, revision, **more)  # type: ignore[arg-type]
     return tuple(memory_parts([found], 40_000, render))
 
 
-def told(before: tuple[Part, ...], after: tuple[Part, ...], day: date | None = None) -> Delta:
+def told(
+    before: tuple[PromptPart, ...], after: tuple[PromptPart, ...], day: date | None = None
+) -> Delta:
     news = delta(7, before, after, day, render)
     assert news is not None
     return news
@@ -111,7 +113,7 @@ def test_hunks_lead_from_the_one_to_the_other(old: list[str], new: list[str]) ->
 
 
 def test_a_line_more_at_the_end_is_one_hunk() -> None:
-    assert hunks(["a", "b"], ["a", "b", "c"]) == (Hunk(2, 2, ("c",)),)
+    assert hunks(["a", "b"], ["a", "b", "c"]) == (ChangedLines(2, 2, ("c",)),)
 
 
 def test_what_is_rewritten_from_end_to_end_is_not_compared_line_by_line() -> None:

@@ -13,14 +13,14 @@ from harness.context.assemble import assemble
 from harness.context.fence import TAGS
 from harness.context.memory_parts import Memory, Note
 from harness.context.prompt import MountView, Sources, prompt_parts
-from harness.context.snapshot import Held, Moment, Snapshot, Terms, decide
+from harness.context.snapshot import Moment, ShownState, Snapshot, SnapshotKey, decide
 from harness.messages.message import Text, user
-from harness.messages.model_request import Request
+from harness.messages.model_request import ModelRequest
 from harness.runtime.templates import render
 from workspaces.revision import RevisionId
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
-TERMS = Terms("", "", "", "", "", "")
+TERMS = SnapshotKey("", "", "", "", "", "")
 LONG = "".join(f"- a line that makes the snapshot long {number}\n" for number in range(200))
 
 hostile = st.lists(
@@ -60,7 +60,7 @@ FENCED = re.compile(
 ANY_TAG = re.compile(rf"<\s*/?\s*({'|'.join(TAGS)})\b", re.IGNORECASE)
 
 
-def sent(text: str, later: str, note: Note, description: str, reason: str) -> Request:
+def sent(text: str, later: str, note: Note, description: str, reason: str) -> ModelRequest:
     view = MountView("notes", True, description, True, True)
     broken = Memory("other", None, unavailable=reason or "?")
 
@@ -71,7 +71,7 @@ def sent(text: str, later: str, note: Note, description: str, reason: str) -> Re
 
     taken = decide(None, moment(LONG + text, 1), render)
     assert isinstance(taken, Snapshot)
-    held = Held(taken, (), NOW)
+    held = ShownState(taken, (), NOW)
     news = decide(held, moment(LONG + text + "\n" + later, 1), render)
     assert not isinstance(news, Snapshot)
     return assemble(taken, (news,) if news else (), [(1, user("hello"))])

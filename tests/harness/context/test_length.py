@@ -9,7 +9,7 @@ import pytest
 from harness.context.length import Length, characters, length_of, measured
 from harness.context.receipt import digest
 from harness.messages.message import Message, Text, ToolCall, ToolResult, user
-from harness.messages.model_request import Breakpoints, Request, ToolSpec
+from harness.messages.model_request import Breakpoints, ModelRequest, ToolSpec
 
 TOOL = ToolSpec("read", "Reads a file.", {"type": "object"})
 MESSAGES = (
@@ -20,7 +20,7 @@ MESSAGES = (
 
 
 def test_characters_are_the_code_points_of_the_json_of_system_and_messages() -> None:
-    request = Request(("You are brief.", "😀"), MESSAGES, (TOOL,))
+    request = ModelRequest(("You are brief.", "😀"), MESSAGES, (TOOL,))
     shown = request.as_json()
     text = json.dumps(
         {"system": shown["system"], "messages": shown["messages"]},
@@ -42,14 +42,14 @@ def test_each_letter_counts_as_its_json_does(text: str) -> None:
 
 
 def test_tokens_are_estimated_from_how_the_request_before_turned_out() -> None:
-    request = Request(("s" * 1_000,), (user("x" * 3_000),), (TOOL,))
+    request = ModelRequest(("s" * 1_000,), (user("x" * 3_000),), (TOOL,))
     first = measured(request, None)
     assert first.tokens == round(first.all_characters / 4)
     known = first.counted(2 * first.tokens)
     assert known.tokens == 2 * first.tokens
     again = measured(request, known)
     assert again.tokens == known.tokens
-    longer = Request(request.system, (user("x" * 30_000),), (TOOL,))
+    longer = ModelRequest(request.system, (user("x" * 30_000),), (TOOL,))
     assert measured(longer, known).tokens == pytest.approx(
         known.tokens * measured(longer, None).all_characters / first.all_characters, abs=1
     )
@@ -59,7 +59,7 @@ def test_what_nobody_has_counted_stays_as_it_was_estimated() -> None:
     length = Length(10, 20, 30)
     assert length.counted(0) == length
     assert length_of(length.as_json()) == length
-    assert measured(Request((), (), ()), Length(0, 0, 0)).tokens == 7
+    assert measured(ModelRequest((), (), ()), Length(0, 0, 0)).tokens == 7
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -67,7 +67,9 @@ def test_tools_are_as_long_as_their_json_and_the_digest_is_that_of_the_whole_req
     count: int,
 ) -> None:
     tools = tuple(ToolSpec(f"t{n}", "Ärger, 猫", {"default": [True, 1, "é"]}) for n in range(count))
-    request = Request(("Sé brief.", "b"), (user("ü"), Message("assistant", (Text("ja"),))), tools)
+    request = ModelRequest(
+        ("Sé brief.", "b"), (user("ü"), Message("assistant", (Text("ja"),))), tools
+    )
     plain = json.dumps(request.as_json()["tools"], ensure_ascii=False, separators=(",", ":"))
     assert measured(request, None).tools == len(plain)
     whole = json.dumps(request.as_json(), ensure_ascii=True, separators=(",", ":"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from harness.context.memory_parts import Memory, Note, memory_parts, needs_ages
-from harness.context.part import Part
+from harness.context.part import PromptPart
 from harness.runtime.templates import render
 from workspaces.revision import RevisionId
 
@@ -14,7 +14,7 @@ def memory(text: str | None, mount: str = "notes", **more: object) -> Memory:
     return Memory(mount, text, REVISION, **more)  # type: ignore[arg-type]
 
 
-def one(found: Memory, characters_max: int = 40_000) -> Part:
+def one(found: Memory, characters_max: int = 40_000) -> PromptPart:
     (part,) = memory_parts([found], characters_max, render)
     return part
 
@@ -25,7 +25,7 @@ def notes(count: int) -> tuple[Note, ...]:
 
 def test_memory_is_data_between_tags_and_says_what_it_was_read_from() -> None:
     part = one(memory("# Memory\n\n- likes tea\n"))
-    assert part == Part(
+    assert part == PromptPart(
         "memory/notes",
         False,
         '<memory workspace="notes" file="MEMORY.md">\n# Memory\n\n- likes tea\n</memory>',

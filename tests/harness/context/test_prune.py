@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from harness.context.assemble import Numbered
-from harness.context.history_message import Said
+from harness.context.history_message import HistoryMessage
 from harness.context.prune import (
     HARD_CHARACTERS_MAX,
     RESULT_CHARACTERS_MAX,
@@ -38,7 +38,7 @@ class Talk:
     """Turns, one after the other."""
 
     def __init__(self) -> None:
-        self.said: list[Said] = []
+        self.said: list[HistoryMessage] = []
         self.turns = 0
 
     def turn(self, *results: str, answer: str | None = "answer", said: str = "question") -> TurnId:
@@ -55,7 +55,7 @@ class Talk:
         return turn
 
     def add(self, turn: TurnId, message: Message) -> None:
-        self.said.append(Said(len(self.said) + 1, turn, message))
+        self.said.append(HistoryMessage(len(self.said) + 1, turn, message))
 
     def shown(
         self,
@@ -87,7 +87,7 @@ def calls(shown: Iterable[Numbered]) -> list[str]:
     return [part.id for part in parts(shown) if isinstance(part, ToolCall)]
 
 
-def as_said(said: Sequence[Said]) -> tuple[Numbered, ...]:
+def as_said(said: Sequence[HistoryMessage]) -> tuple[Numbered, ...]:
     return tuple((one.number, one.message) for one in said)
 
 
@@ -200,10 +200,10 @@ def test_to_prune_again_changes_nothing() -> None:
     talk = Talk()
     for _ in range(30):
         talk.turn(LONG, "y" * 401, "z" * 400)
-    for pruning, since in ((Pruning(), 0), (Pruning(), 70), (Pruning(is_hard=True), 0)):
+    for pruning, since in ((Pruning(), 0), (Pruning(), 70), (Pruning(prune_all=True), 0)):
         once = talk.shown(pruning, traffic_from=since)
         turns = {one.number: one.turn for one in talk.said}
-        again = [Said(number, turns[number], message) for number, message in once]
+        again = [HistoryMessage(number, turns[number], message) for number, message in once]
         assert prune(again, pruning, render, running=None, traffic_from=since) == once
 
 
@@ -222,7 +222,7 @@ def test_hard_pruning_leaves_only_the_running_turns_traffic_and_heads_and_tails(
     talk = Talk()
     talk.turn(LONG, said=LONG, answer=LONG)
     running = talk.turn(LONG, LONG, said=LONG * 2, answer=None)
-    shown = talk.shown(Pruning(is_hard=True), running)
+    shown = talk.shown(Pruning(prune_all=True), running)
     assert calls(shown) == ["t2-0", "t2-1"]
     assert all(len(one.text) == HARD_CHARACTERS_MAX for one in results(shown))
     texts = [part.text for part in parts(shown) if isinstance(part, Text)]

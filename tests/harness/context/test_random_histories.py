@@ -5,29 +5,31 @@ from __future__ import annotations
 import os
 import random
 
-from harness.context.history_message import Said
+from harness.context.history_message import HistoryMessage
 from harness.context.prune import Pruning, leaving, prune
 from harness.context.repair import repair, sound
-from harness.context.summary_plan import Cover, State, cover, input_of
+from harness.context.summary_plan import Cover, SummaryState, cover, input_of
 from harness.messages.message import Message, Text, user
-from harness.messages.model_request import Request
+from harness.messages.model_request import ModelRequest
 from harness.runtime.templates import render
 from tests.harness.context.histories import damaged, intact, refused
 from workspaces.ids import TurnId
 
 COUNT = 100_000 if os.environ.get("SOAK") else 10_000
-PRUNINGS = (None, Pruning(), Pruning(turns=0), Pruning(turns=2), Pruning(is_hard=True))
+PRUNINGS = (None, Pruning(), Pruning(turns=0), Pruning(turns=2), Pruning(prune_all=True))
 
 
-def sent(said: list[Said], pruning: Pruning | None, running: TurnId | None) -> tuple[Message, ...]:
+def sent(
+    said: list[HistoryMessage], pruning: Pruning | None, running: TurnId | None
+) -> tuple[Message, ...]:
     since = leaving(said, pruning, render, running=running, traffic_from=0).traffic_from
     shown = prune(said, pruning, render, running=running, traffic_from=since)
     return repair(tuple(message for _, message in shown))
 
 
-def left(chance: random.Random, said: list[Said]) -> list[Said]:
+def left(chance: random.Random, said: list[HistoryMessage]) -> list[HistoryMessage]:
     """What a compaction leaves of a history, in every other one."""
-    state = State(said, 1_000, 0, lambda until: chance.randrange(2_000))
+    state = SummaryState(said, 1_000, 0, lambda until: chance.randrange(2_000))
     found = cover(state, 1_000)
     if chance.random() < 0.5 or not isinstance(found, Cover):
         return said
@@ -39,7 +41,7 @@ def left(chance: random.Random, said: list[Said]) -> list[Said]:
     return kept
 
 
-def is_there(question: Said, messages: tuple[Message, ...]) -> bool:
+def is_there(question: HistoryMessage, messages: tuple[Message, ...]) -> bool:
     texts = {
         sound(part.text)
         for part in question.message.parts
@@ -60,7 +62,7 @@ def test_no_history_however_damaged_is_refused_and_the_newest_question_is_always
         messages = sent(left(chance, said), pruning, running)
         assert messages
         ended = messages if messages[-1].role == "user" else (*messages, user("more"))
-        rule = refused(Request(("s",), ended, ()))
+        rule = refused(ModelRequest(("s",), ended, ()))
         assert rule is None, (rule, said)
         assert repair(messages) == messages
         newest = next(one for one in reversed(said) if one.is_plain)
@@ -74,7 +76,7 @@ def test_intact_histories_are_sent_as_they_are() -> None:
     for _ in range(COUNT // 10):
         said = intact(chance)
         messages = repair(tuple(one.message for one in said))
-        assert refused(Request(("s",), messages, ())) is None
+        assert refused(ModelRequest(("s",), messages, ())) is None
         joined = [part for message in messages for part in message.parts]
         assert joined == [part for one in said for part in one.message.parts]
         assert repair(messages) is messages

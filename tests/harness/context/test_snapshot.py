@@ -7,15 +7,15 @@ import pytest
 
 from harness.context.delta import Delta
 from harness.context.memory_parts import Memory, memory_parts
-from harness.context.part import Part
+from harness.context.part import PromptPart
 from harness.context.snapshot import (
     CACHE_LIFETIME,
     STEP_CHARACTERS_MIN,
-    Held,
     Leaving,
     Moment,
+    ShownState,
     Snapshot,
-    Terms,
+    SnapshotKey,
     decide,
     snapshot_of,
     terms_of,
@@ -27,12 +27,12 @@ from workspaces.timestamp import stamp_of
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 READ = ToolSpec("read", "Reads a file.", {"type": "object"})
-TERMS = Terms("ses_1", "1", "mounts", "", "head", "configuration")
+TERMS = SnapshotKey("ses_1", "1", "mounts", "", "head", "configuration")
 TEA = "\n".join(f"- likes tea of kind {number}" for number in range(100)) + "."
 """A snapshot of it has a number of characters that four divides."""
 
 
-def parts(text: str | None, **more: object) -> tuple[Part, ...]:
+def parts(text: str | None, **more: object) -> tuple[PromptPart, ...]:
     found = Memory("notes", text, RevisionId("a" * 40), **more)  # type: ignore[arg-type]
     return tuple(memory_parts([found], 40_000, render))
 
@@ -42,22 +42,22 @@ def moment(text: str | None = TEA, *, entry: int = 5, at: datetime = NOW, **more
     return Moment(at, entry, TERMS, parts(text, **unavailable), **more)  # type: ignore[arg-type]
 
 
-def held(text: str | None = TEA, *deltas: Delta, at: datetime = NOW, **more: object) -> Held:
+def held(text: str | None = TEA, *deltas: Delta, at: datetime = NOW, **more: object) -> ShownState:
     taken = moment(text, entry=1, at=at, **more)
     snapshot = Snapshot(1, stamp_of(at), "first", TERMS, taken.parts, (READ,), at.date())
-    return Held(snapshot, deltas, at)
+    return ShownState(snapshot, deltas, at)
 
 
-def told(before: Held, now: Moment) -> Held:
+def told(before: ShownState, now: Moment) -> ShownState:
     """After one request."""
     news = decide(before, now, render)
     if isinstance(news, Snapshot):
-        return Held(news, (), now.at)
+        return ShownState(news, (), now.at)
     deltas = (*before.deltas, news) if news else before.deltas
-    return Held(before.snapshot, deltas, now.at)
+    return ShownState(before.snapshot, deltas, now.at)
 
 
-def reason(before: Held | None, now: Moment) -> str:
+def reason(before: ShownState | None, now: Moment) -> str:
     news = decide(before, now, render)
     assert isinstance(news, Snapshot)
     return news.reason
@@ -68,18 +68,20 @@ def test_the_first_request_takes_a_snapshot_and_the_next_needs_nothing() -> None
     assert decide(held(), moment(), render) is None
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Terms)])
+@pytest.mark.parametrize("field", [field.name for field in fields(SnapshotKey)])
 def test_other_terms_are_another_snapshot(field: str) -> None:
     now = replace(moment(), terms=replace(TERMS, **{field: "other"}))
     assert reason(held(), now) == field
     news = decide(held(), now, render)
     assert isinstance(news, Snapshot)
     assert news.number == 2
-    assert decide(Held(news, (), NOW), now, render) is None
+    assert decide(ShownState(news, (), NOW), now, render) is None
 
 
 def test_a_reset_is_named_before_everything_that_comes_with_it() -> None:
-    assert reason(held(), replace(moment(), terms=Terms("2", "9", "", "", "x", "y"))) == "reset"
+    assert (
+        reason(held(), replace(moment(), terms=SnapshotKey("2", "9", "", "", "x", "y"))) == "reset"
+    )
 
 
 def test_what_was_erased_must_not_stand_there_any_longer() -> None:
@@ -155,7 +157,7 @@ def test_whatever_a_snapshot_is_taken_for_what_may_leave_the_messages_goes_with_
     assert isinstance(first, Snapshot)
     assert first.traffic_from == 7
     later = moment(at=NOW + 2 * CACHE_LIFETIME, leaving=Leaving(9, 10))
-    expired = decide(Held(first, (), NOW), later, render)
+    expired = decide(ShownState(first, (), NOW), later, render)
     assert isinstance(expired, Snapshot)
     assert (expired.reason, expired.traffic_from) == ("expired", 9)
 
@@ -182,4 +184,4 @@ def test_a_snapshot_comes_back_from_the_store_as_it_was() -> None:
     assert snapshot_of(1, taken.as_json()) == taken
     later = replace(taken, traffic_from=12)
     assert snapshot_of(1, later.as_json()) == later
-    assert terms_of({"reset": "ses_1"}) == Terms("ses_1", "", "", "", "", "")
+    assert terms_of({"reset": "ses_1"}) == SnapshotKey("ses_1", "", "", "", "", "")

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 
 from harness.context.assemble import Numbered
 from harness.context.delta import Delta
-from harness.context.history_message import Said
+from harness.context.history_message import HistoryMessage
 from harness.context.prune import Pruning, leaving, prune
 from harness.context.snapshot import (
     STEP_CHARACTERS_MIN,
-    Held,
     Moment,
+    ShownState,
     Snapshot,
-    Terms,
+    SnapshotKey,
     after,
     decide,
 )
@@ -36,8 +36,8 @@ class Talk:
 
     chance: random.Random
     pruning: Pruning
-    said: list[Said] = field(default_factory=list[Said])
-    held: Held | None = None
+    said: list[HistoryMessage] = field(default_factory=list[HistoryMessage])
+    held: ShownState | None = None
     shown: tuple[Numbered, ...] = ()
     news: Snapshot | Delta | None = None
     resets: int = 0
@@ -46,7 +46,7 @@ class Talk:
         since = self.held.snapshot.traffic_from if self.held else 0
         found = leaving(self.said, self.pruning, render, running=turn, traffic_from=since)
         self.resets += self.chance.random() < 0.03
-        terms = Terms("", "", "", "", "", str(self.resets))
+        terms = SnapshotKey("", "", "", "", "", str(self.resets))
         now = Moment(NOW, len(self.said), terms, (), leaving=found)
         self.news = decide(self.held, now, render)
         self.held = after(self.held, self.news, NOW)
@@ -54,7 +54,7 @@ class Talk:
         self.shown = prune(self.said, self.pruning, render, running=turn, traffic_from=since)
 
     def say(self, turn: TurnId, message: Message) -> None:
-        self.said.append(Said(len(self.said) + 1, turn, message))
+        self.said.append(HistoryMessage(len(self.said) + 1, turn, message))
 
     def text(self) -> str:
         return "x" * self.chance.choice((10, 399, 400, 401, 9_000, 25_000))

@@ -10,7 +10,7 @@ import pytest
 
 from harness import Harness
 from harness.conversations.conversation import Conversations
-from harness.conversations.event_queue import Inbox
+from harness.conversations.event_queue import EventQueue
 from harness.jobs.job import ATTEMPTS_MAX, PAUSE_S_MAX
 from harness.jobs.runner import AWAY_PAUSE_S, Drained
 from harness.messages.event import Event
@@ -24,7 +24,7 @@ from workspaces.clock import ManualClock
 from workspaces.errors import AlreadyExists, Busy, LeaseLost, NotFound, Refused, Unavailable
 from workspaces.ids import UserId
 from workspaces.storage.blobs import Stat
-from workspaces.storage.faulty import Fault, FaultyRecords
+from workspaces.storage.faulty import FaultyRecords, StoreFault
 from workspaces.storage.records import Item, Key, RecordStore
 from workspaces.tree.directory import FileBlobs
 
@@ -38,21 +38,21 @@ def texts(harness: Harness, key: str) -> list[str]:
     return [entry.message.text for entry in harness.conversations.transcript(found).entries()]
 
 
-def of_another_user(harness: Harness) -> tuple[Conversations, Inbox]:
+def of_another_user(harness: Harness) -> tuple[Conversations, EventQueue]:
     """The rooms of somebody else in the same account, who knows ids and keys."""
     rooms, own = harness.rooms, harness.rooms.principal
     other = replace(own, user=Person(UserId("usr_other"), "other"))
-    ingress, large = rooms.ingress, rooms.conversations._large
+    ingress, large = rooms.dispatcher, rooms.conversations._large
     conversations = Conversations(
         other, rooms.records, large, rooms.clock, leases=ingress.leases, jobs=rooms.jobs
     )
-    inbox = Inbox(
+    inbox = EventQueue(
         other,
         rooms.records,
         large,
         rooms.clock,
         conversations=conversations,
-        claims=ingress.inbox._claims,
+        claims=ingress.event_queue._claims,
         leases=ingress.leases,
         jobs=rooms.jobs,
     )
@@ -147,7 +147,7 @@ def test_a_conversation_in_use_is_not_reset(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
     found = harness.conversation("c1")
-    with harness.rooms.ingress.leases.held(found.lease_key), pytest.raises(Busy):
+    with harness.rooms.dispatcher.leases.held(found.lease_key), pytest.raises(Busy):
         harness.conversations.reset(found)
 
 
@@ -265,11 +265,11 @@ def test_what_was_too_long_to_be_shown_is_read_whole_in_forks_and_elsewhere(
     original = harness.conversation("c1")
     whole = {"t1": "ä\u2028" * 100_000, "t2": "of the second turn"}
     for call_id, text in whole.items():
-        harness.rooms.ingress.results(original.id).keep(call_id, text)
+        harness.rooms.dispatcher.results(original.id).keep(call_id, text)
     lines = list(harness.export_conversation(original))
     fork = harness.fork_conversation(original, "c2", at=4)
     harness.conversations.delete(original)
-    results = harness.rooms.ingress.results(fork.id)
+    results = harness.rooms.dispatcher.results(fork.id)
     assert results.read("t1") == whole["t1"]
     with pytest.raises(NotFound):
         results.read("t2")
@@ -277,7 +277,7 @@ def test_what_was_too_long_to_be_shown_is_read_whole_in_forks_and_elsewhere(
     assert list(harness.conversations._large.scan("")) == []
     with Harness.open(tmp_path / "elsewhere") as elsewhere:
         made = elsewhere.import_conversation(lines)
-        results = elsewhere.rooms.ingress.results(made.id)
+        results = elsewhere.rooms.dispatcher.results(made.id)
         assert {call_id: results.read(call_id) for call_id in whole} == whole
         assert without_ids(list(elsewhere.export_conversation(made))) == without_ids(lines)
 
@@ -397,8 +397,8 @@ def test_a_deleted_conversation_is_gone_with_all_it_consisted_of(scripted: Scrip
     found = harness.conversation("c1")
     agent = harness.agents.get("assistant")
     waiting = Event.said("e3", "c1", "a secret that waits " + "y" * 70_000)
-    with harness.rooms.ingress.leases.held(found.lease_key):
-        harness.rooms.ingress.inbox.accept(agent.id, waiting, rejects=False)
+    with harness.rooms.dispatcher.leases.held(found.lease_key):
+        harness.rooms.dispatcher.event_queue.accept(agent.id, waiting, rejects=False)
     gone = harness.conversations.delete(found)
     assert (gone.entries, gone.sessions, gone.waiting) == (4, 1, 1)
     with pytest.raises(NotFound):
@@ -407,7 +407,7 @@ def test_a_deleted_conversation_is_gone_with_all_it_consisted_of(scripted: Scrip
     assert list(harness.conversations._large.scan("")) == []
     for event_id in ("e1", "e2", "e3"):
         with pytest.raises(NotFound):
-            harness.rooms.ingress.status(agent.id, event_id)
+            harness.rooms.dispatcher.status(agent.id, event_id)
     assert harness.jobs.list() == []
     harness.run("new", conversation="c1")
     assert texts(harness, "c1") == ["new", "again"]
@@ -434,7 +434,7 @@ def test_a_conversation_in_use_is_not_deleted(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
     found = harness.conversation("c1")
-    with harness.rooms.ingress.leases.held(found.lease_key), pytest.raises(Busy):
+    with harness.rooms.dispatcher.leases.held(found.lease_key), pytest.raises(Busy):
         harness.conversations.delete(found)
     assert texts(harness, "c1") == ["first", "one"]
 
@@ -472,12 +472,12 @@ def test_a_deletion_whose_job_is_run_at_any_moment_is_a_deletion(scripted: Scrip
         found = harness.conversation(key)
         before = ran
 
-        def meanwhile(calls: int = calls) -> Iterator[Fault]:
+        def meanwhile(calls: int = calls) -> Iterator[StoreFault]:
             nonlocal ran
-            yield from [Fault.NONE] * calls
+            yield from [StoreFault.NONE] * calls
             ran += 1
             harness.run_jobs()
-            yield from [Fault.NONE] * 1000
+            yield from [StoreFault.NONE] * 1000
 
         assert on_a_wire(harness, meanwhile()).delete(found).entries == 2
         assert left_of(harness, found.id) == []
@@ -519,17 +519,17 @@ def test_an_erasure_waits_for_as_long_as_what_lies_aside_is_away(
 
 def cut_off(harness: Harness, calls: int) -> Conversations:
     """On a wire that breaks after so many messages, for good."""
-    return on_a_wire(harness, iter([*[Fault.NONE] * calls, *[Fault.BEFORE] * 1000]))
+    return on_a_wire(harness, iter([*[StoreFault.NONE] * calls, *[StoreFault.BEFORE] * 1000]))
 
 
-def on_a_wire(harness: Harness, plan: Iterator[Fault]) -> Conversations:
+def on_a_wire(harness: Harness, plan: Iterator[StoreFault]) -> Conversations:
     rooms = harness.rooms
     return Conversations(
         rooms.principal,
         FaultyRecords(rooms.records, plan),
         rooms.conversations._large,
         rooms.clock,
-        leases=rooms.ingress.leases,
+        leases=rooms.dispatcher.leases,
         jobs=rooms.jobs,
     )
 
@@ -553,7 +553,7 @@ def test_a_stale_holder_cannot_replace_a_large_entry(scripted: Scripted) -> None
     harness.run("first", conversation="c1")
     found = harness.conversation("c1")
     transcript = harness.conversations.transcript(found)
-    leases = harness.rooms.ingress.leases
+    leases = harness.rooms.dispatcher.leases
     stale = leases.acquire(found.lease_key)
     leases.release(stale)
     fresh = leases.acquire(found.lease_key)
@@ -570,7 +570,7 @@ def test_flaky_worlds_keep_their_clocks_apart() -> None:
     world = Flaky("a", "b")
     world.advance(5)
     assert (world.clocks["b"].now() - world.clocks["a"].now()).total_seconds() == 40
-    world.lose_next("a", Fault.BEFORE, 1)
+    world.lose_next("a", StoreFault.BEFORE, 1)
     assert world.wires["a"].get(Key("p", "s")) is None
     with pytest.raises(Exception, match="planned fault"):
         world.wires["a"].get(Key("p", "s"))

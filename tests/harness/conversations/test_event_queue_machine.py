@@ -23,8 +23,8 @@ from hypothesis.stateful import (
 )
 
 from harness.conversations.conversation import Conversation, Conversations
-from harness.conversations.event_queue import Accepted, Inbox, Opening
-from harness.conversations.queue_state import Running, Waiting, is_large
+from harness.conversations.event_queue import EventQueue, Opening, QueuedEvent
+from harness.conversations.queue_state import NextEvent, RunningTurn, is_large
 from harness.jobs.job import Jobs
 from harness.messages.event import Event
 from harness.messages.message import Message, Text, user
@@ -38,9 +38,9 @@ from workspaces.coordination.claim import Claim, Claims
 from workspaces.coordination.lease import Lease, Leases
 from workspaces.errors import Busy, Conflict, LeaseLost, NotFound, Unavailable
 from workspaces.ids import AccountId, AgentId, TurnId, UserId, new_id
-from workspaces.storage.faulty import Fault
+from workspaces.storage.faulty import StoreFault
 from workspaces.storage.in_memory import MemoryBlobs
-from workspaces.storage.records import Change, Key, with_prefix
+from workspaces.storage.records import Key, RecordChange, with_prefix
 from workspaces.timestamp import stamp_of
 
 NAMES = ("red", "green", "blue")
@@ -60,11 +60,11 @@ def say(event: int) -> Event:
 class Process:
     name: str
     leases: Leases
-    inbox: Inbox
+    inbox: EventQueue
     conversations: Conversations
     lease: Lease | None = None
-    waiting: Waiting | None = None
-    running: Running | None = None
+    waiting: NextEvent | None = None
+    running: RunningTurn | None = None
     entries: list[Entry] = field(default_factory=list)
     opening: Opening | None = None
     next_number: int = 0
@@ -77,7 +77,7 @@ class Process:
 
 class Machine(RuleBasedStateMachine):
     leases_as: ClassVar[type[Leases]] = Leases
-    inbox_as: ClassVar[type[Inbox]] = Inbox
+    inbox_as: ClassVar[type[EventQueue]] = EventQueue
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Machine(RuleBasedStateMachine):
         if found is not None and found.refusal is None:
             self.accepted.setdefault(event, found.about["number"])
 
-    def was_accepted(self, process: Process, event: int, accepted: Accepted) -> None:
+    def was_accepted(self, process: Process, event: int, accepted: QueuedEvent) -> None:
         if accepted.lease is not None and process.lease is None:
             process.forget()
             process.lease, process.waiting = accepted.lease, accepted.first
@@ -248,8 +248,12 @@ class Machine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.world.advance(seconds)
 
-    @rule(name=names, fault=st.sampled_from([Fault.BEFORE, Fault.AFTER]), after=st.integers(0, 8))
-    def fault(self, name: str, fault: Fault, after: int) -> None:
+    @rule(
+        name=names,
+        fault=st.sampled_from([StoreFault.BEFORE, StoreFault.AFTER]),
+        after=st.integers(0, 8),
+    )
+    def fault(self, name: str, fault: StoreFault, after: int) -> None:
         self.world.lose_next(name, fault, after)
 
     @rule(name=names, other=names, event=events, after=st.integers(0, 8))
@@ -316,7 +320,7 @@ class Machine(RuleBasedStateMachine):
             process.running, process.waiting, process.entries = running, None, [entry]
         else:
             found = inbox.next(conversation, lease)
-            if isinstance(found, Running):
+            if isinstance(found, RunningTurn):
                 process.running = inbox.resume(conversation, found, lease)
                 process.entries = list(transcript.entries(found.first))
             else:
@@ -328,7 +332,7 @@ class Machine(RuleBasedStateMachine):
             process.forget()
         process.running, process.entries = None, []
 
-    def first_entry(self, running: Running) -> Entry:
+    def first_entry(self, running: RunningTurn) -> Entry:
         said, event_id = user(running.event.message.text[:20]), running.event.id
         at = stamp_of(self.world.true_clock.now())
         return Entry(running.first, at, running.turn_id, said, event_id)
@@ -406,15 +410,15 @@ def test_every_event_is_answered_once_in_order_whatever_happens() -> None:
     run_state_machine_as_test(Machine, settings=BOUNDED)
 
 
-class Careless(Inbox):
+class Careless(EventQueue):
     """Ends the job without asking whether somebody has just added an event."""
 
-    def _job_when_empty(self, conversation: Conversation, head: Any) -> tuple[Change, ...]:
+    def _job_when_empty(self, conversation: Conversation, head: Any) -> tuple[RecordChange, ...]:
         job = super()._job_when_empty(conversation, head)
         return tuple(_blind(change) for change in job)
 
 
-class Silent(Inbox):
+class Silent(EventQueue):
     """Adds an event without a job that looks after it."""
 
     def _looking_after(self, conversation: Conversation) -> Any:
@@ -422,19 +426,19 @@ class Silent(Inbox):
         return type(job)("somebody else", job.kind, job.due, job.payload)
 
 
-class Repeating(Inbox):
+class Repeating(EventQueue):
     """Does not take notice of what runs already."""
 
-    def next(self, conversation: Conversation, lease: Lease) -> Running | Waiting | None:
+    def next(self, conversation: Conversation, lease: Lease) -> RunningTurn | NextEvent | None:
         found = super().next(conversation, lease)
-        if isinstance(found, Running):
+        if isinstance(found, RunningTurn):
             item = self._records.get(Key(f"inbox:{conversation.id}", f"{found.number:012}"))
             assert item is not None
-            return Waiting(found.number, found.event, item, found.head)
+            return NextEvent(found.number, found.event, item, found.head)
         return found
 
 
-class Hasty(Inbox):
+class Hasty(EventQueue):
     """Opens a turn at once although others wait in line."""
 
     def opening(self, agent_id: AgentId, event: Event) -> Opening | None:
@@ -454,7 +458,7 @@ def _blind(change: Any) -> Any:
 
 
 @pytest.mark.parametrize("mutant", [Careless, Silent, Repeating, Hasty])
-def test_an_inbox_that_is_wrong_in_one_thing_is_caught(mutant: type[Inbox]) -> None:
+def test_an_inbox_that_is_wrong_in_one_thing_is_caught(mutant: type[EventQueue]) -> None:
     class Mutated(Machine):
         inbox_as = mutant
 

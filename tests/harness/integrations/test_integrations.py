@@ -9,7 +9,7 @@ import pytest
 from harness.integrations.claude_code import ClaudeCode
 from harness.integrations.codex import Codex
 from harness.integrations.config_edit import Configurations
-from harness.integrations.integration import Client, Use
+from harness.integrations.integration import Integration, Use
 from workspaces.errors import Conflict, NotFound, Refused, Unavailable
 
 USE = Use("/home/ann/.harness/workspaces/fs-1", "harness prompt ws_1")
@@ -47,8 +47,8 @@ command = "date"
 theme = "dark"
 """
 
-BOTH: list[tuple[Client, str]] = [(ClaudeCode(), SETTINGS), (Codex(), CONFIG)]
-EMPTY: list[tuple[Client, str]] = [(ClaudeCode(), "{}\n"), (Codex(), "")]
+BOTH: list[tuple[Integration, str]] = [(ClaudeCode(), SETTINGS), (Codex(), CONFIG)]
+EMPTY: list[tuple[Integration, str]] = [(ClaudeCode(), "{}\n"), (Codex(), "")]
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def configurations(tmp_path: Path) -> Configurations:
     return Configurations(tmp_path / "used")
 
 
-def names(pair: tuple[Client, str]) -> str:
+def names(pair: tuple[Integration, str]) -> str:
     return pair[0].name
 
 
@@ -88,7 +88,7 @@ def test_codex_may_write_there_and_runs_the_prompt() -> None:
 
 @pytest.mark.parametrize("pair", [*BOTH, *EMPTY], ids=names)
 def test_what_was_put_in_can_be_taken_out_of_a_text_that_was_changed_since(
-    pair: tuple[Client, str],
+    pair: tuple[Integration, str],
 ) -> None:
     client, before = pair
     used = client.used(before, USE)
@@ -102,7 +102,7 @@ def test_what_was_put_in_can_be_taken_out_of_a_text_that_was_changed_since(
 @pytest.mark.parametrize("pair", BOTH, ids=names)
 @pytest.mark.parametrize("is_there", [True, False])
 def test_undo_leaves_every_byte_as_it_was(
-    pair: tuple[Client, str], is_there: bool, configurations: Configurations, tmp_path: Path
+    pair: tuple[Integration, str], is_there: bool, configurations: Configurations, tmp_path: Path
 ) -> None:
     client, text = pair
     file = tmp_path / "place" / "config"
@@ -129,7 +129,7 @@ def test_undo_leaves_every_byte_as_it_was(
 
 @pytest.mark.parametrize("pair", BOTH, ids=names)
 def test_undo_keeps_what_was_changed_since(
-    pair: tuple[Client, str], configurations: Configurations, tmp_path: Path
+    pair: tuple[Integration, str], configurations: Configurations, tmp_path: Path
 ) -> None:
     client, text = pair
     file = tmp_path / "config"

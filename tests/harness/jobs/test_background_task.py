@@ -7,7 +7,7 @@ import io
 import json
 import logging
 
-from harness.jobs.background_task import STEADY_S, Residents
+from harness.jobs.background_task import STEADY_S, BackgroundTasks
 from harness.runtime.json_log import JsonLines
 from workspaces.clock import ManualClock
 
@@ -69,7 +69,7 @@ def logged() -> tuple[logging.Handler, io.StringIO]:
 def test_residents_are_cancelled_and_awaited_at_the_end() -> None:
     async def story() -> None:
         steady = Steady()
-        residents = Residents({"steady": steady}, ManualClock())
+        residents = BackgroundTasks({"steady": steady}, ManualClock())
         async with residents.living():
             await asyncio.wait_for(steady.began.wait(), WAIT_S_MAX)
             assert residents.conditions["steady"].state == "running"
@@ -83,7 +83,7 @@ def test_one_that_crashes_is_started_again_and_the_others_never_notice() -> None
 
     async def story() -> None:
         steady, crashing = Steady(), Crashing(3)
-        residents = Residents(
+        residents = BackgroundTasks(
             {"steady": steady, "crashing": crashing}, ManualClock(), pause_s=0.001
         )
         async with residents.living():
@@ -113,7 +113,7 @@ def test_after_a_steady_time_a_crash_is_the_first_again() -> None:
     async def story() -> None:
         clock = ManualClock()
         crashing = Crashing(3, clock, STEADY_S)
-        async with Residents({"it": crashing}, clock, pause_s=1000).living():
+        async with BackgroundTasks({"it": crashing}, clock, pause_s=1000).living():
             await asyncio.wait_for(crashing.lives.wait(), WAIT_S_MAX)
 
     try:
@@ -127,7 +127,7 @@ def test_after_a_steady_time_a_crash_is_the_first_again() -> None:
 def test_one_that_ends_although_nobody_asked_it_to_is_started_again() -> None:
     async def story() -> None:
         ending = Ending()
-        residents = Residents({"ending": ending}, ManualClock(), pause_s=0.001)
+        residents = BackgroundTasks({"ending": ending}, ManualClock(), pause_s=0.001)
         async with residents.living():
             await asyncio.wait_for(ending.again.wait(), WAIT_S_MAX)
             assert residents.conditions["ending"].error == "it ended"

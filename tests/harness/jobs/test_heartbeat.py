@@ -13,16 +13,16 @@ from harness import Harness
 from harness.bootstrap.doctor import examine
 from harness.jobs.heartbeat import kept_alive
 from harness.jobs.job import ATTEMPTS_MAX, Job
-from harness.runtime.async_bridge import or_undone, to_the_end
-from workspaces.coordination.lease import Terms
+from harness.runtime.async_bridge import run_or_undo, run_shielded
+from workspaces.coordination.lease import LeaseTimings
 from workspaces.errors import LeaseLost, Unavailable
 
 WAIT_S = 60.0
-OFTEN = Terms(lease_s=WAIT_S, renew_s=0.02, stop_early_s=0.1)
-SHORT = Terms(lease_s=0.5, renew_s=0.02, stop_early_s=0.1)
+OFTEN = LeaseTimings(lease_s=WAIT_S, renew_s=0.02, stop_early_s=0.1)
+SHORT = LeaseTimings(lease_s=0.5, renew_s=0.02, stop_early_s=0.1)
 
 
-async def kept(renew: Callable[[], None], terms: Terms = OFTEN) -> None:
+async def kept(renew: Callable[[], None], terms: LeaseTimings = OFTEN) -> None:
     async with asyncio.timeout(WAIT_S), kept_alive(renew, terms, "key"):
         await asyncio.Event().wait()
 
@@ -69,7 +69,7 @@ def test_a_renewal_that_hangs_stops_it_as_well() -> None:
 
 def test_whoever_slept_for_too_long_does_not_renew_any_more() -> None:
     renewed: list[None] = []
-    terms = Terms(lease_s=0.2, renew_s=0.5, stop_early_s=0.1)
+    terms = LeaseTimings(lease_s=0.2, renew_s=0.5, stop_early_s=0.1)
     with pytest.raises(LeaseLost):
         asyncio.run(kept(lambda: renewed.append(None), terms))
     assert renewed == []
@@ -117,7 +117,7 @@ def test_what_is_taken_while_its_taker_is_cancelled_is_given_back_or_known(
         return "it"
 
     async def live() -> None:
-        taking = or_undone(take, undone.append) if is_undone else to_the_end(take)
+        taking = run_or_undo(take, undone.append) if is_undone else run_shielded(take)
         task = asyncio.create_task(taking)  # type: ignore[arg-type]
         await asyncio.to_thread(begun.wait, WAIT_S)
         task.cancel()

@@ -15,7 +15,7 @@ from harness.jobs.job import ATTEMPTS_MAX, DONE_S, PAUSE_S, Claimed, Job, Jobs
 from harness.jobs.runner import BUSY_PAUSE_S, Drained, JobRunner, Run
 from tests.workspaces.actors import start
 from workspaces.clock import ManualClock, SystemClock
-from workspaces.coordination.lease import TERMS, Terms
+from workspaces.coordination.lease import TERMS, LeaseTimings
 from workspaces.errors import Busy, LeaseLost, NotFound, Unavailable
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.storage.records import Put, RecordStore
@@ -314,7 +314,7 @@ def test_the_resident_runs_jobs_until_it_is_cancelled_and_gives_back_what_it_is_
 def test_a_runner_that_cannot_renew_stops_the_job(records: MemoryRecords) -> None:
     """Somebody has taken over: whoever is at it is cancelled, and ends nothing."""
     clock = SystemClock()
-    jobs = Jobs(records, clock, terms=Terms(30.0, 0.01, 1.0))
+    jobs = Jobs(records, clock, terms=LeaseTimings(30.0, 0.01, 1.0))
     jobs.enqueue(Job("a", "tick", clock.now()))
 
     async def run(job: Job) -> datetime | None:

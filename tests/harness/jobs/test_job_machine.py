@@ -19,8 +19,8 @@ from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from workspaces.conditions import ANY
 from workspaces.coordination.lease import TERMS
 from workspaces.errors import LeaseLost, NotFound, Unavailable
-from workspaces.storage.faulty import Fault
-from workspaces.storage.records import Change, Key
+from workspaces.storage.faulty import StoreFault
+from workspaces.storage.records import Key, RecordChange
 
 NAMES = ("red", "green", "blue")
 KINDS = frozenset({"tick"})
@@ -162,8 +162,12 @@ class Machine(RuleBasedStateMachine):
         self.want(name, job_id, 0.0)
         self.claim(name)
 
-    @rule(name=names, fault=st.sampled_from([Fault.BEFORE, Fault.AFTER]), after=st.integers(0, 5))
-    def fault(self, name: str, fault: Fault, after: int) -> None:
+    @rule(
+        name=names,
+        fault=st.sampled_from([StoreFault.BEFORE, StoreFault.AFTER]),
+        after=st.integers(0, 5),
+    )
+    def fault(self, name: str, fault: StoreFault, after: int) -> None:
         self.world.lose_next(name, fault, after)
 
     @rule(name=names, other=names, job_id=ids, after=st.integers(0, 5))
@@ -207,14 +211,14 @@ def test_no_job_is_lost_and_nobody_is_joined_whatever_happens() -> None:
 class Deaf(Jobs):
     """Ends a job without asking whether it was wanted again meanwhile."""
 
-    def _over(self, job: Job, expect: Any) -> tuple[Change, ...]:
+    def _over(self, job: Job, expect: Any) -> tuple[RecordChange, ...]:
         return super()._over(job, ANY)
 
 
 class Presumptuous(Jobs):
     """Ends a job without asking whether somebody has taken it over."""
 
-    def _end(self, claimed: Claimed, changes: tuple[Change, ...], **how: Any) -> None:
+    def _end(self, claimed: Claimed, changes: tuple[RecordChange, ...], **how: Any) -> None:
         item = self._records.get(Key("jobs-claims", claimed.job.id))
         current = item.counter if item else claimed.claim
         super()._end(Claimed(claimed.job, claimed.attempt, claimed.wanted, current), changes, **how)

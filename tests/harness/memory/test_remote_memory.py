@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.agents.agent import AgentRecord, dangling
+from harness.agents.agent import AgentRecord, missing_mounts
 from harness.bootstrap.composition import TOOLS
 from harness.messages.message import ToolCall, ToolResult
 from harness.messages.progress import silent
 from harness.models.scripted import ScriptedModel
 from harness.runtime.async_bridge import LoopThread
-from harness.sync.background_sync import Syncing
-from harness.sync.background_watch import Watching, all_of
-from harness.sync.local_copies import Copies
+from harness.sync.background_sync import BackgroundSync
+from harness.sync.background_watch import BackgroundWatch, all_of
+from harness.sync.local_copies import LocalCopies
 from harness.tools.port import Toolset
-from harness.tools.tool_context import Desk
+from harness.tools.tool_context import ToolContext
 from tests.harness.homes import Open, opened, prefix
 from tests.servers import BUCKET, S3Server
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.conditions import ANY
 from workspaces.errors import NotFound, Refused
 from workspaces.ids import Namespace, version_of
-from workspaces.remote.remote_workspace import GLANCE_BYTES_MAX, DistantWorkspace
+from workspaces.remote.remote_workspace import GLANCE_BYTES_MAX, RemoteWorkspace
 from workspaces.revision import Author
 from workspaces.workspace.workspace import Workspace
 
@@ -72,14 +72,14 @@ def bare(machine: Harness, library: Workspace) -> bool:
     return not list(found)
 
 
-def desk_of(machine: Harness, *mounts: dict[str, Any]) -> Desk:
+def desk_of(machine: Harness, *mounts: dict[str, Any]) -> ToolContext:
     agent = machine.agents.get("reader")
     if mounts:
         agent = machine.agents.patch(agent.id, {"config": {"workspaces": list(mounts)}})
-    return Desk(machine.agents.bindings(agent), lambda _: PERSON)
+    return ToolContext(machine.agents.bindings(agent), lambda _: PERSON)
 
 
-def call(desk: Desk, name: str, **arguments: Any) -> ToolResult:
+def call(desk: ToolContext, name: str, **arguments: Any) -> ToolResult:
     loop = LoopThread()
     try:
         return loop.run(Toolset(TOOLS, desk).run(ToolCall("t1", name, arguments), silent))
@@ -160,7 +160,7 @@ def test_one_matcher_finds_the_same_in_s3_and_in_a_copy(
     elsewhere: Harness, library: Workspace, pattern: str, path: str | None
 ) -> None:
     here = elsewhere.agents.create("copying", workspaces=["library"], private="off")
-    copy = Desk(elsewhere.agents.bindings(here), lambda _: PERSON)
+    copy = ToolContext(elsewhere.agents.bindings(here), lambda _: PERSON)
     elsewhere.workspaces.sync("library").run()
     answers = [
         sorted(call(desk, "glob", pattern=pattern, path=path).text.splitlines())
@@ -276,7 +276,7 @@ def test_no_memory_file_no_part(opened: Open, elsewhere: Harness, library: Works
 def test_a_deleted_workspace_is_left_out(elsewhere: Harness, library: Workspace) -> None:
     elsewhere.deletion.workspace(library.record.id, force=True)
     agent: AgentRecord = elsewhere.agents.get("reader")
-    assert dangling(agent, elsewhere.agents.bindings(agent)) == ["library"]
+    assert missing_mounts(agent, elsewhere.agents.bindings(agent)) == ["library"]
 
 
 def test_an_agent_without_a_sandbox_reads_a_copy(elsewhere: Harness, library: Workspace) -> None:
@@ -296,10 +296,10 @@ def test_what_is_only_read_there_is_not_copied_by_what_keeps_copies_the_same(
     writer = opened("writer")
     team = writer.workspaces.create("team")
     house, rooms = elsewhere.house, elsewhere.rooms
-    syncing = Syncing(lambda: [Copies(rooms.workspaces, rooms.agents)], every_s=0.02)
-    watching = Watching(
+    syncing = BackgroundSync(lambda: [LocalCopies(rooms.workspaces, rooms.agents)], every_s=0.02)
+    watching = BackgroundWatch(
         elsewhere.settings.home.trees,
-        lambda: all_of(Copies(rooms.workspaces, rooms.agents)),
+        lambda: all_of(LocalCopies(rooms.workspaces, rooms.agents)),
         house.clock,
         lambda news: None,
     )
@@ -327,18 +327,18 @@ def test_what_is_only_read_there_is_not_copied_by_what_keeps_copies_the_same(
     asyncio.run(story())
     assert bare(elsewhere, library)
     copying = elsewhere.agents.create("copying", workspaces=["library"], private="off")
-    wanted = [record.name for record in Copies(rooms.workspaces, rooms.agents).records()]
+    wanted = [record.name for record in LocalCopies(rooms.workspaces, rooms.agents).records()]
     assert "library" in wanted, "an agent needs a copy now"
     elsewhere.agents.patch(copying.id, {"config": {"workspaces": []}})
     elsewhere.workspaces.get("library")
     assert not bare(elsewhere, library)
-    wanted = [record.name for record in Copies(rooms.workspaces, rooms.agents).records()]
+    wanted = [record.name for record in LocalCopies(rooms.workspaces, rooms.agents).records()]
     assert "library" in wanted, "what lies here is kept up"
 
 
 def test_notes_are_read_once_as_long_as_they_are_the_same(library: Workspace) -> None:
     prefix = MemoryPrefix()
-    distant = DistantWorkspace(library.record, Namespace("fs-1"), prefix)
+    distant = RemoteWorkspace(library.record, Namespace("fs-1"), prefix)
     small, large = b"# small\n", b"# large\n" + b"x" * GLANCE_BYTES_MAX
     prefix.write("notes/small.md", small, expect=ANY)
     prefix.write("notes/large.md", large, expect=ANY)
@@ -357,7 +357,7 @@ def test_notes_are_read_once_as_long_as_they_are_the_same(library: Workspace) ->
 
 def test_a_file_that_is_gone_since_it_was_listed_has_no_heading(library: Workspace) -> None:
     prefix = MemoryPrefix()
-    distant = DistantWorkspace(library.record, Namespace("fs-1"), prefix)
+    distant = RemoteWorkspace(library.record, Namespace("fs-1"), prefix)
     prefix.write("notes/a.md", b"# a\n", expect=ANY)
     found = distant.find("notes", lambda _: True)
     prefix.delete("notes/a.md", expect=ANY)

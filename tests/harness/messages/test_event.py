@@ -16,7 +16,7 @@ from harness.messages.event import (
     ITEMS_MAX,
     Approval,
     Event,
-    Item,
+    EventItem,
     SystemSaid,
     TextPart,
     ToolAnswer,
@@ -152,7 +152,7 @@ YES = Approval(call_id="t1", is_allowed=True)
         (UserSaid(content="\ud800"),),
     ],
 )
-def test_items_that_do_not_go_together_are_refused(items: tuple[Item, ...]) -> None:
+def test_items_that_do_not_go_together_are_refused(items: tuple[EventItem, ...]) -> None:
     with pytest.raises(Refused):
         Event("e1", "c1", items)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.billing.ledger import Ledger, Spender
-from harness.billing.limits import KNOWN_S, Allowance
+from harness.billing.ledger import Ledger, UsageOwner
+from harness.billing.limits import KNOWN_S, AccountLimiter
 from harness.billing.price import own_prices
 from harness.messages.message import INVALID_JSON, Text, ToolCall
 from harness.messages.model_request import ModelFailure, Reply, Usage
@@ -24,16 +24,16 @@ from harness.models.faulty import (
     RATE_LIMITED,
     BreaksOff,
     Fails,
-    Fault,
     FaultyModel,
     Malforms,
+    ModelFault,
     Slow,
     seeded,
 )
 from harness.models.metered import MeteredModel
 from harness.models.port import Model
-from harness.models.retrying import TRIES_MAX, WAIT_S_MAX, PatientModel
-from harness.models.scripted import Line, ScriptedModel
+from harness.models.retrying import TRIES_MAX, WAIT_S_MAX, RetryingModel
+from harness.models.scripted import ScriptedModel, ScriptedReply
 from tests.conformance.model import HELLO, ModelConformance, Speaks, answered, asked
 from tests.harness.messages_server import (
     KEY,
@@ -62,7 +62,7 @@ class TestScriptedModel(ModelConformance):
 class TestPatientModel(ModelConformance):
     @pytest.fixture
     def speaks(self) -> Speaks:
-        return lambda *lines: PatientModel(ScriptedModel(*lines))
+        return lambda *lines: RetryingModel(ScriptedModel(*lines))
 
 
 class TestFaultyModelWithoutFaults(ModelConformance):
@@ -79,12 +79,12 @@ class TestPatientModelOverAFaultyOne(ModelConformance):
         seed = random.randrange(10**9)
         print(f"seed {seed}")
 
-        def open_model(*lines: Line) -> Model:
+        def open_model(*lines: ScriptedReply) -> Model:
             once = (fault for fault in [OVERLOADED, Fails("unreachable"), None] * 50)
             shuffled = list(once)
             random.Random(seed).shuffle(shuffled)
             faulty = FaultyModel(ScriptedModel(*lines), _never_too_often(shuffled))
-            return PatientModel(faulty, pause=_no_time)
+            return RetryingModel(faulty, pause=_no_time)
 
         return open_model
 
@@ -100,7 +100,7 @@ class TestAnthropicModel(ModelConformance):
     def speaks(self, server: MessagesServer) -> Generator[Speaks]:
         clients = AnthropicClients(KEY, server.url)
 
-        def open_model(*lines: Line) -> Model:
+        def open_model(*lines: ScriptedReply) -> Model:
             server.answers(*(_on_the_wire(line) for line in lines))
             return AnthropicModel("claude-test", clients)
 
@@ -159,7 +159,7 @@ def test_half_an_answer_is_withdrawn_and_paid_for() -> None:
 
 def test_waiting_can_be_cancelled() -> None:
     async def cancel() -> None:
-        model = PatientModel(FaultyModel(ScriptedModel("never"), iter([Fails(wait_s=60.0)])))
+        model = RetryingModel(FaultyModel(ScriptedModel("never"), iter([Fails(wait_s=60.0)])))
         waits = asyncio.Event()
         asking = asyncio.create_task(
             model.reply(HELLO, output_tokens_max=5, emit=lambda _: waits.set())
@@ -230,7 +230,7 @@ def test_a_question_that_is_cancelled_is_paid_for(server: MessagesServer) -> Non
 
 def test_what_a_listener_raises_is_its_own(server: MessagesServer) -> None:
     server.answers(says(text("Once.")))
-    model = PatientModel(AnthropicModel("claude-test", AnthropicClients(KEY, server.url)))
+    model = RetryingModel(AnthropicModel("claude-test", AnthropicClients(KEY, server.url)))
 
     def listen(progress: Progress) -> None:
         raise ValueError("a bug of the face")
@@ -261,8 +261,8 @@ def test_a_limit_on_money_that_is_set_meanwhile_holds_a_moment_later_or_from_the
     accounts = Accounts(records, clock)
     account = accounts.create({"name": "one"})
     ledger = Ledger(records, clock, own_prices())
-    allowance = Allowance(records, clock, accounts, ledger)
-    spender = Spender(account.id, AgentId("agent_1"), account.owner_id)
+    allowance = AccountLimiter(records, clock, accounts, ledger)
+    spender = UsageOwner(account.id, AgentId("agent_1"), account.owner_id)
     scripted = ScriptedModel("one", "two", name="claude-sonnet-5-5")
     model = MeteredModel(scripted, spender, ledger, allowance)
     assert isinstance(asked(model)[0], Reply)
@@ -287,26 +287,26 @@ def test_a_limit_on_money_is_not_given_to_a_model_without_a_price() -> None:
     assert scripted.requests == []
 
 
-def patient(*faults: Fault, says_in_the_end: str) -> tuple[Model, list[float]]:
+def patient(*faults: ModelFault, says_in_the_end: str) -> tuple[Model, list[float]]:
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
     lines = [says_in_the_end] * (len(faults) + 1)
-    return PatientModel(FaultyModel(ScriptedModel(*lines), iter(faults)), pause=pause), pauses
+    return RetryingModel(FaultyModel(ScriptedModel(*lines), iter(faults)), pause=pause), pauses
 
 
 def metered(
     model: Model, *, limits: dict[str, float] | None = None, records: RecordStore | None = None
-) -> tuple[Model, Ledger, Spender]:
+) -> tuple[Model, Ledger, UsageOwner]:
     clock = ManualClock()
     records = records or MemoryRecords(clock)
     accounts = Accounts(records, clock)
     account = accounts.create({"name": "one", "config": {"limits": limits or {}}})
     ledger = Ledger(records, clock, own_prices())
-    spender = Spender(account.id, AgentId("agent_1"), account.owner_id)
-    allowance = Allowance(records, clock, accounts, ledger)
+    spender = UsageOwner(account.id, AgentId("agent_1"), account.owner_id)
+    allowance = AccountLimiter(records, clock, accounts, ledger)
     return MeteredModel(model, spender, ledger, allowance), ledger, spender
 
 
@@ -314,7 +314,7 @@ async def _no_time(seconds: float) -> None:
     del seconds
 
 
-def _never_too_often(faults: list[Fault | None]) -> Iterator[Fault | None]:
+def _never_too_often(faults: list[ModelFault | None]) -> Iterator[ModelFault | None]:
     """Never more in a row than patience takes."""
     in_a_row = 0
     for fault in faults:
@@ -326,7 +326,7 @@ def _never_too_often(faults: list[Fault | None]) -> Iterator[Fault | None]:
             yield None
 
 
-def _on_the_wire(line: Line) -> Wire:
+def _on_the_wire(line: ScriptedReply) -> Wire:
     if isinstance(line, str):
         return says(text(line))
     if isinstance(line, ModelFailure):

@@ -216,7 +216,7 @@ def _leave_a_call_without_result(harness: Harness, conversation: Conversation) -
     transcript = harness.conversations.transcript(conversation)
     call = ToolCall("toolu_broken", "read", {"path": "MEMORY.md"})
     broken = (user("Remember that ink is black."), Message("assistant", (Text("Well."), call)))
-    with harness.rooms.ingress.leases.held(conversation.lease_key) as lease:
+    with harness.rooms.dispatcher.leases.held(conversation.lease_key) as lease:
         for number, message in enumerate(broken, start=transcript.window().next_number):
             at = stamp_of(harness.rooms.clock.now())
             transcript.append(Entry(number, at, TurnId("turn_broken"), message), lease)

@@ -16,13 +16,13 @@ from harness.conversations.conversation import Conversation
 from harness.messages.client_tool import ClientTool
 from harness.messages.event import Event, SystemSaid, ToolAnswer, UserSaid
 from harness.messages.message import Text, ToolCall, ToolResult
-from harness.messages.model_request import ModelFailure, Reply, Request, Usage
+from harness.messages.model_request import ModelFailure, ModelRequest, Reply, Usage
 from harness.messages.progress import Emit
-from harness.models.scripted import Line, ScriptedModel
-from harness.prompts.prompt_request import Question, as_asked
+from harness.models.scripted import ScriptedModel, ScriptedReply
+from harness.prompts.prompt_request import PromptRequest, as_asked
 from harness.sandboxes.none import NoSandbox
 from harness.transcripts.outcome import Outcome
-from harness.transcripts.transcript import Entry, Window
+from harness.transcripts.transcript import Entry, TranscriptWindow
 from workspaces.clock import ManualClock
 from workspaces.errors import Busy
 from workspaces.ids import new_id
@@ -54,7 +54,7 @@ class Talk:
         settings = {"enabled": enabled, "flush": flush, **compaction}
         self.harness.agents.patch("assistant", {"config": {"session": {"compaction": settings}}})
 
-    def say(self, said: str, *lines: Line) -> list[Request]:
+    def say(self, said: str, *lines: ScriptedReply) -> list[ModelRequest]:
         """The requests of one turn, those of summaries among them."""
         self.clock.advance(10)
         before = len(self.model.requests)
@@ -66,7 +66,7 @@ class Talk:
         """A tool of the client's, for which a turn waits."""
         self.harness.agents.patch("assistant", {"config": {"tools": [WEATHER.as_json()]}})
 
-    def next(self, said: str) -> Question:
+    def next(self, said: str) -> PromptRequest:
         return self.harness.preview("assistant", conversation="c1", message=said)
 
     def length(self, said: str) -> int:
@@ -89,7 +89,7 @@ class Talk:
         return [entry for entry in self.entries if entry.kind == "summary"]
 
     @property
-    def window(self) -> Window:
+    def window(self) -> TranscriptWindow:
         return self.harness.conversations.transcript(self.conversation).window()
 
     @property
@@ -104,21 +104,21 @@ def talk(home: Path) -> Iterator[Talk]:
     opened.harness.close()
 
 
-def is_writers(request: Request) -> bool:
+def is_writers(request: ModelRequest) -> bool:
     return request.system[0].startswith(WRITER)
 
 
-def read_by_writer(request: Request) -> str:
+def read_by_writer(request: ModelRequest) -> str:
     assert is_writers(request)
     (message,) = request.messages
     return message.text
 
 
-def texts(request: Request) -> list[str]:
+def texts(request: ModelRequest) -> list[str]:
     return [part.text for m in request.messages for part in m.parts if isinstance(part, Text)]
 
 
-def shown(request: Request) -> str:
+def shown(request: ModelRequest) -> str:
     return "\n".join([*request.system, *texts(request)])
 
 
@@ -224,12 +224,12 @@ def test_what_is_stored_stays_and_receipts_tell_what_was_sent(talk: Talk) -> Non
     asked = [request for request in talk.model.requests if not is_writers(request)]
     for receipt, request in zip(receipts, asked, strict=True):
         entries = tuple(transcript.entries(receipt.first, receipt.last))
-        said_then = Window(transcript.session(), entries).said
+        said_then = TranscriptWindow(transcript.session(), entries).said
         assert as_asked(receipt, showing.as_shown(receipt), said_then) == request
     assert receipts[-1].newest["summary"].bytes > 0
 
 
-BAD: list[Line] = [
+BAD: list[ScriptedReply] = [
     OFFLINE,
     "",
     " \n",
@@ -241,7 +241,7 @@ BAD: list[Line] = [
 
 @pytest.mark.parametrize("summary", BAD)
 def test_a_summary_that_fails_changes_nothing_and_is_not_tried_again_before_the_context_grew(
-    talk: Talk, summary: Line
+    talk: Talk, summary: ScriptedReply
 ) -> None:
     for said in ("one", "two", "three"):
         talk.say(said)
@@ -335,7 +335,7 @@ def test_what_the_platform_said_for_good_is_carried_over(talk: Talk) -> None:
         "c1",
         (SystemSaid(content="Speak Latin.", persist=True), UserSaid(content="one")),
     )
-    talk.harness._loop.run(talk.harness.rooms.ingress.deliver(agent, event))
+    talk.harness._loop.run(talk.harness.rooms.dispatcher.run(agent, event))
     for said in ("two", "three", "four"):
         talk.say(said)
     assert "Speak Latin." in talk.model.requests[-1].system
@@ -369,7 +369,7 @@ def test_a_piece_that_the_model_finds_too_long_is_halved(talk: Talk) -> None:
         talk.say(f"{number} " + "x" * 30_000, "ok")
     talk.configure(maxContextLength=50_000)
 
-    def writer(request: Request) -> Line:
+    def writer(request: ModelRequest) -> ScriptedReply:
         if not is_writers(request):
             return "ok"
         return TOO_LONG if len(read_by_writer(request)) > 20_000 else "S"
@@ -438,7 +438,7 @@ def test_a_receipt_says_what_was_shown_to_whoever_writes_down_what_must_last(tal
     transcript = talk.harness.conversations.transcript(talk.conversation)
     for receipt, asked in ((kept, flush), (newest, request)):
         entries = tuple(transcript.entries(receipt.first, receipt.last))
-        said_then = Window(transcript.session(), entries).said
+        said_then = TranscriptWindow(transcript.session(), entries).said
         assert as_asked(receipt, showing.as_shown(receipt), said_then) == asked
         assert receipt.digest == digest(asked)
     (entered,) = talk.harness.explain(talk.conversation).turns()[-1].entered[:1]
@@ -507,7 +507,7 @@ def test_without_compaction_a_request_refused_as_too_long_is_pruned_hard_once(ta
     assert texts(request)[-1] == "three"
     receipts = talk.harness.conversations.showing(talk.conversation).receipts()
     assert [
-        receipt.pruning is not None and receipt.pruning.is_hard for receipt in receipts[-2:]
+        receipt.pruning is not None and receipt.pruning.prune_all for receipt in receipts[-2:]
     ] == [
         False,
         True,
@@ -602,14 +602,14 @@ def test_a_summary_that_has_just_failed_is_not_tried_again_for_a_refusal(talk: T
     ("summary", "said"), [("S", "compacted"), (OFFLINE, "summary_failed")], ids=["made", "failed"]
 )
 def test_a_turn_that_is_cancelled_says_what_became_of_its_context(
-    talk: Talk, summary: Line, said: str
+    talk: Talk, summary: ScriptedReply, said: str
 ) -> None:
     for question in ("one", "two", "three"):
         talk.say(question)
     talk.limit("four")
 
-    def cancelled(request: Request) -> list[ToolCall]:
-        assert talk.harness.rooms.ingress.inbox.cancel(talk.conversation)
+    def cancelled(request: ModelRequest) -> list[ToolCall]:
+        assert talk.harness.rooms.dispatcher.event_queue.cancel(talk.conversation)
         return [WEATHER_CALL]
 
     talk.offer_weather()
@@ -637,10 +637,10 @@ def test_a_turn_that_waited_and_is_given_up_says_what_became_of_its_context(talk
     talk.say("one", "x" * 9_000)
     talk.say("two", TOO_LONG, [WEATHER_CALL])
     assert talk.remarks == ["pruned_hard"]
-    event = talk.harness.rooms.ingress.inbox.paused(talk.conversation)
+    event = talk.harness.rooms.dispatcher.event_queue.paused(talk.conversation)
     assert event is not None
     talk.say("never mind")
-    status = talk.harness.rooms.ingress.status(talk.conversation.agent_id, event.event.id)
+    status = talk.harness.rooms.dispatcher.status(talk.conversation.agent_id, event.event.id)
     assert status.outcome is not None
     assert status.outcome.status == "interrupted"
     assert [one.kind for one in status.outcome.remarks] == ["pruned_hard"]
@@ -697,7 +697,7 @@ def test_there_may_be_nothing_to_do_at_once(talk: Talk) -> None:
 def test_a_conversation_in_use_is_not_compacted(talk: Talk) -> None:
     talk.say("one")
     with (
-        talk.harness.rooms.ingress.leases.held(talk.conversation.lease_key),
+        talk.harness.rooms.dispatcher.leases.held(talk.conversation.lease_key),
         pytest.raises(Busy),
     ):
         talk.harness.compact(talk.conversation)
@@ -769,7 +769,7 @@ def test_what_compactions_use_up_is_noted_as_theirs(talk: Talk) -> None:
     assert talk.outcomes[-1].usage.output == len("S") + len("ok")
 
 
-def counting(request: Request) -> int:
+def counting(request: ModelRequest) -> int:
     """A provider with tokens of its own."""
     return round(0.7 * measured(request, None).all_characters) + 20
 
@@ -812,7 +812,7 @@ def test_a_request_that_failed_leaves_the_estimate_as_it_was(talk: Talk) -> None
 
 class Counted(ScriptedModel):
     async def reply(
-        self, request: Request, *, output_tokens_max: int, emit: Emit
+        self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
         reply = await super().reply(request, output_tokens_max=output_tokens_max, emit=emit)
         return replace(reply, usage=Usage(input=1, cache_read=counting(request) - 1))

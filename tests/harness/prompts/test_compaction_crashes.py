@@ -13,7 +13,7 @@ from typing import Any
 from harness.agents.agent import AgentRecord
 from harness.context.repair import repair
 from harness.messages.message import Message, Part, Text, ToolCall, ToolResult
-from harness.messages.model_request import Reply, Request, Usage
+from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, Progress
 from harness.models.port import Model
 from harness.turns.preview import preview
@@ -42,7 +42,7 @@ class Compacted:
     def __init__(self, point: Any = lambda: None) -> None:
         self._point = point
 
-    async def reply(self, request: Request, *, output_tokens_max: int, emit: Emit) -> Reply:
+    async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         self._point()
         said = request.messages[-1].text
         parts: tuple[Part, ...]
@@ -65,9 +65,11 @@ def kill_everywhere(home: str) -> None:
         key = f"c{number}"
         agent = rooms.agents.get("assistant")
         for turn in range(1, TURNS + 1):
-            asyncio.run(delivered(rooms.ingress, f"{key}-{turn}", key, f"question-{turn} of {key}"))
+            asyncio.run(
+                delivered(rooms.dispatcher, f"{key}-{turn}", key, f"question-{turn} of {key}")
+            )
         newest = f"question-{TURNS + 1} of {key}"
-        question = preview(rooms.ingress, agent, conversation=key, message=newest)
+        question = preview(rooms.dispatcher, agent, conversation=key, message=newest)
         limit(rooms.agents, question.length.characters - 1)
 
         def first(number: int = number, key: str = key, newest: str = newest) -> None:
@@ -132,7 +134,7 @@ def test_a_compaction_killed_at_every_point_is_there_or_is_not(tmp_path: Path) -
         assert len(results) <= 1
         flushes += len(results)
         request = preview(
-            rooms.ingress, rooms.agents.get("assistant"), conversation=key, message="and now?"
+            rooms.dispatcher, rooms.agents.get("assistant"), conversation=key, message="and now?"
         ).request
         shown = [part.text for m in request.messages for part in m.parts if isinstance(part, Text)]
         assert shown[-3:] == [f"question-{TURNS + 1} of {key}", "an answer", "and now?"]

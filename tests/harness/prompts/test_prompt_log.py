@@ -7,13 +7,13 @@ import pytest
 
 from harness import Harness
 from harness.context.receipt import Receipt, digest
-from harness.context.snapshot import Held
+from harness.context.snapshot import ShownState
 from harness.conversations.conversation import Conversation
 from harness.messages.message import Text, ToolCall
-from harness.messages.model_request import ModelFailure, Request
-from harness.models.scripted import Line, ScriptedModel
+from harness.messages.model_request import ModelFailure, ModelRequest
+from harness.models.scripted import ScriptedModel, ScriptedReply
 from harness.prompts.prompt_request import as_asked
-from harness.transcripts.transcript import Window
+from harness.transcripts.transcript import TranscriptWindow
 from workspaces.clock import ManualClock
 from workspaces.errors import LeaseLost
 from workspaces.revision import Author
@@ -37,7 +37,7 @@ class Talk:
     def remember(self, text: str, path: str = "MEMORY.md") -> None:
         self.notes.write(path, text, by=PERSON)
 
-    def say(self, *lines: Line, said: str = "hello") -> list[Request]:
+    def say(self, *lines: ScriptedReply, said: str = "hello") -> list[ModelRequest]:
         """The requests of one turn."""
         self.clock.advance(10)
         before = len(self.model.requests)
@@ -54,7 +54,7 @@ class Talk:
         return self.harness.conversations.showing(self.conversation).receipts()
 
     @property
-    def held(self) -> Held:
+    def held(self) -> ShownState:
         held = self.harness.conversations.showing(self.conversation).held()
         assert held is not None
         return held
@@ -71,7 +71,7 @@ def talk(home: Path) -> Iterator[Talk]:
     opened.harness.close()
 
 
-def texts(request: Request) -> list[str]:
+def texts(request: ModelRequest) -> list[str]:
     return [part.text for m in request.messages for part in m.parts if isinstance(part, Text)]
 
 
@@ -145,7 +145,7 @@ def erase(talk: Talk) -> None:
     branch = next(talk.harness.settings.home.root.rglob(f"{talk.notes.namespace}.git"))
     parent = history.commit(shown).parents[0]
     (branch / "refs" / "heads" / "main").write_text(f"{parent}\n")
-    talk.notes.settle()
+    talk.notes.commit_edits()
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_every_step_leaves_a_receipt_from_which_its_request_is_made_again(talk: 
     for receipt, request in zip(receipts, requests, strict=True):
         held = showing.as_shown(receipt)
         entries = tuple(transcript.entries(receipt.first, receipt.last))
-        again = as_asked(receipt, held, Window(transcript.session(), entries).said)
+        again = as_asked(receipt, held, TranscriptWindow(transcript.session(), entries).said)
         assert again == request
         assert digest(again) == receipt.digest
     tips = [receipt.newest["memory/notes"].revision for receipt in receipts]
@@ -219,7 +219,7 @@ def test_every_step_leaves_a_receipt_from_which_its_request_is_made_again(talk: 
 def test_a_receipt_is_kept_before_the_model_is_asked(talk: Talk) -> None:
     seen: list[int] = []
 
-    def look(request: Request) -> str:
+    def look(request: ModelRequest) -> str:
         seen.append(len(talk.receipts))
         return "ok"
 
@@ -271,12 +271,12 @@ def test_who_has_lost_the_conversation_keeps_nothing(talk: Talk) -> None:
     conversation = talk.conversation
     showing = talk.harness.conversations.showing(conversation)
     question = talk.harness.preview("assistant", conversation="c1", message="more")
-    leases = talk.harness.rooms.ingress.leases
+    leases = talk.harness.rooms.dispatcher.leases
     stale = leases.acquire(conversation.lease_key)
     leases.release(stale)
     leases.release(leases.acquire(conversation.lease_key))
     with pytest.raises(LeaseLost):
-        showing.keep(question, talk.receipts[0].turn_id, "m", stale)
+        showing.record(question, talk.receipts[0].turn_id, "m", stale)
     assert len(talk.receipts) == 1
 
 
@@ -303,7 +303,7 @@ def test_memory_that_cannot_be_read_is_said_by_the_prompt_the_receipt_and_the_ou
 
 
 def test_a_preview_is_what_the_next_turn_sends(talk: Talk) -> None:
-    def expected(said: str) -> Request:
+    def expected(said: str) -> ModelRequest:
         return talk.harness.preview("assistant", conversation="c1", message=said).request
 
     first = expected("hello")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.agents.agent import AgentConfig, Mount
-from harness.context.part import Part
-from harness.prompts.prompt_sources import Briefing
+from harness.context.part import PromptPart
+from harness.prompts.prompt_sources import PromptSources
 from tests.workspaces.conftest import CALLER
 from workspaces.accounts.account import default_owner
 from workspaces.clock import ManualClock
@@ -45,13 +45,13 @@ def root(workspace: Workspace) -> Path:
     return workspace.root
 
 
-def briefing(*workspaces: Workspace, maximum: int = 40_000, **more: object) -> Briefing:
+def briefing(*workspaces: Workspace, maximum: int = 40_000, **more: object) -> PromptSources:
     config = AgentConfig.model_validate({"session": {"memory": {"maxLength": maximum}}})
     mounts = [Mount(one.record.name, one, True) for one in workspaces]
-    return Briefing(config, mounts, model="m", **more)  # type: ignore[arg-type]
+    return PromptSources(config, mounts, model="m", **more)  # type: ignore[arg-type]
 
 
-def memory(of: Workspace, **more: object) -> Part | None:
+def memory(of: Workspace, **more: object) -> PromptPart | None:
     parts = briefing(of, **more).parts(DAY)  # type: ignore[arg-type]
     return next((part for part in parts if part.is_memory), None)
 

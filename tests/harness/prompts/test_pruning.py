@@ -9,11 +9,11 @@ import pytest
 
 from harness import Harness
 from harness.messages.message import ToolCall, ToolResult
-from harness.messages.model_request import Request
+from harness.messages.model_request import ModelRequest
 from harness.models.scripted import ScriptedModel
 from harness.prompts.prompt_request import as_asked
 from harness.sandboxes.none import NoSandbox
-from harness.transcripts.transcript import Window
+from harness.transcripts.transcript import TranscriptWindow
 from workspaces.errors import Refused
 from workspaces.revision import Author
 
@@ -24,7 +24,7 @@ READ = ToolCall("t1", "read", {"path": "long.md"})
 LONG = "\n".join(f"line {number:03} of a long file" for number in range(200)) + "\n"
 
 
-def results(request: Request) -> list[str]:
+def results(request: ModelRequest) -> list[str]:
     parts = (part for message in request.messages for part in message.parts)
     return [part.text for part in parts if isinstance(part, ToolResult)]
 
@@ -93,7 +93,7 @@ def test_another_process_shows_the_same_and_receipts_tell_how(
     asked = [*model.requests[:4], other.requests[0], model.requests[-1]]
     for receipt, request in zip(receipts, asked, strict=True):
         entries = tuple(transcript.entries(receipt.first, receipt.last))
-        said = Window(transcript.session(), entries).said
+        said = TranscriptWindow(transcript.session(), entries).said
         assert as_asked(receipt, showing.as_shown(receipt), said) == request
     assert [receipt.pruning.turns for receipt in receipts if receipt.pruning] == [10] * 5 + [0]
 
@@ -123,7 +123,7 @@ def test_traffic_leaves_with_the_next_snapshot_and_another_process_leaves_out_th
     asked = [*model.requests, *other.requests]
     for receipt, request in zip(showing.receipts(), asked, strict=True):
         entries = tuple(transcript.entries(receipt.first, receipt.last))
-        said_then = Window(transcript.session(), entries).said
+        said_then = TranscriptWindow(transcript.session(), entries).said
         assert as_asked(receipt, showing.as_shown(receipt), said_then) == request
 
 

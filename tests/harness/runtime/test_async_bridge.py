@@ -20,12 +20,12 @@ from harness.runtime.async_bridge import (
     _Threads,
     completed,
     entered,
-    in_thread,
-    in_thread_of_its_own,
-    or_given_up,
+    run_in_new_thread,
+    run_in_thread,
+    run_or_abandon,
 )
 from harness.runtime.fair_share import _SHARES, SOON_MAX
-from workspaces.coordination.lease import Terms
+from workspaces.coordination.lease import LeaseTimings
 
 WAIT_S = 30.0
 
@@ -199,7 +199,7 @@ def test_what_only_waits_is_given_up_by_whoever_is_cancelled_and_does_nothing_mo
     waiting = Waiting()
 
     async def go() -> None:
-        task = asyncio.create_task(or_given_up(waiting.run, waiting.undo))
+        task = asyncio.create_task(run_or_abandon(waiting.run, waiting.undo))
         await until(waiting.has_begun)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -217,7 +217,7 @@ def test_what_is_done_for_good_is_undone_for_whoever_is_cancelled_however_often(
     waiting.may_go_on.set()
 
     async def go() -> None:
-        task = asyncio.create_task(or_given_up(waiting.run, waiting.undo))
+        task = asyncio.create_task(run_or_abandon(waiting.run, waiting.undo))
         await until(waiting.is_for_good)
         for _ in range(3):
             task.cancel()
@@ -241,9 +241,9 @@ def test_what_came_of_it_is_told_and_what_went_wrong_too() -> None:
         raise PermissionError
 
     async def go() -> None:
-        assert await or_given_up(waiting.run, waiting.undo) == "it"
+        assert await run_or_abandon(waiting.run, waiting.undo) == "it"
         with pytest.raises(PermissionError):
-            await or_given_up(broken, waiting.undo)
+            await run_or_abandon(broken, waiting.undo)
 
     asyncio.run(go())
     assert waiting.said == ["done"]
@@ -274,14 +274,14 @@ def test_however_many_wait_for_it_whoever_holds_a_lock_can_let_go_of_it() -> Non
 
 def test_signs_of_life_come_through_although_all_threads_are_taken() -> None:
     release, renewed = threading.Event(), threading.Event()
-    terms = Terms(lease_s=WAIT_S, renew_s=0.01, stop_early_s=0.0)
+    terms = LeaseTimings(lease_s=WAIT_S, renew_s=0.01, stop_early_s=0.0)
 
     async def go() -> None:
-        taken = [asyncio.create_task(in_thread(release.wait, WAIT_S)) for _ in range(64)]
+        taken = [asyncio.create_task(run_in_thread(release.wait, WAIT_S)) for _ in range(64)]
         await asyncio.sleep(0)
         try:
             async with kept_alive(renewed.set, terms, "c1"):
-                assert await in_thread_of_its_own(renewed.wait, WAIT_S / 2)
+                assert await run_in_new_thread(renewed.wait, WAIT_S / 2)
         finally:
             release.set()
             await asyncio.gather(*taken)
@@ -302,12 +302,12 @@ def test_a_thread_of_ones_own_is_one_that_has_nothing_else_to_do(
         return threading.current_thread()
 
     async def go() -> set[threading.Thread]:
-        met = await asyncio.gather(*(in_thread_of_its_own(meet) for _ in range(at_once)))
+        met = await asyncio.gather(*(run_in_new_thread(meet) for _ in range(at_once)))
         assert len(set(met)) == at_once
-        alone = [await in_thread_of_its_own(threading.current_thread) for _ in range(100)]
+        alone = [await run_in_new_thread(threading.current_thread) for _ in range(100)]
         assert set(alone) <= set(met), "a thread was started although others had nothing to do"
         monkeypatch.setattr("harness.runtime.async_bridge.IDLE_S_MAX", 0.01)
-        last = await asyncio.gather(*(in_thread_of_its_own(meet) for _ in range(at_once)))
+        last = await asyncio.gather(*(run_in_new_thread(meet) for _ in range(at_once)))
         return {*met, *last}
 
     for thread in asyncio.run(go()):
@@ -323,8 +323,8 @@ def test_a_thread_that_waits_for_more_keeps_nothing_of_what_it_did(
     monkeypatch.setattr("harness.runtime.async_bridge._THREADS", threads := _Threads())
 
     async def go() -> list[weakref.ref[Large]]:
-        given, made = Large(), await in_thread_of_its_own(Large)
-        await in_thread_of_its_own(repr, given)
+        given, made = Large(), await run_in_new_thread(Large)
+        await run_in_new_thread(repr, given)
         async with asyncio.timeout(WAIT_S):
             while not threads._idle:  # noqa: ASYNC110 - a thread says it
                 await asyncio.sleep(0)
@@ -347,7 +347,7 @@ def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_for
         begun.pop()
 
     async def go() -> None:
-        await asyncio.gather(*(in_thread(work) for _ in range(10 * SOON_MAX)))
+        await asyncio.gather(*(run_in_thread(work) for _ in range(10 * SOON_MAX)))
 
     for _ in range(3):
         asyncio.run(go())
@@ -357,7 +357,7 @@ def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_for
 
 def test_a_child_that_is_forked_has_threads_of_its_own() -> None:
     async def go() -> int:
-        return await in_thread_of_its_own(os.getpid)
+        return await run_in_new_thread(os.getpid)
 
     async def idle() -> None:
         assert await go() == os.getpid()
@@ -382,7 +382,7 @@ def test_code_that_is_not_ours_keeps_nobody_from_a_thread() -> None:
     met = threading.Barrier(count)
 
     async def all_at_once() -> list[int]:
-        calls = (in_thread_of_its_own(met.wait, WAIT_S) for _ in range(count))
+        calls = (run_in_new_thread(met.wait, WAIT_S) for _ in range(count))
         return await asyncio.gather(*calls)
 
     assert sorted(asyncio.run(all_at_once())) == list(range(count))
@@ -391,14 +391,14 @@ def test_code_that_is_not_ours_keeps_nobody_from_a_thread() -> None:
         raise LookupError("nothing")
 
     with pytest.raises(LookupError):
-        asyncio.run(in_thread_of_its_own(broken))
+        asyncio.run(run_in_new_thread(broken))
 
     def at_an_end() -> None:
         raise StopIteration
 
     async def in_time() -> None:
         async with asyncio.timeout(WAIT_S):
-            await in_thread_of_its_own(at_an_end)
+            await run_in_new_thread(at_an_end)
 
     with pytest.raises(RuntimeError, match="StopIteration"):
         asyncio.run(in_time())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runtime.async_bridge import in_thread
+from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.fair_share import SOON_MAX, current_share, take_share_of
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import WorkspaceBusy
@@ -37,7 +37,7 @@ class Writers:
             self.written.append(number)
 
     def start(self, count: int) -> list[asyncio.Task[None]]:
-        return [asyncio.create_task(in_thread(self.write, number)) for number in range(count)]
+        return [asyncio.create_task(run_in_thread(self.write, number)) for number in range(count)]
 
     async def have_begun(self, count: int) -> None:
         for _ in range(count):
@@ -51,7 +51,7 @@ def writers(tmp_path: Path) -> Writers:
 
 async def within_time(call: Callable[[], None]) -> None:
     async with asyncio.timeout(WAIT_S):
-        await in_thread(call)
+        await run_in_thread(call)
 
 
 async def of(account_id: str, call: Callable[[], None]) -> None:
@@ -109,12 +109,12 @@ def test_more_than_may_wait_are_refused_at_once_and_the_others_get_through(
             for _ in range(3):
                 with pytest.raises(WorkspaceBusy, match="the test"):
                     async with asyncio.timeout(WAIT_S / 2):
-                        await in_thread(writers.write, 9)
+                        await run_in_thread(writers.write, 9)
             assert not any(one.done() for one in waiting)
         found = await asyncio.gather(*waiting, return_exceptions=True)
-        await in_thread(writers.write, 5)  # whoever waited is counted no more
+        await run_in_thread(writers.write, 5)  # whoever waited is counted no more
         with writers.kept_out():
-            again = asyncio.create_task(in_thread(writers.write, 6))
+            again = asyncio.create_task(run_in_thread(writers.write, 6))
             await writers.have_begun(5)
         await again
         return found
@@ -148,7 +148,7 @@ def test_whoever_is_cancelled_while_it_waits_gives_its_place_back_once_and_keeps
             assert all(isinstance(one, asyncio.CancelledError) for one in ended)
         with WriterLock(writers.file).hold("the test", wait_s=WAIT_S):
             pass
-        full = [asyncio.create_task(in_thread(assert_set, release)) for _ in range(SOON_MAX)]
+        full = [asyncio.create_task(run_in_thread(assert_set, release)) for _ in range(SOON_MAX)]
         await asyncio.sleep(0)
         try:
             assert share.places.locked(), "there are more places than before"

@@ -18,13 +18,15 @@ from harness.bootstrap.doctor import examine
 from harness.sandboxes import bundled_programs, host_check
 from harness.sandboxes.bubblewrap import Bubblewrap
 from harness.sandboxes.none import NoSandbox
-from harness.sandboxes.port import Bind, Bounds, Order, Sandbox
+from harness.sandboxes.port import Bind, CommandLimits, Sandbox, SandboxCommand
 from harness.sandboxes.seccomp import MACHINES, filter_program
 from tests.ordinary import ROOT, reachable_directory
 from workspaces.errors import Unavailable
 from workspaces.home.layout import COMMAND_UID, Home
 
-ORDER = Order(("true",), (Bind("w", Path("/tmp"), False, 0, 0),), "w", Bounds(1, 2**28, 16))
+ORDER = SandboxCommand(
+    ("true",), (Bind("w", Path("/tmp"), False, 0, 0),), "w", CommandLimits(1, 2**28, 16)
+)
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ import pytest
 from harness.sandboxes import supervisor
 from harness.sandboxes.bubblewrap import Bubblewrap
 from harness.sandboxes.output_capture import WHOLE_BYTES_MAX
-from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, Ended, Order
+from harness.sandboxes.port import OUTPUT_BYTES_MAX, Bind, CommandResult, SandboxCommand
 from tests.harness.sandboxes.world import BOUNDS, BYTES_MAX, ROLES, Told, Try, World, order, world
 from tests.ordinary import ROOT
 from workspaces.home.layout import Home
-from workspaces.localfs.permissions import Extent, measure, mend
+from workspaces.localfs.permissions import DiskUsage, measure, mend
 
 NAP = f"sleep 6543{os.getpid()}"
 """To be found by, and no other test process's."""
@@ -250,10 +250,12 @@ def flooded(here: World, files: int) -> Iterator[None]:
             subprocess.run(["rm", "-rf", path], check=True)
 
 
-def in_tree(here: World, script: str, *, bytes_max: int, entries_max: int) -> tuple[Ended, Extent]:
+def in_tree(
+    here: World, script: str, *, bytes_max: int, entries_max: int
+) -> tuple[CommandResult, DiskUsage]:
     """Run a script where the tree has so much room, and return what the tree takes then."""
     bind = Bind("w", here.own, True, bytes_max, entries_max, mend(here.own))
-    order = Order(("bash", "-c", script), (bind,), "w", BOUNDS)
+    order = SandboxCommand(("bash", "-c", script), (bind,), "w", BOUNDS)
     ended = asyncio.run(Bubblewrap(Home(here.home)).run(order))
     taken = measure(here.own)
     for path in here.own.glob("f*.*"):
@@ -276,11 +278,11 @@ def test_two_hundred_runs_sixteen_at_once_leave_nothing_behind(here: World) -> N
         ("echo {n}; kill -9 -1", LONG_S, "exit"),
     )
 
-    async def all_of_them() -> list[Ended]:
+    async def all_of_them() -> list[CommandResult]:
         sandbox = Bubblewrap(Home(here.home))
         free = asyncio.Semaphore(AT_ONCE)
 
-        async def one(n: int) -> Ended:
+        async def one(n: int) -> CommandResult:
             script, seconds, _ = kinds[n % len(kinds)]
             trial = Try(script.format(n=n).replace("NAP", NAP), seconds=seconds)
             async with free:
@@ -337,7 +339,7 @@ asyncio.run(run_all(*map(Path, {places!r}), [Try(script, seconds={LONG_S})]))
 
 def test_the_whole_output_can_be_read_afterwards(here: World) -> None:
 
-    async def ran(script: str) -> Ended:
+    async def ran(script: str) -> CommandResult:
         return await Bubblewrap(Home(here.home)).run(order(here.own, here.ref, Try(script)))
 
     output = asyncio.run(ran("seq 1 100000")).output

@@ -21,7 +21,7 @@ import pytest
 
 from harness.sandboxes import bundled_programs
 from harness.sandboxes.bubblewrap import Bubblewrap
-from harness.sandboxes.port import Bind, Bounds, Ended, Order
+from harness.sandboxes.port import Bind, CommandLimits, CommandResult, SandboxCommand
 from tests.ordinary import ORDINARY_UID, as_ordinary_user, reachable_directory
 from workspaces.home.layout import COMMAND_UID, Home
 
@@ -30,7 +30,7 @@ ROLES: tuple[Role, ...] = ("root", "user")
 
 AT_ONCE = 8
 BYTES_MAX = 20_000_000
-BOUNDS = Bounds(seconds=20, memory_bytes=2**28, processes=32)
+BOUNDS = CommandLimits(seconds=20, memory_bytes=2**28, processes=32)
 MARK = "secret-of-"
 
 
@@ -143,16 +143,16 @@ async def run_all(home: Path, own: Path, ref: Path, tries: Sequence[Try]) -> lis
     return list(await asyncio.gather(*map(one, tries)))
 
 
-def order(own: Path, ref: Path, trial: Try) -> Order:
+def order(own: Path, ref: Path, trial: Try) -> SandboxCommand:
     binds = (
         Bind("w", own, trial.writable, BYTES_MAX, 1000),
         Bind("ref", ref, False, BYTES_MAX, 1000),
     )
-    bounds = Bounds(trial.seconds, trial.memory_bytes, trial.processes)
-    return Order(("bash", "-c", trial.script), binds, "w", bounds)
+    bounds = CommandLimits(trial.seconds, trial.memory_bytes, trial.processes)
+    return SandboxCommand(("bash", "-c", trial.script), binds, "w", bounds)
 
 
-def told(ended: Ended) -> Told:
+def told(ended: CommandResult) -> Told:
     output = ended.output
     text = (output.head + output.tail).decode(errors="replace")
     return Told(ended.cause, ended.code, text, output.size)

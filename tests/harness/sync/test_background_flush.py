@@ -8,7 +8,7 @@ from harness import Harness
 from harness.bootstrap.job_kinds import FLUSH_WITHIN_S
 from harness.jobs.job import ATTEMPTS_MAX, PAUSE_S_MAX
 from harness.jobs.runner import AWAY_PAUSE_S, Drained
-from harness.presentation.status import Line, status
+from harness.presentation.status import StatusRow, status
 from tests.harness.homes import Open, opened, prefix
 from workspaces.clock import ManualClock
 from workspaces.revision import Author
@@ -28,7 +28,7 @@ def flushes(harness: Harness) -> list[str]:
     return [one.job.id for one in harness.jobs.list() if one.job.kind.startswith("flush:")]
 
 
-def jobs_told(harness: Harness) -> tuple[Line, ...]:
+def jobs_told(harness: Harness) -> tuple[StatusRow, ...]:
     return next(one.lines for one in status(harness) if one.name == "jobs")
 
 

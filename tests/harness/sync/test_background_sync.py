@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.sync.background_sync import Syncing
-from harness.sync.local_copies import Copies
+from harness.sync.background_sync import BackgroundSync
+from harness.sync.local_copies import LocalCopies
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.in_memory import MemoryRecords
 
 WAIT_S_MAX = 60.0
@@ -25,7 +25,7 @@ def prefix() -> MemoryPrefix:
 
 @pytest.fixture
 def machine(tmp_path: Path, prefix: MemoryPrefix) -> Callable[[str], Replica]:
-    records, place = MemoryRecords(), Place("memory:", prefix)
+    records, place = MemoryRecords(), SharedBucket("memory:", prefix)
     return lambda name: Replica(tmp_path / name, records, place)
 
 
@@ -41,7 +41,9 @@ def test_it_syncs_at_once_and_again_after_a_while(machine: Callable[[str], Repli
     a.sync.run()
 
     async def story() -> None:
-        running = asyncio.create_task(Syncing(lambda: [Copies(b.workspaces)], every_s=0.05).run())
+        running = asyncio.create_task(
+            BackgroundSync(lambda: [LocalCopies(b.workspaces)], every_s=0.05).run()
+        )
         await until(lambda: b.texts() == {"MEMORY.md": "one\n"})
         a.put("MEMORY.md", "two\n")
         await asyncio.to_thread(a.sync.run)
@@ -58,7 +60,7 @@ def test_what_is_marked_goes_out_without_a_listing(
 ) -> None:
     a = machine("a")
     a.put("MEMORY.md", "one\n")
-    syncing = Syncing(lambda: [Copies(a.workspaces)])
+    syncing = BackgroundSync(lambda: [LocalCopies(a.workspaces)])
 
     async def story() -> None:
         running = asyncio.create_task(syncing.run())
@@ -85,7 +87,9 @@ def test_a_store_that_fails_ends_nothing(
     prefix.store._blobs.clear()
 
     async def story() -> None:
-        running = asyncio.create_task(Syncing(lambda: [Copies(a.workspaces)], every_s=0.02).run())
+        running = asyncio.create_task(
+            BackgroundSync(lambda: [LocalCopies(a.workspaces)], every_s=0.02).run()
+        )
         await until(lambda: "was not synced" in caplog.text)
         prefix.store._blobs.update(kept)
         a.put("4.md", "x\n")

@@ -8,27 +8,27 @@ from pathlib import Path
 import pytest
 
 from harness import Harness
-from harness.sync.background_watch import Watching, all_of
-from harness.sync.local_copies import Copies
-from workspaces.workspace.watch import News, Settled
+from harness.sync.background_watch import BackgroundWatch, all_of
+from harness.sync.local_copies import LocalCopies
+from workspaces.workspace.watch import Saved, WatchEvent
 
 NEWS_S_MAX = 60.0
 
 
-def watching_of(harness: Harness, tell: Callable[[News], None]) -> Watching:
+def watching_of(harness: Harness, tell: Callable[[WatchEvent], None]) -> BackgroundWatch:
     trees, clock = harness.settings.home.trees, harness.rooms.clock
-    return Watching(trees, lambda: all_of(Copies(harness.workspaces)), clock, tell)
+    return BackgroundWatch(trees, lambda: all_of(LocalCopies(harness.workspaces)), clock, tell)
 
 
 def test_what_is_saved_while_it_runs_is_settled_until_it_is_cancelled(tmp_path: Path) -> None:
-    news: queue.Queue[News] = queue.Queue()
+    news: queue.Queue[WatchEvent] = queue.Queue()
 
     async def watched(harness: Harness) -> None:
         watching = asyncio.create_task(watching_of(harness, news.put).run())
         journal = harness.workspaces.create("journal")  # known only once it changes
         (journal.root / "MEMORY.md").write_text("# Memory\n\n- by hand\n")
         told = await asyncio.to_thread(news.get, timeout=NEWS_S_MAX)
-        assert isinstance(told, Settled)
+        assert isinstance(told, Saved)
         assert (told.workspace.record.name, told.revision.author) == ("journal", "owner")
         watching.cancel()
         with pytest.raises(asyncio.CancelledError):

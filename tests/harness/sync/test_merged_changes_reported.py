@@ -6,7 +6,7 @@ import pytest
 
 from harness import Harness
 from harness.models.scripted import ScriptedModel
-from harness.presentation.status import Line, status
+from harness.presentation.status import StatusRow, status
 from tests.harness.homes import Open, opened, prefix
 from workspaces.revision import Author
 
@@ -43,7 +43,7 @@ def synced(*machines: Harness) -> None:
         one.workspaces.sync("notes").run()
 
 
-def merged(machine: Harness) -> list[Line]:
+def merged(machine: Harness) -> list[StatusRow]:
     (section,) = (one for one in status(machine) if one.name == "workspaces")
     return [line for line in section.lines if line.state == "merged"]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from harness import Harness
-from harness.agents.agent import dangling
+from harness.agents.agent import missing_mounts
 from harness.bootstrap.authentication import Access
 from workspaces.errors import InUse, NotFound, Refused, Unauthorized
 
@@ -12,11 +12,11 @@ def test_a_workspace_in_use_is_deleted_only_by_force(harness: Harness) -> None:
     agent = harness.agents.get("assistant")
     with pytest.raises(InUse, match="assistant"):
         harness.deletion.workspace("notes")
-    assert dangling(agent, harness.agents.bindings(agent)) == []
+    assert missing_mounts(agent, harness.agents.bindings(agent)) == []
     gone = harness.deletion.workspace("notes", force=True)
     assert [(place / "files" / "MEMORY.md").exists() for place in gone.trash] == [True]
     assert harness.agents.bindings(agent) == []
-    assert dangling(agent, harness.agents.bindings(agent)) == ["notes"]
+    assert missing_mounts(agent, harness.agents.bindings(agent)) == ["notes"]
     assert harness.agents.default_namespace(agent) is None
 
 
@@ -26,7 +26,7 @@ def test_a_sandbox_in_use_is_deleted_only_by_force(harness: Harness) -> None:
         harness.deletion.sandbox("default")
     harness.deletion.sandbox("default", force=True)
     assert harness.agents.bindings(agent) == []
-    assert dangling(agent, harness.agents.bindings(agent)) == ["notes"]
+    assert missing_mounts(agent, harness.agents.bindings(agent)) == ["notes"]
 
 
 def test_a_sandbox_of_one_mount_is_in_use_too(harness: Harness) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.presentation.status import status
-from harness.sync.registry_sync import Followed
+from harness.sync.registry_sync import SyncResult
 from tests.harness.laptops import Laptop
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.clock import ManualClock
@@ -21,8 +21,8 @@ from workspaces.home.trash import lying
 from workspaces.home.workspaces import private_to_agent, private_to_user
 from workspaces.ids import new_id
 from workspaces.paths import WorkspacePath
-from workspaces.remote.registry import Living, Tombstone
-from workspaces.storage.faulty import Fault, FaultyBlobs
+from workspaces.remote.registry import LiveEntry, Tombstone
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def b(a: Laptop, machine: Callable[[str], Laptop]) -> Laptop:
     return second
 
 
-def told_by(followed: Followed) -> str:
+def told_by(followed: SyncResult) -> str:
     return "\n".join(f"{one.name}: {one.reason}" for one in followed.troubles)
 
 
@@ -75,8 +75,8 @@ def put_entry(laptop: Laptop, name: str, document: object) -> None:
 def test_a_name_a_configuration_and_an_agent_follow_with_the_sync(a: Laptop, b: Laptop) -> None:
     a.workspaces.patch("notes", {"name": "plans", "config": {"quota": {"files": 50}}})
     a.harness.agents.patch("assistant", {"config": {"system": "You are brief."}})
-    assert a.follow().told == ["workspace plans", "agent assistant"]
-    assert b.sync().taken == ["workspace plans", "agent assistant"]
+    assert a.follow().published == ["workspace plans", "agent assistant"]
+    assert b.sync().applied == ["workspace plans", "agent assistant"]
     record = b.workspaces.get("plans").record
     assert record == a.workspaces.get("plans").record
     assert b.workspaces.get("plans").record.config.quota.files == 50
@@ -92,7 +92,7 @@ def test_nothing_new_costs_one_listing(a: Laptop, b: Laptop, prefix: MemoryPrefi
         laptop.follow()
     prefix.asked.clear()
     followed = a.follow()
-    assert (followed.told, followed.taken, followed.troubles) == ([], [], [])
+    assert (followed.published, followed.applied, followed.troubles) == ([], [], [])
     assert prefix.asked == ["LIST"]
 
 
@@ -191,7 +191,7 @@ def test_a_sandbox_is_named_and_never_widened(a: Laptop, b: Laptop) -> None:
     a.follow()
     assert a.harness.rooms.sandboxes.get("open").config.network == "host"
     entry = a.entry("agent", a.harness.agents.get("networker").id).entry
-    assert isinstance(entry, Living)
+    assert isinstance(entry, LiveEntry)
     assert entry.record["config"]["sandbox"] == "open"
 
 
@@ -215,7 +215,7 @@ def test_what_was_deleted_while_a_machine_was_away_is_buried_there_with_what_it_
     a.harness.deletion.workspace("notes", force=True)
     followed = b.sync()
     assert b.names() == set()
-    (buried,) = followed.buried
+    (buried,) = followed.trashed
     assert (buried.name, buried.unpushed) == ("notes", ("MEMORY.md", "new.md"))
     assert (buried.files / "MEMORY.md").read_text() == "edited offline\n"
     assert (buried.files / "new.md").read_text() == "never pushed\n"
@@ -234,7 +234,7 @@ def test_what_a_machine_pushed_before_it_heard_of_a_deletion_goes_too(
     b.put("notes", "late.md", "pushed too late\n")
     b.workspaces.sync("notes").push([WorkspacePath("late.md")])
     assert [s.name for s in prefix.store.scan("fs-")] != []
-    (buried,) = b.follow().buried
+    (buried,) = b.follow().trashed
     assert (buried.files / "late.md").read_text() == "pushed too late\n"
     assert [s.name for s in (*prefix.store.scan("fs-"), *prefix.store.scan(".history/"))] == []
 
@@ -285,7 +285,7 @@ def test_the_deletion_of_an_agent_follows_with_what_was_private_to_it(a: Laptop,
     with pytest.raises(NotFound):
         b.harness.agents.get("assistant")
     assert b.harness.conversations.list() == []
-    assert [(one.id, one.unpushed) for one in followed.buried] == [(mine, ("offline.md",))]
+    assert [(one.id, one.unpushed) for one in followed.trashed] == [(mine, ("offline.md",))]
     assert a.follow().troubles == b.follow().troubles == []
 
 
@@ -296,7 +296,7 @@ def test_a_deletion_that_cannot_be_said_is_refused_and_changes_nothing(
     assert a.workspaces.private(mine, create=True) is not None
     a.harness.run("Remember that tea is green.", conversation="c1")
     a.sync()
-    cut = MemoryPrefix(FaultyBlobs(prefix.store, iter([Fault.BEFORE] * 10_000), "cut"))
+    cut = MemoryPrefix(FaultyBlobs(prefix.store, iter([StoreFault.BEFORE] * 10_000), "cut"))
     offline = Laptop(tmp_path / "a", cut, clock, joins=False)
     for delete in (
         lambda: offline.harness.deletion.workspace("notes", force=True),
@@ -317,7 +317,9 @@ def test_what_an_interrupted_deletion_has_left_in_the_place_is_swept_by_the_next
     tmp_path: Path, a: Laptop, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     workspace_id = a.workspaces.get("notes").record.id
-    faults = iter([Fault.NONE] * 2 + [Fault.BEFORE] * 10_000)  # the tombstone is read, and written
+    faults = iter(
+        [StoreFault.NONE] * 2 + [StoreFault.BEFORE] * 10_000
+    )  # the tombstone is read, and written
     cut = Laptop(
         tmp_path / "a", MemoryPrefix(FaultyBlobs(prefix.store, faults, "cut")), clock, joins=False
     )
@@ -339,7 +341,7 @@ def test_a_tombstone_that_was_seen_stays_whatever_somebody_puts_there(a: Laptop,
     a.follow()
     b.follow()
     a.roster.write("workspace", alive, expect=ANY)
-    assert isinstance(a.entry("workspace", record.id).entry, Living)
+    assert isinstance(a.entry("workspace", record.id).entry, LiveEntry)
     for laptop in (b, a):
         laptop.follow()
     assert isinstance(a.entry("workspace", record.id).entry, Tombstone)
@@ -355,7 +357,7 @@ def test_a_workspace_that_one_machine_keeps_to_itself_stays_with_the_others(
     for laptop in (b, a, b):
         laptop.sync()
     assert (a.names(), b.names()) == ({"notes"}, set())
-    assert isinstance(a.entry("workspace", record.id).entry, Living)
+    assert isinstance(a.entry("workspace", record.id).entry, LiveEntry)
     b.attach("notes")
     assert b.texts("notes") == a.texts("notes")
 
@@ -385,7 +387,7 @@ def test_what_is_needed_again_under_its_old_id_is_a_new_life(a: Laptop, b: Lapto
     a.sync()
     assert a.entry("workspace", mine).entry.epoch == 1
     followed = b.sync()
-    assert [one.unpushed for one in followed.buried] == [("offline.md",)]
+    assert [one.unpushed for one in followed.trashed] == [("offline.md",)]
     assert b.texts(mine) == a.texts(mine) == {"MEMORY.md": "second life\n"}
 
 
@@ -404,7 +406,7 @@ def test_a_sync_that_has_not_heard_of_a_new_life_brings_nothing_of_the_old_one(
     else:
         b.follow()
     b.put(mine, "old.md", "first life\n")
-    b.workspaces.get(mine).settle()
+    b.workspaces.get(mine).commit_edits()
     a.workspaces.delete(mine)
     assert a.workspaces.private(mine, create=True) is not None
     a.put(mine, "MEMORY.md", "second life\n")
@@ -419,7 +421,7 @@ def test_a_sync_that_has_not_heard_of_a_new_life_brings_nothing_of_the_old_one(
     a.sync()
     assert "first" not in str(a.workspaces.get(mine).history.changes())
     followed = b.sync()
-    assert "old.md" in followed.buried[0].unpushed
+    assert "old.md" in followed.trashed[0].unpushed
     assert "first" not in str(b.workspaces.get(mine).history.changes())
     a.sync()
     assert a.texts(mine) == b.texts(mine)
@@ -432,19 +434,19 @@ def test_a_machine_of_an_older_epoch_keeps_its_changes_as_files_and_drops_its_hi
     workspace_id = a.workspaces.get("notes").record.id
     b.put("notes", "offline.md", "never pushed\n")
     seen = a.entry("workspace", workspace_id)
-    assert isinstance(seen.entry, Living)
-    a.roster.write("workspace", Living(workspace_id, seen.entry.record, 1), expect=seen.token)
+    assert isinstance(seen.entry, LiveEntry)
+    a.roster.write("workspace", LiveEntry(workspace_id, seen.entry.record, 1), expect=seen.token)
     for stat in list(a.prefix.store.scan(".history/")):
         a.prefix.store.delete(stat.name, expect=ANY)
     before = {revision.id for revision in b.workspaces.get("notes").log()}
-    (buried,) = b.sync().buried
+    (buried,) = b.sync().trashed
     assert (buried.why, buried.unpushed) == ("over", ("offline.md",))
     assert (buried.files / "offline.md").read_text() == "never pushed\n"
     after = b.workspaces.get("notes")
     assert b.texts("notes") == {**b.texts("notes"), "MEMORY.md": "one\n"}
     assert "offline.md" not in b.texts("notes")
     assert not before & {revision.id for revision in after.log()}
-    assert b.follow().buried == []
+    assert b.follow().trashed == []
 
 
 # What stands in the way, and what cannot be believed.
@@ -569,7 +571,7 @@ def test_a_hostile_entry_is_listed_and_changes_nothing(a: Laptop, b: Laptop, whi
     assert state() == before
     assert b.harness.rooms.sandboxes.list() == sandboxes
     assert b.texts("notes")["MEMORY.md"] == "one\n"
-    assert followed.buried == []
+    assert followed.trashed == []
 
 
 def test_a_bucket_that_lost_its_entries_is_told_again(
@@ -580,22 +582,27 @@ def test_a_bucket_that_lost_its_entries_is_told_again(
     b.follow()
     a.follow()
     assert a.names() == b.names() == {"notes"}
-    assert isinstance(a.entry("workspace", a.workspaces.get("notes").record.id).entry, Living)
+    assert isinstance(a.entry("workspace", a.workspaces.get("notes").record.id).entry, LiveEntry)
 
 
 # Interruptions.
 
 
-@pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])
+@pytest.mark.parametrize("fault", [StoreFault.BEFORE, StoreFault.AFTER])
 def test_a_pass_that_is_cut_anywhere_is_gone_on_with_by_the_next(
-    tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock, a: Laptop, b: Laptop, fault: Fault
+    tmp_path: Path,
+    prefix: MemoryPrefix,
+    clock: ManualClock,
+    a: Laptop,
+    b: Laptop,
+    fault: StoreFault,
 ) -> None:
     for number in range(12):
         clock.advance(60)
         a.workspaces.patch("notes", {"description": f"a {number}"})
         a.harness.agents.patch("assistant", {"config": {"system": f"s {number}"}})
         b.workspaces.patch("notes", {"config": {"quota": {"files": 100 + number}}})
-        faults = iter([Fault.NONE] * number + [fault] * 3)
+        faults = iter([StoreFault.NONE] * number + [fault] * 3)
         wire = MemoryPrefix(FaultyBlobs(prefix.store, faults, "wire"))
         cut = Laptop(tmp_path / "a", wire, clock, joins=False)
         cut.sync_if_possible()
@@ -620,7 +627,7 @@ def test_a_place_that_does_not_answer_is_not_asked_at_the_end_of_every_command(
     tmp_path: Path, a: Laptop, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     a.workspaces.patch("notes", {"description": "not told"})
-    dead = MemoryPrefix(FaultyBlobs(prefix.store, iter([Fault.BEFORE] * 10_000), "dead"))
+    dead = MemoryPrefix(FaultyBlobs(prefix.store, iter([StoreFault.BEFORE] * 10_000), "dead"))
     for _ in range(3):
         Laptop(tmp_path / "a", dead, clock, joins=False).harness.close()
     assert len(dead.asked) == 1

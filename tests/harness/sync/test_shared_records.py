@@ -16,7 +16,7 @@ from tests.servers import BUCKET, S3Server
 from workspaces.errors import Refused
 from workspaces.home.trash import lying
 from workspaces.ids import new_id
-from workspaces.remote.registry import Living, Tombstone
+from workspaces.remote.registry import LiveEntry, Tombstone
 
 __all__ = ["dynamodb", "dynamodb_url"]
 
@@ -43,22 +43,22 @@ def test_the_roster_is_told_and_a_deletion_is_buried_on_every_machine(
         assert a.following is not None
         assert b.following is not None
         record = a.workspaces.get("notes").record
-        a.following.follow()
+        a.following.sync()
         for harness in (a, b):
             harness.workspaces.sync("notes").run()
         assert (b.workspaces.get("notes").root / "MEMORY.md").exists()
         a.workspaces.patch("notes", {"description": "shared"})
-        b.following.follow()
+        b.following.sync()
         roster = a.house.place.roster(a.rooms.principal.account_id)  # type: ignore[union-attr]
         seen = roster.read("workspace", record.id)
         assert seen is not None
-        assert isinstance(seen.entry, Living)
+        assert isinstance(seen.entry, LiveEntry)
         assert seen.entry.record["description"] == "shared"
         root = b.workspaces.get("notes").root
         (root / "offline.md").write_text("never pushed\n")
         a.deletion.workspace("notes", force=True)
         for harness in (b, a, b):
-            harness.following.follow()  # type: ignore[union-attr]
+            harness.following.sync()  # type: ignore[union-attr]
         seen = roster.read("workspace", record.id)
         assert seen is not None
         assert isinstance(seen.entry, Tombstone)

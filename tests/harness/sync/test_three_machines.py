@@ -21,8 +21,8 @@ from workspaces.clock import ManualClock, SystemClock
 from workspaces.errors import Failure
 from workspaces.history.history import History
 from workspaces.home.workspaces import is_private, private_to_user
-from workspaces.remote.registry import Living, Tombstone
-from workspaces.storage.faulty import Fault, FaultyBlobs
+from workspaces.remote.registry import LiveEntry, Tombstone
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 
 SEEDS = range(200 if os.environ.get("SOAK") else 8)
 STEPS = 40
@@ -35,13 +35,13 @@ class Wire:
     def __init__(self) -> None:
         self.requests_left: int | None = None
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[StoreFault]:
         while True:
             if self.requests_left is None:
-                yield Fault.NONE
+                yield StoreFault.NONE
                 continue
             self.requests_left -= 1
-            yield Fault.NONE if self.requests_left >= 0 else Fault.BEFORE
+            yield StoreFault.NONE if self.requests_left >= 0 else StoreFault.BEFORE
 
 
 class Story:
@@ -142,7 +142,7 @@ class Story:
                         busy = True
                 followed = machine.sync()
                 assert followed.troubles == []
-                busy = busy or bool(followed.told or followed.taken or followed.buried)
+                busy = busy or bool(followed.published or followed.applied or followed.trashed)
             if not busy:
                 return
         pytest.fail("it does not end")
@@ -193,7 +193,7 @@ def test_no_deleted_workspace_returns_and_nothing_is_lost(tmp_path: Path, seed: 
     for workspace_id in story.deleted:
         assert isinstance(one.entry("workspace", workspace_id).entry, Tombstone)
     for workspace_id in here:
-        assert isinstance(one.entry("workspace", workspace_id).entry, Living)
+        assert isinstance(one.entry("workspace", workspace_id).entry, LiveEntry)
     alive = {one.workspaces.open(record).namespace for record in here.values()}
     there = {stat.name.split("/")[0] for stat in story.store.store.scan("fs-")}
     assert there <= alive

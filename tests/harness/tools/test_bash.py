@@ -19,8 +19,8 @@ from harness.models.port import Model
 from harness.models.scripted import ScriptedModel
 from harness.runtime.async_bridge import LoopThread
 from harness.tools.port import Toolset
-from harness.tools.stored_results import Results
-from harness.tools.tool_context import Desk
+from harness.tools.stored_results import StoredResults
+from harness.tools.tool_context import ToolContext
 from tests.ordinary import reachable_directory
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import WorkspaceBusy
@@ -50,7 +50,7 @@ def workspace(harness: Harness, request: pytest.FixtureRequest) -> Workspace:
 
 
 @pytest.fixture
-def desk(harness: Harness, workspace: Workspace) -> Desk:
+def desk(harness: Harness, workspace: Workspace) -> ToolContext:
     return desk_of(harness, [mount(harness, "w", workspace)])
 
 
@@ -59,25 +59,25 @@ def mount(harness: Harness, name: str, workspace: Workspace, sandbox: str = "def
     return Mount(name, workspace, record.config.mode == "rw", sandbox=record)
 
 
-def desk_of(harness: Harness, mounts: list[Mount]) -> Desk:
-    workshop = harness.house.workshop()
-    results = Results(ConversationId("conv_1"), MemoryBlobs(), lambda call_id: None)
-    return Desk(mounts, lambda call_id: AGENT, workshop=workshop, results=results)
+def desk_of(harness: Harness, mounts: list[Mount]) -> ToolContext:
+    workshop = harness.house.programs()
+    results = StoredResults(ConversationId("conv_1"), MemoryBlobs(), lambda call_id: None)
+    return ToolContext(mounts, lambda call_id: AGENT, workshop=workshop, results=results)
 
 
 @pytest.fixture
-def call(desk: Desk) -> Iterator[Call]:
+def call(desk: ToolContext) -> Iterator[Call]:
     loop = LoopThread()
     yield lambda name, **arguments: called(loop, desk, name, arguments)
     loop.close()
 
 
-def called(loop: LoopThread, desk: Desk, name: str, arguments: dict[str, Any]) -> ToolResult:
+def called(loop: LoopThread, desk: ToolContext, name: str, arguments: dict[str, Any]) -> ToolResult:
     return loop.run(Toolset(TOOLS, desk).run(ToolCall("t1", name, arguments), silent))
 
 
 def test_a_command_works_on_the_files_and_makes_a_revision(
-    call: Call, workspace: Workspace, desk: Desk
+    call: Call, workspace: Workspace, desk: ToolContext
 ) -> None:
     told = call("bash", command="pwd; mkdir -p notes; echo hello > notes/a.md; cat notes/a.md")
     assert told == ToolResult("t1", "/workspaces/w\nhello")
@@ -236,7 +236,7 @@ def test_mounts_of_one_record_are_seen_together_and_others_are_not(harness: Harn
 
 
 def test_while_a_command_can_write_nobody_else_does(
-    harness: Harness, desk: Desk, workspace: Workspace
+    harness: Harness, desk: ToolContext, workspace: Workspace
 ) -> None:
     loop, began = LoopThread(), workspace.root / "began"
     ran: list[ToolResult] = []
@@ -269,7 +269,7 @@ def test_a_read_only_command_keeps_nobody_from_writing(
 
 
 def test_a_cancelled_command_is_ended_and_what_it_did_is_its_turns(
-    desk: Desk, workspace: Workspace
+    desk: ToolContext, workspace: Workspace
 ) -> None:
     async def cancelled() -> None:
         toolset = Toolset(TOOLS, desk)
@@ -349,14 +349,17 @@ def test_a_turn_of_a_model_runs_commands_and_its_revision_says_which(
     assert [change.revision for change in outcome.changes] == [revision.id]
 
 
-def test_results_of_another_conversation_cannot_be_read(harness: Harness, desk: Desk) -> None:
+def test_results_of_another_conversation_cannot_be_read(
+    harness: Harness, desk: ToolContext
+) -> None:
     blobs = MemoryBlobs()
     one, two = (
-        Results(ConversationId(name), blobs, lambda call_id: None) for name in ("conv_1", "conv_2")
+        StoredResults(ConversationId(name), blobs, lambda call_id: None)
+        for name in ("conv_1", "conv_2")
     )
     one.keep("../conv_2/x", "secret")
     assert one.read("../conv_2/x") == "secret"
-    other = Desk(desk.mounts, desk.author, results=two)
+    other = ToolContext(desk.mounts, desk.author, results=two)
     loop = LoopThread()
     for call_id in ("../conv_2/x", "x", "../conv_1/x"):
         assert called(loop, other, "read_result", {"id": call_id}).is_error

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from harness import Harness, tool
 from harness.messages.event import Approval
 from harness.messages.message import ToolCall, ToolResult
-from harness.messages.model_request import Request
+from harness.messages.model_request import ModelRequest
 from harness.models.scripted import ScriptedModel
 from harness.sandboxes.none import NoSandbox
 from harness.tools.stored_results import SHOWN_CHARACTERS_MAX
@@ -72,7 +72,7 @@ def opened(home: Path) -> Iterator[Opened]:
         one.close()
 
 
-def results(request: Request) -> list[ToolResult]:
+def results(request: ModelRequest) -> list[ToolResult]:
     return [part for part in request.messages[-1].parts if isinstance(part, ToolResult)]
 
 

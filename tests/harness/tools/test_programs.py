@@ -28,11 +28,11 @@ def test_what_was_lacking_is_found_a_moment_after_it_was_put_right(tmp_path: Pat
     sandbox, clock = Recovering(), ManualClock()
     with Harness.open(tmp_path / "home", clock=clock, sandbox=sandbox) as harness:
         house = harness.house
-        assert [house.workshop().sandbox for _ in range(3)] == [None] * 3
+        assert [house.programs().sandbox for _ in range(3)] == [None] * 3
         assert sandbox.asked == 1
         sandbox.works = True
         clock.advance(WORKSHOP_S)
-        assert house.workshop().sandbox is sandbox
+        assert house.programs().sandbox is sandbox
         clock.advance(10 * WORKSHOP_S)
-        house.workshop()
+        house.programs()
         assert sandbox.asked == 2

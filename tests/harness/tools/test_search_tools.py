@@ -17,7 +17,7 @@ from harness.messages.progress import silent
 from harness.runtime.async_bridge import LoopThread
 from harness.sandboxes.none import NoSandbox
 from harness.tools.port import Toolset
-from harness.tools.tool_context import Desk
+from harness.tools.tool_context import ToolContext
 from tests.ordinary import reachable_directory
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
@@ -58,25 +58,25 @@ def workspace(harness: Harness) -> Workspace:
     for number, path in enumerate(FILES):
         os.utime(made.root / path, (1_700_000_000 + number,) * 2)
     os.utime(made.root / "TASKS.md", (1_600_000_000,) * 2)
-    made.settle()
+    made.commit_edits()
     return made
 
 
 @pytest.fixture(scope="module")
-def desk(harness: Harness, workspace: Workspace) -> Desk:
+def desk(harness: Harness, workspace: Workspace) -> ToolContext:
     record = harness.rooms.sandboxes.get("default")
     bare = harness.workspaces.create("bare")
     bare.write("tea.md", "tea\n", by=PERSON)
-    workshop = harness.house.workshop()
+    workshop = harness.house.programs()
     mounts = [
         Mount("search", workspace, is_writable=False, sandbox=record),
         Mount("bare", bare, is_writable=False),
     ]
-    return Desk(mounts, lambda call_id: AGENT, workshop=workshop)
+    return ToolContext(mounts, lambda call_id: AGENT, workshop=workshop)
 
 
 @pytest.fixture(scope="module")
-def call(desk: Desk) -> Iterator[Call]:
+def call(desk: ToolContext) -> Iterator[Call]:
     toolset, loop = Toolset(TOOLS, desk), LoopThread()
 
     def made(name: str, **arguments: Any) -> str:
@@ -200,7 +200,9 @@ def test_a_flood_of_matches_is_cut_and_said(call: Call, workspace: Workspace) ->
     workspace.delete("flood.md", by=PERSON)
 
 
-def test_a_mount_without_a_sandbox_is_read_and_globbed_and_no_more(call: Call, desk: Desk) -> None:
+def test_a_mount_without_a_sandbox_is_read_and_globbed_and_no_more(
+    call: Call, desk: ToolContext
+) -> None:
     assert call("glob", pattern="*.md", workspace="bare").splitlines()[0] == "tea.md"
     assert "tea" in call("read", path="tea.md", workspace="bare")
     assert "no sandbox" in call("grep", pattern="tea", workspace="bare")
@@ -208,5 +210,7 @@ def test_a_mount_without_a_sandbox_is_read_and_globbed_and_no_more(call: Call, d
     assert schemas["grep"]["workspace"]["enum"] == ["search"]
     assert schemas["glob"]["workspace"]["enum"] == ["search", "bare"]
     assert {"write", "edit"} & set(schemas) == set()
-    alone = Toolset(TOOLS, Desk(desk.mounts[1:], desk.author, workshop=desk.workshop)).specs()
+    alone = Toolset(
+        TOOLS, ToolContext(desk.mounts[1:], desk.author, workshop=desk.workshop)
+    ).specs()
     assert [spec.name for spec in alone] == ["read", "glob", "recall"]

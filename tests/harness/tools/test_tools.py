@@ -13,7 +13,7 @@ from harness.messages.progress import silent
 from harness.runtime.async_bridge import LoopThread
 from harness.tools.port import Toolset
 from harness.tools.read import CHARACTERS_MAX
-from harness.tools.tool_context import Desk
+from harness.tools.tool_context import ToolContext
 from workspaces.revision import Author
 from workspaces.workspace.workspace import Workspace
 
@@ -29,7 +29,7 @@ def notes(harness: Harness) -> Workspace:
 
 
 @pytest.fixture
-def desk(harness: Harness) -> Desk:
+def desk(harness: Harness) -> ToolContext:
     """What one turn of the default agent, with a second mount that is read-only, works on."""
     docs = harness.workspaces.create("docs")
     agent = harness.agents.get("assistant")
@@ -38,11 +38,11 @@ def desk(harness: Harness) -> Desk:
         {"name": "docs", "workspaceId": docs.record.id, "sandbox": None},
     ]
     agent = harness.agents.patch(agent.id, {"config": {"workspaces": mounted}})
-    return Desk(harness.agents.bindings(agent), lambda call_id: AGENT)
+    return ToolContext(harness.agents.bindings(agent), lambda call_id: AGENT)
 
 
 @pytest.fixture
-def call(desk: Desk) -> Call:
+def call(desk: ToolContext) -> Call:
     toolset = Toolset(TOOLS, desk)
     loop = LoopThread()
 
@@ -115,7 +115,7 @@ def test_no_path_leads_out(call: Call, path: str) -> None:
 
 
 def test_write_makes_a_file_and_a_revision_of_the_agent(
-    call: Call, notes: Workspace, desk: Desk
+    call: Call, notes: Workspace, desk: ToolContext
 ) -> None:
     assert (
         call("write", path="notes/a.md", content="one\ntwo\n").text
@@ -241,14 +241,14 @@ def test_nonsense_input_is_an_answer_not_a_crash(call: Call, arguments: dict[str
     assert call("read", **arguments).is_error
 
 
-def test_workspace_is_offered_only_where_there_is_a_choice(desk: Desk) -> None:
+def test_workspace_is_offered_only_where_there_is_a_choice(desk: ToolContext) -> None:
     both = {spec.name: spec.schema for spec in Toolset(TOOLS, desk).specs()}
     assert both["read"]["properties"]["workspace"]["enum"] == ["notes", "docs"]
-    one = Toolset(TOOLS, Desk(desk.mounts[:1], desk.author)).specs()
+    one = Toolset(TOOLS, ToolContext(desk.mounts[:1], desk.author)).specs()
     assert all("workspace" not in spec.schema["properties"] for spec in one)
 
 
-def test_writing_tools_are_offered_only_with_something_to_write_to(desk: Desk) -> None:
-    read_only = Toolset(TOOLS, Desk(desk.mounts[1:], desk.author)).specs()
+def test_writing_tools_are_offered_only_with_something_to_write_to(desk: ToolContext) -> None:
+    read_only = Toolset(TOOLS, ToolContext(desk.mounts[1:], desk.author)).specs()
     assert [spec.name for spec in read_only] == ["read", "glob", "recall"]
-    assert Toolset(TOOLS, Desk([], desk.author)).specs() == ()
+    assert Toolset(TOOLS, ToolContext([], desk.author)).specs() == ()

@@ -12,7 +12,7 @@ from harness import Harness
 from harness.messages.client_tool import ClientTool
 from harness.messages.event import Approval, Event, SystemSaid, ToolAnswer, UserSaid
 from harness.messages.message import Text, ToolCall, ToolResult
-from harness.messages.model_request import Request
+from harness.messages.model_request import ModelRequest
 from harness.models.scripted import ScriptedModel
 from harness.sandboxes.none import NoSandbox
 from harness.transcripts.outcome import Outcome
@@ -21,7 +21,7 @@ from workspaces.clock import ManualClock
 from workspaces.coordination.claim import CLAIM_S
 from workspaces.errors import Busy, Conflict, Forbidden, NotFound, Refused
 from workspaces.ids import new_id
-from workspaces.storage.records import Change, Counter, Item, Key, RecordStore
+from workspaces.storage.records import Counter, Item, Key, RecordChange, RecordStore
 
 Scripted = Callable[..., tuple[Harness, ScriptedModel]]
 
@@ -52,7 +52,7 @@ def is_there(harness: Harness, path: str) -> bool:
     return (harness.workspaces.get("notes").root / path).exists()
 
 
-def results_of(request: Request) -> list[ToolResult]:
+def results_of(request: ModelRequest) -> list[ToolResult]:
     return [p for p in request.messages[-1].parts if isinstance(p, ToolResult)]
 
 
@@ -63,12 +63,12 @@ def allow(harness: Harness, *ids: str, event_id: str | None = None) -> Outcome:
 
 def deliver(harness: Harness, event: Event) -> Outcome:
     agent = harness.agents.get("assistant")
-    return harness._loop.run(harness.rooms.ingress.deliver(agent, event))
+    return harness._loop.run(harness.rooms.dispatcher.run(agent, event))
 
 
 def state(harness: Harness, event_id: str) -> str:
     agent = harness.agents.get("assistant")
-    return harness.rooms.ingress.status(agent.id, event_id).state
+    return harness.rooms.dispatcher.status(agent.id, event_id).state
 
 
 # asked
@@ -217,7 +217,7 @@ class Meanwhile:
     def scan(self, partition: str, **how: Any) -> list[Item]:
         return self._store.scan(partition, **how)
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         return self._store.write(*changes)
 
     def close(self) -> None:
@@ -232,9 +232,11 @@ def test_a_turn_that_is_cancelled_while_something_else_is_said_is_ended_once(
     conversation, agent = harness.conversation("c1"), harness.agents.get("assistant")
     records = Meanwhile(harness.rooms.records, lambda: harness.cancel(conversation))
     ingress = ingress_of(harness.rooms, records=records)
-    accepted = ingress.inbox.accept(agent.id, Event.said("e2", "c1", "never mind"), rejects=False)
+    accepted = ingress.event_queue.accept(
+        agent.id, Event.said("e2", "c1", "never mind"), rejects=False
+    )
     assert accepted.lease is not None
-    outcome = harness._loop.run(ingress.answer(accepted))
+    outcome = harness._loop.run(ingress.wait(accepted))
     assert (outcome.status, outcome.reply) == ("done", "Then not.")
     assert state(harness, "e1") == "done"
 
@@ -272,7 +274,7 @@ def test_nobody_answers_in_the_conversation_of_another_user(asking: Scripted) ->
     agent = theirs.agents.get("assistant")
     event = Event("a1", "c1", (Approval(call_id="w1", is_allowed=True),))
     with pytest.raises(NotFound):
-        theirs._loop.run(theirs.rooms.ingress.deliver(agent, event))
+        theirs._loop.run(theirs.rooms.dispatcher.run(agent, event))
     theirs._loop.close()
     assert not is_there(harness, "tea.md")
     assert [one.id for one in harness.pending(harness.conversation("c1"))] == ["w1"]
@@ -307,7 +309,7 @@ def test_a_long_result_of_the_client_is_shown_shortened_and_read_whole(scripted:
     harness, model = scripted([GRAZ], [look], "Seen.")
     agent = harness.agents.get("assistant")
     event = Event("e1", "c1", (UserSaid(content="go"),), tools=(WEATHER,))
-    harness._loop.run(harness.rooms.ingress.deliver(agent, event))
+    harness._loop.run(harness.rooms.dispatcher.run(agent, event))
     harness.answer(harness.conversation("c1"), ToolAnswer(call_id="c1", content=whole))
     (shown,) = results_of(model.requests[1])
     assert len(shown.text) < len(whole) / 2
@@ -404,7 +406,7 @@ def test_a_conversation_that_waits_is_reset_by_nobody_and_forked_exported_and_de
     assert harness.pending(again) == ()
     harness.conversations.delete(conversation)
     with pytest.raises(NotFound):
-        harness.rooms.ingress.status(harness.agents.get("assistant").id, "e1")
+        harness.rooms.dispatcher.status(harness.agents.get("assistant").id, "e1")
     assert list(harness.rooms.records.scan(f"inbox:{conversation.id}")) == []
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from harness.conversations.conversation import Conversation
-from harness.conversations.event_queue import Inbox
-from harness.conversations.queue_state import Paused, Running, Waiting
+from harness.conversations.event_queue import EventQueue
+from harness.conversations.queue_state import NextEvent, PausedTurn, RunningTurn
 from harness.messages.event import Approval, Event
 from harness.messages.message import Message, ToolCall
-from harness.messages.pending_call import Asked
+from harness.messages.pending_call import RequiredAnswer
 from harness.transcripts.approval import answered, nothing_waits, pending, unanswered
 from harness.transcripts.outcome import Ending
 from harness.transcripts.transcript import Entry
@@ -34,7 +34,7 @@ from tests.machines import BOUNDED, UNSHRUNK
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Failure, NotFound, Unavailable
-from workspaces.storage.records import Change, Key, with_prefix
+from workspaces.storage.records import Key, RecordChange, with_prefix
 from workspaces.timestamp import stamp_of
 
 ANSWERS = 100
@@ -106,13 +106,13 @@ class Asking(Machine):
                 super().step(process)
         else:
             found = inbox.next(conversation, lease)
-            if isinstance(found, Running):
+            if isinstance(found, RunningTurn):
                 process.running = inbox.resume(conversation, found, lease)
                 process.entries = list(transcript.entries(found.first))
             else:
                 process.waiting = found
 
-    def go_on(self, process: Process, running: Running, lease: Lease) -> None:
+    def go_on(self, process: Process, running: RunningTurn, lease: Lease) -> None:
         newest = process.entries[-1]
         event = number_of(running.event.id)
         if pending(process.entries):
@@ -123,7 +123,7 @@ class Asking(Machine):
         elif newest.message.role == "user" and len(process.entries) == 1 and asks(event):
             call = ToolCall(f"t{event}", "write", {})
             entry = self.entry(process, newest.number + 1, Message("assistant", (call,)))
-            entry = replace(entry, asks=(Asked(call.id, "approval", "notes"),))
+            entry = replace(entry, asks=(RequiredAnswer(call.id, "approval", "notes"),))
             process.conversations.transcript(self.conversation).append(entry, lease)
             self.assert_newest(lease)
             process.entries.append(entry)
@@ -131,7 +131,7 @@ class Asking(Machine):
             super().step(process)
 
     def take_answer(
-        self, process: Process, waiting: Waiting, paused: Paused | None, lease: Lease
+        self, process: Process, waiting: NextEvent, paused: PausedTurn | None, lease: Lease
     ) -> None:
         inbox, conversation = process.inbox, self.conversation
         transcript = process.conversations.transcript(conversation)
@@ -155,7 +155,7 @@ class Asking(Machine):
         process.waiting, process.running = None, running
         process.entries = [*entries, entry]
 
-    def abandon(self, process: Process, paused: Paused, lease: Lease) -> None:
+    def abandon(self, process: Process, paused: PausedTurn, lease: Lease) -> None:
         transcript = process.conversations.transcript(self.conversation)
         entries = list(transcript.entries(paused.first))
         number, at = entries[-1].number + 1, stamp_of(self.world.true_clock.now())
@@ -219,13 +219,13 @@ def test_what_must_be_allowed_is_done_once_and_only_then_whatever_happens() -> N
     run_state_machine_as_test(Asking, settings=BOUNDED)
 
 
-class Forgetful(Inbox):
+class Forgetful(EventQueue):
     """Lets a turn wait without noting that it does."""
 
     def pause(
         self,
         conversation: Conversation,
-        running: Running,
+        running: RunningTurn,
         ending: Ending,
         lease: Lease,
         *,
@@ -235,22 +235,26 @@ class Forgetful(Inbox):
         self._settle(conversation, None, head, (), lease)
 
 
-class Deaf(Inbox):
+class Deaf(EventQueue):
     """Takes an answer and leaves the turn as it was, waiting."""
 
     def answering(
-        self, conversation: Conversation, waiting: Waiting, paused: Paused, rest: Ending | None
-    ) -> tuple[Running | None, tuple[Change, ...]]:
+        self,
+        conversation: Conversation,
+        waiting: NextEvent,
+        paused: PausedTurn,
+        rest: Ending | None,
+    ) -> tuple[RunningTurn | None, tuple[RecordChange, ...]]:
         running, changes = super().answering(conversation, waiting, paused, rest)
         return running, tuple(one for one in changes if not _is_head(one))
 
 
-class Twofold(Inbox):
+class Twofold(EventQueue):
     """Ends a turn that waits without taking it away."""
 
     def abandoning(
-        self, conversation: Conversation, paused: Paused, ending: Ending
-    ) -> tuple[Change, ...]:
+        self, conversation: Conversation, paused: PausedTurn, ending: Ending
+    ) -> tuple[RecordChange, ...]:
         changes = super().abandoning(conversation, paused, ending)
         return tuple(one for one in changes if not _is_head(one))
 
@@ -260,7 +264,7 @@ def _is_head(change: Any) -> bool:
 
 
 @pytest.mark.parametrize("mutant", [Forgetful, Deaf, Twofold])
-def test_an_inbox_that_is_wrong_about_waiting_is_caught(mutant: type[Inbox]) -> None:
+def test_an_inbox_that_is_wrong_about_waiting_is_caught(mutant: type[EventQueue]) -> None:
     class Mutated(Asking):
         inbox_as = mutant
 

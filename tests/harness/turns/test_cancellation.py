@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.bootstrap.composition import Rooms
+from harness.bootstrap.composition import PrincipalServices
 from harness.context.repair import INTERRUPTED, repair
 from harness.messages.event import Event
 from harness.messages.message import Text, ToolCall, ToolResult
 from harness.messages.progress import ToolStarted, silent
 from harness.models.scripted import ScriptedModel
 from harness.transcripts.outcome import Outcome
-from harness.turns.dispatcher import Ingress
+from harness.turns.dispatcher import Dispatcher
 from tests.harness.talk import Rule, conversation_of, entries_of, ingress_of, opened, runner_of
 from tests.harness.turns.test_dispatcher import (
     Gate,
@@ -33,7 +33,7 @@ from tests.harness.turns.test_dispatcher import (
 )
 from tests.ordinary import reachable_directory
 from workspaces.errors import Refused
-from workspaces.storage.records import Change, RecordStore
+from workspaces.storage.records import RecordChange, RecordStore
 
 SONNET = "claude-sonnet-5"
 READ = ToolCall("t1", "read", {"path": "MEMORY.md"})
@@ -42,23 +42,23 @@ Cancel = Callable[[], Awaitable[bool]]
 
 
 @pytest.fixture
-def rooms(home: Path) -> Iterator[Rooms]:
+def rooms(home: Path) -> Iterator[PrincipalServices]:
     rooms = opened(home, Rule())
     yield rooms
     rooms.records.close()
 
 
-def assert_intact(rooms: Rooms) -> None:
+def assert_intact(rooms: PrincipalServices) -> None:
     """What is stored needs no repair but the joining of neighbours."""
     messages = tuple(entry.message for entry in entries_of(rooms, "c1"))
     parts = [part for message in messages for part in message.parts]
     assert [part for message in repair(messages) for part in message.parts] == parts
 
 
-async def stopped_at_the_model(rooms: Rooms, by: Ingress) -> Outcome:
+async def stopped_at_the_model(rooms: PrincipalServices, by: Dispatcher) -> Outcome:
     gate = Gate()
     ingress = answered_by(rooms, gate)
-    task = asyncio.create_task(ingress.deliver(rooms.agents.get("assistant"), say(rooms, "one")))
+    task = asyncio.create_task(ingress.run(rooms.agents.get("assistant"), say(rooms, "one")))
     await gate.asked.wait()
     assert await by.cancel(conversation_of(rooms, "c1"))
     outcome = await task
@@ -68,30 +68,32 @@ async def stopped_at_the_model(rooms: Rooms, by: Ingress) -> Outcome:
 
 @pytest.mark.parametrize("where", ["here", "in another process"])
 def test_a_turn_that_somebody_ends_is_interrupted_and_the_conversation_goes_on(
-    rooms: Rooms, where: str
+    rooms: PrincipalServices, where: str
 ) -> None:
-    other = replace(ingress_of(rooms, process="boot:other/1/1"), stops={})
-    by = rooms.ingress if where == "here" else other
+    other = replace(ingress_of(rooms, process="boot:other/1/1"), cancellations={})
+    by = rooms.dispatcher if where == "here" else other
     outcome = run(stopped_at_the_model(rooms, by))
     assert (outcome.status, outcome.reply) == ("interrupted", "")
     assert rooms.jobs.list() == []
     assert_intact(rooms)
-    again = run(rooms.ingress.deliver(rooms.agents.get("assistant"), say(rooms, "two")))
+    again = run(rooms.dispatcher.run(rooms.agents.get("assistant"), say(rooms, "two")))
     assert again.reply == "answer to two"
-    assert run(rooms.ingress.cancel(conversation_of(rooms, "c1"))) is False
+    assert run(rooms.dispatcher.cancel(conversation_of(rooms, "c1"))) is False
 
 
 @pytest.mark.parametrize("where", ["here", "in another process"])
-def test_a_turn_that_has_not_begun_yet_is_ended_when_it_does(rooms: Rooms, where: str) -> None:
-    other = replace(ingress_of(rooms, process="boot:other/1/1"), stops={})
+def test_a_turn_that_has_not_begun_yet_is_ended_when_it_does(
+    rooms: PrincipalServices, where: str
+) -> None:
+    other = replace(ingress_of(rooms, process="boot:other/1/1"), cancellations={})
 
     async def cancelled() -> Outcome:
         ingress = answered_by(rooms, Gate())
-        accepted = await ingress.accept(rooms.agents.get("assistant"), say(rooms, "one"))
+        accepted = await ingress.enqueue(rooms.agents.get("assistant"), say(rooms, "one"))
         by = ingress if where == "here" else other
         cancelling = asyncio.create_task(by.cancel(accepted.conversation))
         await asyncio.sleep(0)
-        outcome = await ingress.answer(accepted)
+        outcome = await ingress.wait(accepted)
         assert await cancelling
         return outcome
 
@@ -100,20 +102,22 @@ def test_a_turn_that_has_not_begun_yet_is_ended_when_it_does(rooms: Rooms, where
 
 
 def test_what_nobody_begins_is_not_waited_for_for_ever(
-    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+    rooms: PrincipalServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.turns.dispatcher.BEGIN_S_MAX", 0.05)
     accept(rooms, "one")
-    assert not run(rooms.ingress.cancel(conversation_of(rooms, "c1")))
+    assert not run(rooms.dispatcher.cancel(conversation_of(rooms, "c1")))
     assert status(rooms, "one").state == "queued"
 
 
-def test_a_turn_that_is_to_end_and_whose_process_dies_is_ended_by_the_next(rooms: Rooms) -> None:
-    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+def test_a_turn_that_is_to_end_and_whose_process_dies_is_ended_by_the_next(
+    rooms: PrincipalServices,
+) -> None:
+    lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     begin(rooms, lease)
-    assert run(rooms.ingress.cancel(conversation_of(rooms, "c1")))
-    rooms.ingress.leases.release(lease)
+    assert run(rooms.dispatcher.cancel(conversation_of(rooms, "c1")))
+    rooms.dispatcher.leases.release(lease)
 
     async def follow() -> None:
         await answered_by(rooms, Gate()).look_after(conversation_of(rooms, "c1").id)
@@ -129,10 +133,10 @@ def test_a_turn_that_waits_is_ended_and_its_calls_were_not_run(home: Path) -> No
     rooms = opened(home, model)
     rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
     agent = rooms.agents.get("assistant")
-    assert run(rooms.ingress.deliver(agent, say(rooms, "one"))).status == "waiting"
-    assert run(rooms.ingress.cancel(conversation_of(rooms, "c1")))
-    assert run(rooms.ingress.deliver(agent, say(rooms, "one"))).status == "interrupted"
-    assert run(rooms.ingress.deliver(agent, say(rooms, "two"))).reply == "Go on."
+    assert run(rooms.dispatcher.run(agent, say(rooms, "one"))).status == "waiting"
+    assert run(rooms.dispatcher.cancel(conversation_of(rooms, "c1")))
+    assert run(rooms.dispatcher.run(agent, say(rooms, "one"))).status == "interrupted"
+    assert run(rooms.dispatcher.run(agent, say(rooms, "two"))).reply == "Go on."
     (result,) = [p for p in model.requests[1].messages[-1].parts if isinstance(p, ToolResult)]
     assert "ended the turn" in result.text
     assert_intact(rooms)
@@ -147,11 +151,11 @@ def test_a_command_that_runs_is_killed_with_its_turn(monkeypatch: pytest.MonkeyP
             found = harness.confinement()
             if not found.works:
                 pytest.skip(f"no sandbox on this machine: {found.detail}")
-            ingress, agent = harness.rooms.ingress, harness.agents.get("assistant")
+            ingress, agent = harness.rooms.dispatcher, harness.agents.get("assistant")
             begun = harness.workspaces.get("notes").root / "begun.md"
 
             async def talk() -> Outcome:
-                task = asyncio.create_task(ingress.deliver(agent, Event.said("e1", "c1", "go")))
+                task = asyncio.create_task(ingress.run(agent, Event.said("e1", "c1", "go")))
                 await until(begun.exists)
                 await ingress.cancel(conversation_of(harness.rooms, "c1"))
                 return await task
@@ -166,7 +170,7 @@ def test_a_command_that_runs_is_killed_with_its_turn(monkeypatch: pytest.MonkeyP
             assert harness.workspaces.get("notes").read("begun.md").text == "begun\n"
 
 
-def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: Rooms) -> None:
+def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: PrincipalServices) -> None:
     """It is up while the model is asked for the second time: then so much passes at once."""
     seconds = 20.0
 
@@ -184,7 +188,7 @@ def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: Rooms) -> N
             return await asyncio.Event().wait()
 
     agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": seconds}}})
-    outcome = run(answered_by(rooms, Slow()).deliver(agent, say(rooms, "one")))
+    outcome = run(answered_by(rooms, Slow()).run(agent, say(rooms, "one")))
     assert outcome.status == "out_of_time"
     assert [entry.message.role for entry in entries_of(rooms, "c1")] == [
         "user",
@@ -195,16 +199,14 @@ def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: Rooms) -> N
 
 
 def test_a_reply_that_is_being_stored_when_its_turn_is_cancelled_is_stored_and_paid_for(
-    rooms: Rooms,
+    rooms: PrincipalServices,
 ) -> None:
     wire = Interrupting(rooms.records)
     ingress = ingress_of(rooms, records=wire)
 
     async def cancelled() -> None:
-        task = asyncio.create_task(
-            ingress.deliver(rooms.agents.get("assistant"), say(rooms, "one"))
-        )
-        wire.interrupts(task, lambda: len(ingress.stops))
+        task = asyncio.create_task(ingress.run(rooms.agents.get("assistant"), say(rooms, "one")))
+        wire.interrupts(task, lambda: len(ingress.cancellations))
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -239,7 +241,7 @@ class Interrupting:
     def scan(self, partition: str, **how: Any) -> Any:
         return self._store.scan(partition, **how)
 
-    def write(self, *changes: Change) -> tuple[int, ...]:
+    def write(self, *changes: RecordChange) -> tuple[int, ...]:
         if any(change.key.partition.startswith("usage:") for change in changes):
             self._interrupt()
         return self._store.write(*changes)
@@ -248,7 +250,9 @@ class Interrupting:
         self._store.close()
 
 
-def test_a_call_under_way_when_the_time_is_up_is_told_as_interrupted(rooms: Rooms) -> None:
+def test_a_call_under_way_when_the_time_is_up_is_told_as_interrupted(
+    rooms: PrincipalServices,
+) -> None:
     agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": 600}}})
 
     def never(progress: Any) -> None:
@@ -257,47 +261,47 @@ def test_a_call_under_way_when_the_time_is_up_is_told_as_interrupted(rooms: Room
 
     ingress = answered_by(rooms, ScriptedModel([READ]))
     with pytest.raises(asyncio.CancelledError):
-        run(ingress.deliver(agent, say(rooms, "one"), never))
+        run(ingress.run(agent, say(rooms, "one"), never))
     results = entries_of(rooms, "c1")[-1].message.parts
     assert results == (ToolResult("t1", INTERRUPTED, is_error=True),)
     assert_intact(rooms)
 
 
-def test_a_turn_stops_when_it_has_spent_what_it_may(rooms: Rooms) -> None:
+def test_a_turn_stops_when_it_has_spent_what_it_may(rooms: PrincipalServices) -> None:
     limits = {"dollars": 0.001}
     agent = rooms.agents.patch("assistant", {"config": {"limits": limits}})
     long = "x" * 200  # an output token each, for the scripted model: 10 dollars a million
     model = ScriptedModel(*[[Text(long), READ]] * 50, name=SONNET)
-    outcome = run(answered_by(rooms, model).deliver(agent, say(rooms, "one")))
+    outcome = run(answered_by(rooms, model).run(agent, say(rooms, "one")))
     assert outcome.status == "out_of_money"
     assert 1 <= len(model.requests) < 50
     assert_intact(rooms)
 
 
-def test_a_limit_on_money_is_refused_where_no_price_is_known(rooms: Rooms) -> None:
+def test_a_limit_on_money_is_refused_where_no_price_is_known(rooms: PrincipalServices) -> None:
     agent = rooms.agents.patch("assistant", {"config": {"limits": {"dollars": 1.0}}})
     ingress = answered_by(rooms, ScriptedModel("never", name="nobody-knows"))
     with pytest.raises(Refused, match="no price"):
-        run(ingress.deliver(agent, say(rooms, "one")))
+        run(ingress.run(agent, say(rooms, "one")))
     outcome = run(
-        answered_by(rooms, ScriptedModel("hi", name=SONNET)).deliver(agent, say(rooms, "one"))
+        answered_by(rooms, ScriptedModel("hi", name=SONNET)).run(agent, say(rooms, "one"))
     )
     assert outcome.reply == "hi"
 
 
 def test_an_end_that_was_wanted_just_before_a_turn_would_wait_is_not_forgotten(home: Path) -> None:
-    rooms: list[Rooms] = []
+    rooms: list[PrincipalServices] = []
 
     def cancelled_meanwhile(request: Any) -> list[ToolCall]:
         elsewhere = ingress_of(rooms[0], process="boot:other/1/1")
-        assert elsewhere.inbox.cancel(conversation_of(rooms[0], "c1"))
+        assert elsewhere.event_queue.cancel(conversation_of(rooms[0], "c1"))
         return [ToolCall("w1", "write", {"path": "a.md", "content": "x"})]
 
     rooms.append(opened(home, ScriptedModel(cancelled_meanwhile)))
     rooms[0].sandboxes.patch("default", {"config": {"permission": "ask"}})
     agent = rooms[0].agents.get("assistant")
-    assert run(rooms[0].ingress.deliver(agent, say(rooms[0], "one"))).status == "interrupted"
-    assert rooms[0].ingress.pending(conversation_of(rooms[0], "c1")) == ()
+    assert run(rooms[0].dispatcher.run(agent, say(rooms[0], "one"))).status == "interrupted"
+    assert rooms[0].dispatcher.pending(conversation_of(rooms[0], "c1")) == ()
     (result,) = entries_of(rooms[0], "c1")[-1].message.parts
     assert isinstance(result, ToolResult)
     assert "Nothing was changed" in result.text

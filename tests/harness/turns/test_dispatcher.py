@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from harness.bootstrap.composition import Rooms
+from harness.bootstrap.composition import PrincipalServices
 from harness.context.repair import INTERRUPTED
 from harness.conversations.event_status import GivenBack
-from harness.conversations.queue_state import WAITING_BYTES_MAX, WAITING_MAX, Waiting
+from harness.conversations.queue_state import WAITING_BYTES_MAX, WAITING_MAX, NextEvent
 from harness.messages.event import Event, ToolAnswer
 from harness.messages.message import Message, Text, ToolCall, ToolResult, user
-from harness.messages.model_request import Reply, Request, Usage
+from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Progress, Queued
-from harness.models.scripted import Line, ScriptedModel
+from harness.models.scripted import ScriptedModel, ScriptedReply
 from harness.transcripts.outcome import Outcome
 from harness.transcripts.transcript import Entry
-from harness.turns.dispatcher import Ingress
+from harness.turns.dispatcher import Dispatcher
 from harness.turns.turn_runner import ATTEMPTS_MAX
 from tests.harness.talk import (
     Rule,
@@ -35,7 +35,7 @@ from tests.harness.talk import (
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Busy, NotFound, TooMany, Unavailable
 from workspaces.ids import TurnId
-from workspaces.storage.faulty import Fault, FaultyRecords
+from workspaces.storage.faulty import FaultyRecords, StoreFault
 from workspaces.storage.records import BATCH_CHANGES_MAX
 from workspaces.timestamp import stamp_of
 
@@ -45,13 +45,13 @@ LOST_AT_MAX = 30
 
 
 @pytest.fixture
-def rooms(home: Path) -> Iterator[Rooms]:
+def rooms(home: Path) -> Iterator[PrincipalServices]:
     rooms = opened(home, Rule())
     yield rooms
     rooms.records.close()
 
 
-def say(rooms: Rooms, text: str, event_id: str | None = None, **how: Any) -> Event:
+def say(rooms: PrincipalServices, text: str, event_id: str | None = None, **how: Any) -> Event:
     return Event.said(event_id or text, "c1", text, **how)
 
 
@@ -63,13 +63,15 @@ def run(coroutine: Any) -> Any:
     return asyncio.run(bounded())
 
 
-def deliver(rooms: Rooms, text: str, event_id: str | None = None, **how: Any) -> Outcome:
+def deliver(
+    rooms: PrincipalServices, text: str, event_id: str | None = None, **how: Any
+) -> Outcome:
     agent = rooms.agents.get("assistant")
-    return run(rooms.ingress.deliver(agent, say(rooms, text, event_id, **how)))
+    return run(rooms.dispatcher.run(agent, say(rooms, text, event_id, **how)))
 
 
-def answered_by(rooms: Rooms, model: Any) -> Ingress:
-    return replace(rooms.ingress, open_model=lambda *_: model)
+def answered_by(rooms: PrincipalServices, model: Any) -> Dispatcher:
+    return replace(rooms.dispatcher, open_model=lambda *_: model)
 
 
 class Gate:
@@ -82,7 +84,7 @@ class Gate:
         self.go = asyncio.Event()
         self.cancelled = False
 
-    async def reply(self, request: Request, *, output_tokens_max: int, emit: Any) -> Reply:
+    async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Any) -> Reply:
         self.asked.set()
         try:
             await self.go.wait()
@@ -101,14 +103,16 @@ async def until(is_so: Callable[[], bool]) -> None:
 # in line
 
 
-def test_events_wait_in_line_and_are_told_how_many_are_before_them(rooms: Rooms) -> None:
+def test_events_wait_in_line_and_are_told_how_many_are_before_them(
+    rooms: PrincipalServices,
+) -> None:
     async def talk() -> list[Progress]:
         gate, told = Gate(), []
         ingress = answered_by(rooms, gate)
         agent = rooms.agents.get("assistant")
-        first = asyncio.create_task(ingress.deliver(agent, say(rooms, "one")))
+        first = asyncio.create_task(ingress.run(agent, say(rooms, "one")))
         await gate.asked.wait()
-        second = asyncio.create_task(ingress.deliver(agent, say(rooms, "two"), told.append))
+        second = asyncio.create_task(ingress.run(agent, say(rooms, "two"), told.append))
         await until(lambda: bool(told))
         gate.go.set()
         replies = [(await first).reply, (await second).reply]
@@ -120,7 +124,7 @@ def test_events_wait_in_line_and_are_told_how_many_are_before_them(rooms: Rooms)
 
 
 def test_the_end_of_a_turn_is_heard_by_who_waits_in_the_same_process(
-    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+    rooms: PrincipalServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They do not look in between."""
     monkeypatch.setattr("harness.turns.dispatcher.LOOK_S_MIN", 2 * WAIT_S)
@@ -130,11 +134,11 @@ def test_the_end_of_a_turn_is_heard_by_who_waits_in_the_same_process(
         gate, told = Gate(), []
         ingress = answered_by(rooms, gate)
         agent = rooms.agents.get("assistant")
-        first = asyncio.create_task(ingress.deliver(agent, say(rooms, "one")))
+        first = asyncio.create_task(ingress.run(agent, say(rooms, "one")))
         await gate.asked.wait()
-        second = asyncio.create_task(ingress.deliver(agent, say(rooms, "two"), told.append))
+        second = asyncio.create_task(ingress.run(agent, say(rooms, "two"), told.append))
         await until(lambda: bool(told))
-        third = asyncio.create_task(ingress.deliver(agent, say(rooms, "three"), told.append))
+        third = asyncio.create_task(ingress.run(agent, say(rooms, "three"), told.append))
         await until(lambda: len(told) == 2)
         gate.go.set()
         return [(await one).reply for one in (first, second, third)]
@@ -142,44 +146,44 @@ def test_the_end_of_a_turn_is_heard_by_who_waits_in_the_same_process(
     assert run(talk()) == ["answer to one", "answer to two", "answer to three"]
 
 
-def test_an_agent_that_rejects_is_busy_for_the_second(rooms: Rooms) -> None:
+def test_an_agent_that_rejects_is_busy_for_the_second(rooms: PrincipalServices) -> None:
     async def talk() -> None:
         gate = Gate()
         ingress = answered_by(rooms, gate)
         agent = rooms.agents.patch("assistant", {"config": {"onBusy": "reject"}})
-        first = asyncio.create_task(ingress.deliver(agent, say(rooms, "one")))
+        first = asyncio.create_task(ingress.run(agent, say(rooms, "one")))
         await gate.asked.wait()
         with pytest.raises(Busy):
-            await ingress.deliver(agent, say(rooms, "two"))
-        queued = asyncio.create_task(ingress.deliver(agent, say(rooms, "three", on_busy="queue")))
+            await ingress.run(agent, say(rooms, "two"))
+        queued = asyncio.create_task(ingress.run(agent, say(rooms, "three", on_busy="queue")))
         gate.go.set()
         assert (await first).reply == "answer to one"
         assert (await queued).reply == "answer to three"
-        assert (await ingress.deliver(agent, say(rooms, "two"))).reply == "answer to two"
+        assert (await ingress.run(agent, say(rooms, "two"))).reply == "answer to two"
 
     run(talk())
 
 
-def occupied(rooms: Rooms) -> Lease:
+def occupied(rooms: PrincipalServices) -> Lease:
     """Somebody else runs a turn in `c1`."""
     deliver(rooms, "before")
-    lease = rooms.ingress.leases.acquire(conversation_of(rooms, "c1").lease_key)
+    lease = rooms.dispatcher.leases.acquire(conversation_of(rooms, "c1").lease_key)
     accept(rooms, "running")
     begin(rooms, lease)
     return lease
 
 
-def accept(rooms: Rooms, text: str, event_id: str | None = None) -> Any:
+def accept(rooms: PrincipalServices, text: str, event_id: str | None = None) -> Any:
     agent = rooms.agents.get("assistant")
     event = say(rooms, text, event_id)
-    return rooms.ingress.inbox.accept(agent.id, event, rejects=False)
+    return rooms.dispatcher.event_queue.accept(agent.id, event, rejects=False)
 
 
-def begin(rooms: Rooms, lease: Lease, *more: Message) -> None:
+def begin(rooms: PrincipalServices, lease: Lease, *more: Message) -> None:
     """As a process does that dies after it has stored so much."""
-    inbox, conversation = rooms.ingress.inbox, conversation_of(rooms, "c1")
+    inbox, conversation = rooms.dispatcher.event_queue, conversation_of(rooms, "c1")
     waiting = inbox.next(conversation, lease)
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, NextEvent)
     transcript = rooms.conversations.transcript(conversation)
     first, turn_id = transcript.window().next_number, TurnId("turn_dead")
     at = stamp_of(rooms.clock.now())
@@ -190,7 +194,7 @@ def begin(rooms: Rooms, lease: Lease, *more: Message) -> None:
         transcript.append(Entry(number, at, turn_id, message), lease)
 
 
-def test_the_line_has_room_for_a_hundred_events(rooms: Rooms) -> None:
+def test_the_line_has_room_for_a_hundred_events(rooms: PrincipalServices) -> None:
     occupied(rooms)
     for number in range(WAITING_MAX):
         accept(rooms, f"e{number}")
@@ -202,7 +206,7 @@ def test_the_line_has_room_for_a_hundred_events(rooms: Rooms) -> None:
         status(rooms, "one more")
 
 
-def test_the_line_has_room_for_a_mebibyte_of_texts(rooms: Rooms) -> None:
+def test_the_line_has_room_for_a_mebibyte_of_texts(rooms: PrincipalServices) -> None:
     occupied(rooms)
     accept(rooms, "ä" * (WAITING_BYTES_MAX // 2), "full")
     with pytest.raises(TooMany) as caught:
@@ -210,19 +214,19 @@ def test_the_line_has_room_for_a_mebibyte_of_texts(rooms: Rooms) -> None:
     assert (caught.value.actual, caught.value.unit) == (WAITING_BYTES_MAX + 1, "bytes")
 
 
-def test_what_nothing_is_before_may_be_larger_than_the_line(rooms: Rooms) -> None:
+def test_what_nothing_is_before_may_be_larger_than_the_line(rooms: PrincipalServices) -> None:
     text = "x" * (2 * WAITING_BYTES_MAX)
     assert deliver(rooms, text, "large").status == "done"
     assert entries_of(rooms, "c1")[0].message.text == text
     assert list(rooms.conversations._large.scan("conv_")) != []
 
 
-def test_events_that_were_withdrawn_make_room(rooms: Rooms) -> None:
+def test_events_that_were_withdrawn_make_room(rooms: PrincipalServices) -> None:
     occupied(rooms)
     places = [accept(rooms, f"e{number}") for number in range(WAITING_MAX)]
     for place in places:
-        assert rooms.ingress.inbox.withdraw(place)
-    rooms.ingress.leases.release(lease_of(rooms))
+        assert rooms.dispatcher.event_queue.withdraw(place)
+    rooms.dispatcher.leases.release(lease_of(rooms))
     assert deliver(rooms, "after").reply == "answer to after"
     assert [entry.event_id for entry in entries_of(rooms, "c1") if entry.event_id] == [
         "before",
@@ -231,7 +235,7 @@ def test_events_that_were_withdrawn_make_room(rooms: Rooms) -> None:
     ]
 
 
-def lease_of(rooms: Rooms) -> Lease:
+def lease_of(rooms: PrincipalServices) -> Lease:
     key = conversation_of(rooms, "c1").lease_key
     fence = rooms.records.scan(key, limit=1)[0]
     return Lease(key, fence.counter)
@@ -240,14 +244,16 @@ def lease_of(rooms: Rooms) -> Lease:
 # once
 
 
-def status(rooms: Rooms, event_id: str) -> Any:
-    return rooms.ingress.status(rooms.agents.get("assistant").id, event_id)
+def status(rooms: PrincipalServices, event_id: str) -> Any:
+    return rooms.dispatcher.status(rooms.agents.get("assistant").id, event_id)
 
 
-def test_the_same_event_twice_at_once_is_one_turn_with_two_listeners(rooms: Rooms) -> None:
+def test_the_same_event_twice_at_once_is_one_turn_with_two_listeners(
+    rooms: PrincipalServices,
+) -> None:
     async def talk() -> list[Outcome]:
         agent = rooms.agents.get("assistant")
-        deliveries = (rooms.ingress.deliver(agent, say(rooms, "one")) for _ in range(5))
+        deliveries = (rooms.dispatcher.run(agent, say(rooms, "one")) for _ in range(5))
         return await asyncio.gather(*deliveries)
 
     outcomes = run(talk())
@@ -255,7 +261,7 @@ def test_the_same_event_twice_at_once_is_one_turn_with_two_listeners(rooms: Room
     assert len(entries_of(rooms, "c1")) == 2
 
 
-def test_an_event_can_be_asked_after(rooms: Rooms) -> None:
+def test_an_event_can_be_asked_after(rooms: PrincipalServices) -> None:
     lease = occupied(rooms)
     accept(rooms, "waits")
     assert status(rooms, "before").state == "done"
@@ -264,20 +270,20 @@ def test_an_event_can_be_asked_after(rooms: Rooms) -> None:
     assert status(rooms, "waits").state == "queued"
     with pytest.raises(NotFound):
         status(rooms, "never")
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
     deliver(rooms, "waits")
     assert status(rooms, "running").state == "done"
     assert status(rooms, "waits").state == "done"
 
 
-def test_what_fails_before_the_model_was_asked_is_given_back(rooms: Rooms) -> None:
+def test_what_fails_before_the_model_was_asked_is_given_back(rooms: PrincipalServices) -> None:
     def broken(*_: object) -> Any:
         raise Unavailable("model", "no such thing")
 
-    ingress = replace(rooms.ingress, open_model=broken)
+    ingress = replace(rooms.dispatcher, open_model=broken)
     agent = rooms.agents.get("assistant")
     with pytest.raises(Unavailable):
-        run(ingress.deliver(agent, say(rooms, "one", "e1")))
+        run(ingress.run(agent, say(rooms, "one", "e1")))
     found = status(rooms, "e1")
     assert (found.state, found.refusal["code"]) == ("refused", "unavailable")
     assert entries_of(rooms, "c1") == []
@@ -285,44 +291,44 @@ def test_what_fails_before_the_model_was_asked_is_given_back(rooms: Rooms) -> No
     assert deliver(rooms, "another body now", "e1").status == "done"
 
 
-def test_a_bug_before_the_model_was_asked_does_not_block_the_line(rooms: Rooms) -> None:
+def test_a_bug_before_the_model_was_asked_does_not_block_the_line(rooms: PrincipalServices) -> None:
     def broken(*_: object) -> Any:
         raise ZeroDivisionError
 
-    ingress = replace(rooms.ingress, open_model=broken)
+    ingress = replace(rooms.dispatcher, open_model=broken)
     agent = rooms.agents.get("assistant")
     with pytest.raises(ZeroDivisionError):
-        run(ingress.deliver(agent, say(rooms, "one")))
+        run(ingress.run(agent, say(rooms, "one")))
     assert "ZeroDivisionError" in status(rooms, "one").refusal["message"]
     assert deliver(rooms, "two").status == "done"
 
 
 def test_whoever_waits_for_an_event_that_another_process_gave_back_hears_why(
-    rooms: Rooms,
+    rooms: PrincipalServices,
 ) -> None:
-    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+    lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accepted = accept(rooms, "one")
-    inbox, conversation = rooms.ingress.inbox, accepted.conversation
+    inbox, conversation = rooms.dispatcher.event_queue, accepted.conversation
     waiting = inbox.next(conversation, lease)
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, NextEvent)
     inbox.give_back(conversation, waiting, NotFound("agent", "x"), lease)
     with pytest.raises(GivenBack) as caught:
-        run(rooms.ingress.answer(accepted))
+        run(rooms.dispatcher.wait(accepted))
     assert (caught.value.code, str(caught.value)) == ("not_found", "there is no agent 'x'")
 
 
-def conversation_of_new(rooms: Rooms) -> Any:
+def conversation_of_new(rooms: PrincipalServices) -> Any:
     return rooms.conversations.open(rooms.agents.get("assistant").id, "c1")
 
 
-def test_a_bug_in_a_turn_is_a_failed_turn_and_the_line_moves_on(rooms: Rooms) -> None:
-    def broken(*_: object) -> Line:
+def test_a_bug_in_a_turn_is_a_failed_turn_and_the_line_moves_on(rooms: PrincipalServices) -> None:
+    def broken(*_: object) -> ScriptedReply:
         raise ZeroDivisionError("by nothing")
 
     ingress = answered_by(rooms, ScriptedModel(broken))
     agent = rooms.agents.get("assistant")
     with pytest.raises(ZeroDivisionError):
-        run(ingress.deliver(agent, say(rooms, "one")))
+        run(ingress.run(agent, say(rooms, "one")))
     found = status(rooms, "one")
     assert found.state == "failed"
     assert found.outcome.failure.reason == "ZeroDivisionError: by nothing"
@@ -338,11 +344,11 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
         await task
 
 
-def test_a_turn_that_its_caller_cancels_is_over(rooms: Rooms) -> None:
+def test_a_turn_that_its_caller_cancels_is_over(rooms: PrincipalServices) -> None:
     async def talk() -> None:
         gate = Gate()
         agent = rooms.agents.get("assistant")
-        task = asyncio.create_task(answered_by(rooms, gate).deliver(agent, say(rooms, "one")))
+        task = asyncio.create_task(answered_by(rooms, gate).run(agent, say(rooms, "one")))
         await gate.asked.wait()
         await cancelled(task)
         assert gate.cancelled
@@ -353,15 +359,15 @@ def test_a_turn_that_its_caller_cancels_is_over(rooms: Rooms) -> None:
     assert deliver(rooms, "two").reply == "answer to two"
 
 
-def test_an_event_whose_caller_goes_while_it_waits_is_withdrawn(rooms: Rooms) -> None:
+def test_an_event_whose_caller_goes_while_it_waits_is_withdrawn(rooms: PrincipalServices) -> None:
     async def talk() -> None:
         gate = Gate()
         ingress = answered_by(rooms, gate)
         agent = rooms.agents.get("assistant")
-        first = asyncio.create_task(ingress.deliver(agent, say(rooms, "one")))
+        first = asyncio.create_task(ingress.run(agent, say(rooms, "one")))
         await gate.asked.wait()
         told: list[Progress] = []
-        second = asyncio.create_task(ingress.deliver(agent, say(rooms, "two"), told.append))
+        second = asyncio.create_task(ingress.run(agent, say(rooms, "two"), told.append))
         await until(lambda: bool(told))
         await cancelled(second)
         gate.go.set()
@@ -373,15 +379,17 @@ def test_an_event_whose_caller_goes_while_it_waits_is_withdrawn(rooms: Rooms) ->
     assert deliver(rooms, "two").reply == "answer to two"
 
 
-def test_whoever_goes_while_at_the_event_of_another_leaves_it_to_the_next(rooms: Rooms) -> None:
-    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+def test_whoever_goes_while_at_the_event_of_another_leaves_it_to_the_next(
+    rooms: PrincipalServices,
+) -> None:
+    lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "theirs")
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
 
     async def talk() -> None:
         gate = Gate()
         agent = rooms.agents.get("assistant")
-        task = asyncio.create_task(answered_by(rooms, gate).deliver(agent, say(rooms, "mine")))
+        task = asyncio.create_task(answered_by(rooms, gate).run(agent, say(rooms, "mine")))
         await gate.asked.wait()
         await cancelled(task)
 
@@ -392,19 +400,19 @@ def test_whoever_goes_while_at_the_event_of_another_leaves_it_to_the_next(rooms:
     assert len(entries_of(rooms, "c1")) == 2
 
 
-def test_whoever_sends_an_event_again_and_goes_ends_nothing(rooms: Rooms) -> None:
+def test_whoever_sends_an_event_again_and_goes_ends_nothing(rooms: PrincipalServices) -> None:
     async def talk() -> None:
         gate = Gate()
         ingress = answered_by(rooms, gate)
         agent = rooms.agents.get("assistant")
-        first = asyncio.create_task(ingress.deliver(agent, say(rooms, "one")))
+        first = asyncio.create_task(ingress.run(agent, say(rooms, "one")))
         await gate.asked.wait()
         heard: list[Progress] = []
-        waits = asyncio.create_task(ingress.deliver(agent, say(rooms, "two"), heard.append))
+        waits = asyncio.create_task(ingress.run(agent, say(rooms, "two"), heard.append))
         await until(lambda: len(heard) == 1)  # it is in line, and what comes now is the same again
         told: list[Progress] = []
         again = [
-            asyncio.create_task(ingress.deliver(agent, say(rooms, text), told.append))
+            asyncio.create_task(ingress.run(agent, say(rooms, text), told.append))
             for text in ("one", "two")
         ]
         await until(lambda: len(told) == 2)
@@ -417,28 +425,34 @@ def test_whoever_sends_an_event_again_and_goes_ends_nothing(rooms: Rooms) -> Non
     run(talk())
 
 
-def test_who_accepts_an_event_that_nothing_is_before_need_not_look_for_it(rooms: Rooms) -> None:
+def test_who_accepts_an_event_that_nothing_is_before_need_not_look_for_it(
+    rooms: PrincipalServices,
+) -> None:
     first, second = accept(rooms, "one"), accept(rooms, "two")
-    assert first.first == rooms.ingress.inbox.next(conversation_of(rooms, "c1"), first.lease)
+    assert first.first == rooms.dispatcher.event_queue.next(
+        conversation_of(rooms, "c1"), first.lease
+    )
     assert (second.lease, second.first) == (None, None)
-    rooms.ingress.leases.release(first.lease)
+    rooms.dispatcher.leases.release(first.lease)
     third = accept(rooms, "three")
     assert third.lease is not None
     assert third.first is None
-    rooms.ingress.leases.release(third.lease)
+    rooms.dispatcher.leases.release(third.lease)
     assert deliver(rooms, "four").reply == "answer to four"
     assert entries_of(rooms, "c1")[0].message.text == "one"
 
 
-def test_what_is_said_after_a_deletion_elsewhere_begins_a_conversation_anew(rooms: Rooms) -> None:
+def test_what_is_said_after_a_deletion_elsewhere_begins_a_conversation_anew(
+    rooms: PrincipalServices,
+) -> None:
     """Though this process remembers the one that was."""
-    assert run(rooms.ingress.answer(accept(rooms, "one"))).reply == "answer to one"
+    assert run(rooms.dispatcher.wait(accept(rooms, "one"))).reply == "answer to one"
     before = conversation_of(rooms, "c1")
     rooms.conversations.delete(before)
     answer = Event("e2", "c1", (ToolAnswer(call_id="t1", content="x"),))
     with pytest.raises(NotFound):
-        rooms.ingress.inbox.accept(before.agent_id, answer, rejects=False)
-    assert run(rooms.ingress.answer(accept(rooms, "two"))).reply == "answer to two"
+        rooms.dispatcher.event_queue.accept(before.agent_id, answer, rejects=False)
+    assert run(rooms.dispatcher.wait(accept(rooms, "two"))).reply == "answer to two"
     assert conversation_of(rooms, "c1").id != before.id
     assert [entry.message.text for entry in entries_of(rooms, "c1")] == ["two", "answer to two"]
 
@@ -446,9 +460,11 @@ def test_what_is_said_after_a_deletion_elsewhere_begins_a_conversation_anew(room
 # interrupted
 
 
-def test_a_turn_whose_process_died_is_gone_on_with_by_the_next_event(rooms: Rooms) -> None:
+def test_a_turn_whose_process_died_is_gone_on_with_by_the_next_event(
+    rooms: PrincipalServices,
+) -> None:
     lease = occupied(rooms)
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
     assert deliver(rooms, "next").reply == "answer to next"
     assert [entry.message.text for entry in entries_of(rooms, "c1")] == [
         "before",
@@ -464,16 +480,14 @@ def test_a_turn_whose_process_died_is_gone_on_with_by_the_next_event(rooms: Room
 CALLS = (ToolCall("t1", "read", {"path": "MEMORY.md"}), ToolCall("t2", "read", {"path": "x.md"}))
 
 
-def test_tools_that_may_have_run_are_told_and_not_run_again(rooms: Rooms) -> None:
-    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+def test_tools_that_may_have_run_are_told_and_not_run_again(rooms: PrincipalServices) -> None:
+    lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     known = Message("user", (ToolResult("t1", "it ran"),))
     begin(rooms, lease, Message("assistant", (Text("Let me look."), *CALLS)), known)
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
     model = ScriptedModel("I see.")
-    outcome = run(
-        answered_by(rooms, model).deliver(rooms.agents.get("assistant"), say(rooms, "one"))
-    )
+    outcome = run(answered_by(rooms, model).run(rooms.agents.get("assistant"), say(rooms, "one")))
     assert outcome.reply == "I see."
     (request,) = model.requests
     assert request.messages[-1].parts == (
@@ -484,77 +498,73 @@ def test_tools_that_may_have_run_are_told_and_not_run_again(rooms: Rooms) -> Non
     assert results == list(request.messages[-1].parts)
 
 
-def test_very_many_calls_that_may_have_run_stand_in_nobodys_way(rooms: Rooms) -> None:
+def test_very_many_calls_that_may_have_run_stand_in_nobodys_way(rooms: PrincipalServices) -> None:
     calls = tuple(replace(CALLS[0], id=f"t{number}") for number in range(BATCH_CHANGES_MAX + 1))
-    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+    lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     begin(rooms, lease, Message("assistant", calls))
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
     model = ScriptedModel("I see.")
     ingress = answered_by(rooms, model)
-    outcome = run(ingress.deliver(rooms.agents.get("assistant"), say(rooms, "one")))
+    outcome = run(ingress.run(rooms.agents.get("assistant"), say(rooms, "one")))
     assert (outcome.status, outcome.reply) == ("done", "I see.")
     interrupted = (ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
     assert model.requests[0].messages[-1].parts == tuple(interrupted)
 
 
-def test_an_answer_that_was_stored_is_not_asked_for_again(rooms: Rooms) -> None:
-    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+def test_an_answer_that_was_stored_is_not_asked_for_again(rooms: PrincipalServices) -> None:
+    lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     begin(rooms, lease, Message("assistant", (Text("It is this."),)))
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
     model = ScriptedModel()
-    outcome = run(
-        answered_by(rooms, model).deliver(rooms.agents.get("assistant"), say(rooms, "one"))
-    )
+    outcome = run(answered_by(rooms, model).run(rooms.agents.get("assistant"), say(rooms, "one")))
     assert (outcome.status, outcome.reply, model.requests) == ("done", "It is this.", [])
 
 
-def test_steps_taken_before_the_interruption_count(rooms: Rooms) -> None:
+def test_steps_taken_before_the_interruption_count(rooms: PrincipalServices) -> None:
     rooms.agents.patch("assistant", {"config": {"limits": {"steps": 2}}})
-    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+    lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     result = Message("user", (ToolResult("t1", "it ran"),))
     begin(rooms, lease, Message("assistant", CALLS[:1]), result)
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
     model = ScriptedModel([CALLS[1]], "never")
-    outcome = run(
-        answered_by(rooms, model).deliver(rooms.agents.get("assistant"), say(rooms, "one"))
-    )
+    outcome = run(answered_by(rooms, model).run(rooms.agents.get("assistant"), say(rooms, "one")))
     assert (outcome.status, len(model.requests)) == ("out_of_steps", 1)
 
 
-def test_a_turn_that_kills_every_process_is_reported_as_failed(rooms: Rooms) -> None:
-    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+def test_a_turn_that_kills_every_process_is_reported_as_failed(rooms: PrincipalServices) -> None:
+    lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     begin(rooms, lease)
-    inbox, conversation = rooms.ingress.inbox, conversation_of(rooms, "c1")
+    inbox, conversation = rooms.dispatcher.event_queue, conversation_of(rooms, "c1")
     for _ in range(ATTEMPTS_MAX - 1):
         found = inbox.next(conversation, lease)
         assert found is not None
-        assert not isinstance(found, Waiting)
+        assert not isinstance(found, NextEvent)
         inbox.resume(conversation, found, lease)
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
     assert deliver(rooms, "two").reply == "answer to two"
     found = status(rooms, "one")
     assert found.state == "failed"
     assert "3 times" in found.outcome.failure.reason
 
 
-def test_a_turn_of_an_agent_that_is_gone_is_reported_as_failed(rooms: Rooms) -> None:
-    lease = rooms.ingress.leases.acquire(conversation_of_new(rooms).lease_key)
+def test_a_turn_of_an_agent_that_is_gone_is_reported_as_failed(rooms: PrincipalServices) -> None:
+    lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     begin(rooms, lease)
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
     conversation = conversation_of(rooms, "c1")
     agent_id = conversation.agent_id
     rooms.agents.forget("assistant")
-    run(rooms.ingress.look_after(conversation.id))
-    assert rooms.ingress.status(agent_id, "one").state == "failed"
+    run(rooms.dispatcher.look_after(conversation.id))
+    assert rooms.dispatcher.status(agent_id, "one").state == "failed"
 
 
 def test_an_interrupted_turn_and_what_waits_behind_it_are_looked_after_by_a_job(
-    rooms: Rooms,
+    rooms: PrincipalServices,
 ) -> None:
     lease = occupied(rooms)
     accept(rooms, "waits")
@@ -562,7 +572,7 @@ def test_an_interrupted_turn_and_what_waits_behind_it_are_looked_after_by_a_job(
     assert job.job.kind == "turn"
     rooms.jobs.retry(job.job.id)  # due now
     assert run(runner_of(rooms).drain()).failed == 1  # the holder is alive
-    rooms.ingress.leases.release(lease)
+    rooms.dispatcher.leases.release(lease)
     rooms.jobs.retry(job.job.id)
     assert run(runner_of(rooms).drain()).done == 1
     assert status(rooms, "running").state == "done"
@@ -570,21 +580,21 @@ def test_an_interrupted_turn_and_what_waits_behind_it_are_looked_after_by_a_job(
     assert rooms.jobs.list() == []
 
 
-def test_lost_answers_of_the_store_lose_no_event(rooms: Rooms) -> None:
+def test_lost_answers_of_the_store_lose_no_event(rooms: PrincipalServices) -> None:
     """Every message is lost once, before or after its effect; whoever sends again gets the answer."""
-    coming: list[Fault] = []
-    plan = iter(lambda: coming.pop(0) if coming else Fault.NONE, None)
+    coming: list[StoreFault] = []
+    plan = iter(lambda: coming.pop(0) if coming else StoreFault.NONE, None)
     ingress = ingress_of(rooms, records=FaultyRecords(rooms.records, plan))
     agent, failed = rooms.agents.get("assistant"), 0
-    for fault in (Fault.BEFORE, Fault.AFTER):
+    for fault in (StoreFault.BEFORE, StoreFault.AFTER):
         for number in range(LOST_AT_MAX):
-            coming[:] = [*[Fault.NONE] * number, fault]
+            coming[:] = [*[StoreFault.NONE] * number, fault]
             event = say(rooms, f"{fault.name}-{number}")
             try:
-                outcome = run(ingress.deliver(agent, event))
+                outcome = run(ingress.run(agent, event))
             except Unavailable:
                 failed += 1
-                outcome = run(ingress.deliver(agent, event))
+                outcome = run(ingress.run(agent, event))
             assert outcome.status in {"done", "failed"}
     assert failed > LOST_AT_MAX / 2
     coming.clear()

@@ -10,7 +10,7 @@ import pytest
 
 from harness import Harness
 from harness.messages.message import Text, ToolCall
-from harness.messages.model_request import ModelFailure, Request
+from harness.messages.model_request import ModelFailure, ModelRequest
 from harness.models.scripted import ScriptedModel
 from workspaces.workspace.workspace import Workspace
 
@@ -25,7 +25,7 @@ def at_rest(harness: Harness) -> Workspace:
     notes = harness.workspaces.get("notes")
     (notes.root / "notes").mkdir(exist_ok=True)
     (notes.root / "notes/known.md").write_text("# Known\n")
-    notes.settle()
+    notes.commit_edits()
     for path in notes.root.rglob("*"):
         os.utime(path, (1, 1))
     return notes
@@ -42,7 +42,7 @@ def notes_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Harness], Workspace]:
         let_it_grow_old(monkeypatch)
         notes = at_rest(harness)
         assert harness.run("hello", conversation="before").status == "done"
-        notes.settle()
+        notes.commit_edits()
         return notes
 
     return settled
@@ -102,12 +102,12 @@ def test_the_model_is_asked_before_the_rest_is_settled_and_no_tool_is_run_before
 ) -> None:
     found: list[list[str]] = []
 
-    def look(request: Request) -> list[ToolCall]:
+    def look(request: ModelRequest) -> list[ToolCall]:
         del request
         found.append([str(path) for path in notes.pending()])
         return [WRITE]
 
-    def look_again(request: Request) -> str:
+    def look_again(request: ModelRequest) -> str:
         found.append([str(path) for path in notes.pending()])
         return "done"
 
@@ -136,7 +136,7 @@ def test_however_a_turn_ends_the_rest_is_settled(
 def test_what_could_not_be_settled_beside_a_turn_is_said_in_its_outcome(
     scripted: Scripted, notes_of: Callable[[Harness], Workspace]
 ) -> None:
-    def lose(request: Request) -> list[Text]:
+    def lose(request: ModelRequest) -> list[Text]:
         del request
         objects.rename(objects.with_name("elsewhere"))
         return [Text("one")]

@@ -19,7 +19,7 @@ from harness.messages.event import Approval
 from harness.messages.message import ToolResult
 from harness.models.scripted import ScriptedModel
 from harness.sandboxes.none import NoSandbox
-from harness.turns.manual_loop import OwnLoop
+from harness.turns.manual_loop import ManualLoop
 from tests.harness.messages_server import KEY, MessagesServer, says, text, thinking, tool_use
 from tests.strace import ROOT
 from workspaces.errors import Refused
@@ -43,7 +43,7 @@ def harness(home: Path) -> Iterator[Harness]:
         yield opened
 
 
-def ask(server: MessagesServer, context: OwnLoop) -> Any:
+def ask(server: MessagesServer, context: ManualLoop) -> Any:
     prompt: dict[str, Any] = {
         "system": context.system,
         "tools": context.tools,

@@ -178,9 +178,11 @@ def test_commands_run_together_only_where_none_can_write() -> None:
 def rounds_of(harness: Harness, calls: list[ToolCall]) -> list[list[ToolCall]]:
     from harness.bootstrap.composition import TOOLS
     from harness.tools.port import Toolset
-    from harness.tools.tool_context import Desk
+    from harness.tools.tool_context import ToolContext
     from workspaces.revision import Author
 
     mounts = harness.agents.bindings(harness.agents.get("assistant"))
-    desk = Desk(mounts, lambda _: Author("a", "b", "turn"), workshop=harness.house.workshop())
+    desk = ToolContext(
+        mounts, lambda _: Author("a", "b", "turn"), workshop=harness.house.programs()
+    )
     return Toolset(TOOLS, desk).rounds(calls)

@@ -13,7 +13,7 @@ from harness.messages.model_request import ModelFailure, Usage
 from harness.messages.progress import Progress, TextArrived, Withdrawn
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
-from harness.models.retrying import PatientModel
+from harness.models.retrying import RetryingModel
 from harness.runtime.settings import DEFAULT_MODEL
 from harness.transcripts.outcome import Outcome
 from tests.harness.messages_server import (
@@ -61,7 +61,7 @@ def test_an_unreachable_provider(tmp_path: Path) -> None:
         pauses.append(seconds)
 
     nobody = AnthropicModel("claude-test", AnthropicClients(KEY, "http://127.0.0.1:1"))
-    with Harness.open(tmp_path / "home", model=PatientModel(nobody, pause=pause)) as harness:
+    with Harness.open(tmp_path / "home", model=RetryingModel(nobody, pause=pause)) as harness:
         outcome = harness.run("Hello?", conversation="c")
         assert failure(outcome).kind == "unreachable"
         assert pauses

@@ -8,7 +8,7 @@ import pytest
 from harness import Harness
 from harness.context.repair import INTERRUPTED
 from harness.messages.message import Message, Text, ToolCall, ToolResult
-from harness.messages.model_request import ModelFailure, Request
+from harness.messages.model_request import ModelFailure, ModelRequest
 from harness.messages.progress import Progress, TextArrived, ToolEnded, ToolStarted
 from harness.models.scripted import ScriptedModel
 from harness.transcripts.transcript import Entry
@@ -41,7 +41,7 @@ def test_every_message_is_stored_before_anything_acts_on_it(scripted: Scripted) 
     seen: list[int] = []
     opened: list[Harness] = []
 
-    def look(request: Request) -> str:
+    def look(request: ModelRequest) -> str:
         key = opened[0].rooms.conversations.find(opened[0].agents.get("assistant").id, "c1")
         assert key is not None
         seen.append(len(stored(opened[0], key.id)))
@@ -108,7 +108,7 @@ def test_a_failure_of_the_model_is_an_outcome_and_the_conversation_goes_on(
 def test_a_tool_call_without_its_result_is_told_to_the_model_as_interrupted(
     scripted: Scripted,
 ) -> None:
-    def interrupt(request: Request) -> str:
+    def interrupt(request: ModelRequest) -> str:
         raise KeyboardInterrupt
 
     harness, model = scripted([READ], interrupt, "going on")
@@ -122,7 +122,7 @@ def test_a_tool_call_without_its_result_is_told_to_the_model_as_interrupted(
     transcript = harness.conversations.transcript(conversation)
     lost = Message("assistant", (ToolCall("t9", "write", {}),))
     at = stamp_of(harness.rooms.clock.now())
-    with harness.rooms.ingress.leases.held(conversation.lease_key) as lease:
+    with harness.rooms.dispatcher.leases.held(conversation.lease_key) as lease:
         number = transcript.window().next_number
         transcript.append(Entry(number, at, TurnId("t"), lost), lease)
     harness_2.run("what happened?", conversation="c1")

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.bootstrap.composition import Rooms
+from harness.bootstrap.composition import PrincipalServices
 from harness.conversations.event_queue import Opening
 from harness.messages.event import Event
 from harness.messages.message import ToolCall
-from harness.messages.model_request import Request
+from harness.messages.model_request import ModelRequest
 from harness.models.scripted import ScriptedModel
 from harness.transcripts.transcript import Entry
 from tests.harness.talk import (
@@ -33,7 +33,7 @@ from workspaces.accounts.account import Accounts
 from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Unavailable
 from workspaces.ids import TurnId
-from workspaces.storage.records import Change, Counter, Key, Put, RecordStore
+from workspaces.storage.records import Counter, Key, Put, RecordChange, RecordStore
 from workspaces.storage.sqlite import SqliteRecords
 from workspaces.timestamp import stamp_of
 
@@ -41,7 +41,7 @@ WAIT_S = 60.0
 
 
 @pytest.fixture
-def rooms(home: Path) -> Iterator[Rooms]:
+def rooms(home: Path) -> Iterator[PrincipalServices]:
     rooms = opened(home, Rule())
     yield rooms
     rooms.records.close()
@@ -55,17 +55,17 @@ def run(coroutine: Any) -> Any:
     return asyncio.run(bounded())
 
 
-def receive(rooms: Rooms, event_id: str) -> Opening:
+def receive(rooms: PrincipalServices, event_id: str) -> Opening:
     agent = rooms.agents.get("assistant")
     event = Event.said(event_id, "c1", event_id)
-    found = rooms.ingress.inbox.opening(agent.id, event)
+    found = rooms.dispatcher.event_queue.opening(agent.id, event)
     assert found is not None
     return found
 
 
-def write(rooms: Rooms, opening: Opening, number: int) -> None:
+def write(rooms: PrincipalServices, opening: Opening, number: int) -> None:
     turn_id = TurnId("turn_1")
-    _, also = rooms.ingress.inbox.opened(opening, turn_id, number)
+    _, also = rooms.dispatcher.event_queue.opened(opening, turn_id, number)
     at, event = stamp_of(rooms.clock.now()), opening.event
     entry = Entry(number, at, turn_id, event.message, event.id)
     rooms.conversations.transcript(opening.conversation).open(entry, opening.bid, *also)
@@ -76,7 +76,7 @@ class Listening:
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
-        self.batches: list[tuple[Change, ...]] = []
+        self.batches: list[tuple[RecordChange, ...]] = []
         self.waits = threading.Event()
         self.go: threading.Event | None = None
 
@@ -86,7 +86,7 @@ class Listening:
     def scan(self, partition: str, **how: Any) -> Any:
         return self._store.scan(partition, **how)
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         self.batches.append(changes)
         if self.go is not None and _is_first_entry(changes):
             self.waits.set()
@@ -97,16 +97,16 @@ class Listening:
         self._store.close()
 
 
-def _is_first_entry(changes: tuple[Change, ...]) -> bool:
+def _is_first_entry(changes: tuple[RecordChange, ...]) -> bool:
     partitions = {change.key.partition.partition(":")[0] for change in changes}
     return {"transcript", "claims", "inbox", "conversation-lease", "jobs"} <= partitions
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
-def test_one_batch_accepts_leases_and_begins(rooms: Rooms, is_known: bool) -> None:
+def test_one_batch_accepts_leases_and_begins(rooms: PrincipalServices, is_known: bool) -> None:
     before = ["before"] if is_known else []
     for text in before:
-        run(delivered(rooms.ingress, text, "c1", text))
+        run(delivered(rooms.dispatcher, text, "c1", text))
     wire = Listening(rooms.records)
     run(delivered(ingress_of(rooms, records=wire), "one", "c1", "one"))
     assert _is_first_entry(wire.batches[0])
@@ -115,7 +115,7 @@ def test_one_batch_accepts_leases_and_begins(rooms: Rooms, is_known: bool) -> No
     assert [one.key for one in rooms.conversations.list()] == ["c1"]
 
 
-def test_the_batch_that_ends_a_turn_lets_go_of_its_lease(rooms: Rooms) -> None:
+def test_the_batch_that_ends_a_turn_lets_go_of_its_lease(rooms: PrincipalServices) -> None:
     wire = Listening(rooms.records)
     run(delivered(ingress_of(rooms, records=wire), "one", "c1", "one"))
     lease_key = conversation_of(rooms, "c1").lease_key
@@ -135,7 +135,7 @@ def test_the_batch_that_ends_a_turn_lets_go_of_its_lease(rooms: Rooms) -> None:
     assert wire.batches[-1] is ending, "something was written after the end"
 
 
-def test_the_slot_of_a_turn_is_free_before_its_lease_is(rooms: Rooms) -> None:
+def test_the_slot_of_a_turn_is_free_before_its_lease_is(rooms: PrincipalServices) -> None:
     """Or whoever is next in line would be refused for a turn that has ended."""
     account_id = rooms.principal.account_id
     limits = {"config": {"limits": {"runningTurns": 1}}}
@@ -143,7 +143,7 @@ def test_the_slot_of_a_turn_is_free_before_its_lease_is(rooms: Rooms) -> None:
     taken: list[int] = []
 
     class Looking(Listening):
-        def write(self, *changes: Change) -> tuple[Counter, ...]:
+        def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
             taken.append(len(rooms.records.scan(f"allowance:{account_id}", start="slot:")))
             return super().write(*changes)
 
@@ -152,51 +152,53 @@ def test_the_slot_of_a_turn_is_free_before_its_lease_is(rooms: Rooms) -> None:
     assert taken[-2] == 1
 
 
-def test_whoever_is_done_lets_go_although_others_wait(rooms: Rooms) -> None:
-    run(delivered(rooms.ingress, "before", "c1", "before"))
+def test_whoever_is_done_lets_go_although_others_wait(rooms: PrincipalServices) -> None:
+    run(delivered(rooms.dispatcher, "before", "c1", "before"))
     agent = rooms.agents.get("assistant")
     theirs = ingress_of(rooms)
 
     def meanwhile(_: object) -> str:
-        theirs.inbox.accept(agent.id, Event.said("two", "c1", "two"), rejects=False)
+        theirs.event_queue.accept(agent.id, Event.said("two", "c1", "two"), rejects=False)
         return "answer to one"
 
     ingress = replace(ingress_of(rooms), open_model=lambda *_: ScriptedModel(meanwhile))
     run(delivered(ingress, "one", "c1", "one"))
     theirs.leases.release(theirs.leases.acquire(conversation_of(rooms, "c1").lease_key))
-    assert rooms.ingress.status(agent.id, "two").state == "queued"
+    assert rooms.dispatcher.status(agent.id, "two").state == "queued"
     assert len(rooms.jobs.list()) == 1
 
 
-def test_what_was_prepared_before_a_reset_is_not_begun_after_it(rooms: Rooms) -> None:
-    run(delivered(rooms.ingress, "before", "c1", "before"))
+def test_what_was_prepared_before_a_reset_is_not_begun_after_it(rooms: PrincipalServices) -> None:
+    run(delivered(rooms.dispatcher, "before", "c1", "before"))
     opening = receive(rooms, "one")
     rooms.conversations.reset(opening.conversation)
     with pytest.raises(Conflict):
         write(rooms, opening, 3)
     assert len(entries_of(rooms, "c1")) == 2
-    assert rooms.ingress.inbox.claim(opening.claim) is None
+    assert rooms.dispatcher.event_queue.claim(opening.claim) is None
 
 
-def test_a_conversation_that_was_deleted_meanwhile_is_not_begun_again(rooms: Rooms) -> None:
-    run(delivered(rooms.ingress, "before", "c1", "before"))
+def test_a_conversation_that_was_deleted_meanwhile_is_not_begun_again(
+    rooms: PrincipalServices,
+) -> None:
+    run(delivered(rooms.dispatcher, "before", "c1", "before"))
     opening = receive(rooms, "one")
     rooms.conversations.delete(opening.conversation)
     with pytest.raises(Conflict):
         write(rooms, opening, 3)
 
 
-def test_of_two_that_open_one_conversation_one_does(rooms: Rooms) -> None:
-    run(delivered(rooms.ingress, "before", "c1", "before"))
+def test_of_two_that_open_one_conversation_one_does(rooms: PrincipalServices) -> None:
+    run(delivered(rooms.dispatcher, "before", "c1", "before"))
     one, two = receive(rooms, "one"), receive(rooms, "two")
     write(rooms, two, 3)
     with pytest.raises(Conflict):
         write(rooms, one, 3)
-    assert rooms.ingress.inbox.claim(one.claim) is None
+    assert rooms.dispatcher.event_queue.claim(one.claim) is None
 
 
 def test_of_two_that_begin_one_conversation_one_does_and_the_other_leaves_nothing(
-    rooms: Rooms,
+    rooms: PrincipalServices,
 ) -> None:
     one, two = receive(rooms, "one"), receive(rooms, "two")
     assert one.conversation.id != two.conversation.id
@@ -205,20 +207,20 @@ def test_of_two_that_begin_one_conversation_one_does_and_the_other_leaves_nothin
     rooms.conversations._large.write(f"{one.conversation.id}/x.json", b"x", expect=ABSENT)
     with pytest.raises(Conflict):
         write(rooms, one, 1)
-    rooms.ingress.inbox.lost(one)
+    rooms.dispatcher.event_queue.lost(one)
     assert everything(rooms) == before
     assert list(rooms.conversations._large.scan("")) == []
     assert conversation_of(rooms, "c1").id == two.conversation.id
 
 
-def everything(rooms: Rooms) -> set[tuple[str, str]]:
+def everything(rooms: PrincipalServices) -> set[tuple[str, str]]:
     """The keys of all records."""
     with sqlite3.connect(rooms.settings.home.root / "state.db") as database:
         return set(database.execute("select partition, sort from item"))
 
 
 def test_who_begins_a_conversation_that_somebody_else_begins_meanwhile_waits_in_its_line(
-    rooms: Rooms,
+    rooms: PrincipalServices,
 ) -> None:
     theirs = ingress_of(rooms)
 
@@ -232,7 +234,7 @@ def test_who_begins_a_conversation_that_somebody_else_begins_meanwhile_waits_in_
 
 
 def test_who_goes_while_a_turn_is_prepared_is_not_waited_for_and_has_done_nothing(
-    rooms: Rooms,
+    rooms: PrincipalServices,
 ) -> None:
     accounts, limits = Accounts(rooms.records, rooms.clock), {"runningTurns": 1}
     accounts.patch(rooms.principal.account_id, {"config": {"limits": limits}})
@@ -261,10 +263,10 @@ def test_who_goes_while_a_turn_is_prepared_is_not_waited_for_and_has_done_nothin
     slots = f"allowance:{rooms.principal.account_id}"
     run(go())
     assert rooms.conversations.list() == []
-    assert run(delivered(rooms.ingress, "two", "c1", "two")).reply == "answer to two"
+    assert run(delivered(rooms.dispatcher, "two", "c1", "two")).reply == "answer to two"
 
 
-def interrupting(rooms: Rooms, call: Any) -> Any:
+def interrupting(rooms: PrincipalServices, call: Any) -> Any:
     """Opens the agent's model, and does something else before it does so for the first time."""
     calls = iter([call])
 
@@ -275,14 +277,16 @@ def interrupting(rooms: Rooms, call: Any) -> Any:
     return open_model
 
 
-def test_who_was_faster_while_a_turn_was_prepared_comes_first(rooms: Rooms) -> None:
+def test_who_was_faster_while_a_turn_was_prepared_comes_first(rooms: PrincipalServices) -> None:
     accounts, only_one = Accounts(rooms.records, rooms.clock), {"runningTurns": 1}
     accounts.patch(rooms.principal.account_id, {"config": {"limits": only_one}})
     agent = rooms.agents.get("assistant")
     theirs = ingress_of(rooms)
 
     def meanwhile() -> None:
-        accepted = theirs.inbox.accept(agent.id, Event.said("two", "c1", "two"), rejects=False)
+        accepted = theirs.event_queue.accept(
+            agent.id, Event.said("two", "c1", "two"), rejects=False
+        )
         assert accepted.lease is not None
         theirs.leases.release(accepted.lease)
 
@@ -291,7 +295,9 @@ def test_who_was_faster_while_a_turn_was_prepared_comes_first(rooms: Rooms) -> N
     assert assert_in_order(rooms, "c1") == ["two", "one"]
 
 
-def test_an_event_that_comes_twice_while_its_turn_is_prepared_is_one_turn(rooms: Rooms) -> None:
+def test_an_event_that_comes_twice_while_its_turn_is_prepared_is_one_turn(
+    rooms: PrincipalServices,
+) -> None:
     theirs = ingress_of(rooms)
 
     def meanwhile() -> None:
@@ -302,18 +308,22 @@ def test_an_event_that_comes_twice_while_its_turn_is_prepared_is_one_turn(rooms:
     assert assert_in_order(rooms, "c1") == ["one"]
 
 
-def test_those_who_come_at_once_in_one_process_are_in_line_as_they_came(rooms: Rooms) -> None:
+def test_those_who_come_at_once_in_one_process_are_in_line_as_they_came(
+    rooms: PrincipalServices,
+) -> None:
     texts = [f"e{number}" for number in range(12)]
 
     async def all_at_once() -> None:
-        await asyncio.gather(*(delivered(rooms.ingress, text, "c1", text) for text in texts))
+        await asyncio.gather(*(delivered(rooms.dispatcher, text, "c1", text) for text in texts))
 
     run(all_at_once())
     assert assert_in_order(rooms, "c1") == texts
 
 
-def test_who_goes_while_the_batch_is_written_ends_the_turn_with_it(rooms: Rooms) -> None:
-    run(delivered(rooms.ingress, "before", "c1", "before"))
+def test_who_goes_while_the_batch_is_written_ends_the_turn_with_it(
+    rooms: PrincipalServices,
+) -> None:
+    run(delivered(rooms.dispatcher, "before", "c1", "before"))
     wire, model = Listening(rooms.records), ScriptedModel()
     wire.go = threading.Event()
     ingress = replace(ingress_of(rooms, records=wire), open_model=lambda *_: model)
@@ -330,29 +340,29 @@ def test_who_goes_while_the_batch_is_written_ends_the_turn_with_it(rooms: Rooms)
 
     run(go())
     agent = rooms.agents.get("assistant")
-    assert rooms.ingress.status(agent.id, "one").outcome.status == "interrupted"  # type: ignore[union-attr]
+    assert rooms.dispatcher.status(agent.id, "one").outcome.status == "interrupted"  # type: ignore[union-attr]
     assert rooms.jobs.list() == []
     assert model.requests == []
-    assert run(delivered(rooms.ingress, "two", "c1", "two")).reply == "answer to two"
+    assert run(delivered(rooms.dispatcher, "two", "c1", "two")).reply == "answer to two"
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
 def test_what_cannot_be_prepared_may_be_sent_again_with_another_body(
-    rooms: Rooms, is_known: bool
+    rooms: PrincipalServices, is_known: bool
 ) -> None:
     def broken(*_: object) -> Any:
         raise Unavailable("model", "no such thing")
 
     if is_known:
-        run(delivered(rooms.ingress, "before", "c1", "before"))
-    ingress = replace(rooms.ingress, open_model=broken)
+        run(delivered(rooms.dispatcher, "before", "c1", "before"))
+    ingress = replace(rooms.dispatcher, open_model=broken)
     with pytest.raises(Unavailable):
         run(delivered(ingress, "one", "c1", "one"))
     agent = rooms.agents.get("assistant")
-    assert rooms.ingress.status(agent.id, "one").state == "refused"
-    line = rooms.ingress.inbox.line(conversation_of(rooms, "c1"))
+    assert rooms.dispatcher.status(agent.id, "one").state == "refused"
+    line = rooms.dispatcher.event_queue.state(conversation_of(rooms, "c1"))
     assert (line.waiting, line.turn_id) == (0, None)
-    assert run(delivered(rooms.ingress, "one", "c1", "one, again")).status == "done"
+    assert run(delivered(rooms.dispatcher, "one", "c1", "one, again")).status == "done"
 
 
 @pytest.mark.parametrize("key", ["c1", "c2"], ids=["known", "new"])
@@ -365,11 +375,11 @@ def test_a_conversation_writes_one_batch_before_its_model_is_asked(
     asked: list[int] = []
     write = SqliteRecords.write
 
-    def noting(records: SqliteRecords, *changes: Change) -> tuple[int, ...]:
+    def noting(records: SqliteRecords, *changes: RecordChange) -> tuple[int, ...]:
         written.append([change.key.partition.partition(":")[0] for change in changes])
         return write(records, *changes)
 
-    def look(request: Request) -> str:
+    def look(request: ModelRequest) -> str:
         del request
         asked.append(len(written))
         return "two"
@@ -389,7 +399,7 @@ def test_a_turn_writes_a_batch_for_each_question_and_each_reply_and_one_more_at_
     written: list[set[str]] = []
     write = SqliteRecords.write
 
-    def noting(records: SqliteRecords, *changes: Change) -> tuple[int, ...]:
+    def noting(records: SqliteRecords, *changes: RecordChange) -> tuple[int, ...]:
         written.append({change.key.partition.partition(":")[0] for change in changes})
         return write(records, *changes)
 
@@ -425,12 +435,12 @@ def test_what_was_read_is_stored_with_the_next_question_and_what_was_written_bef
     written: list[set[str]] = []
     write = SqliteRecords.write
 
-    def noting(records: SqliteRecords, *changes: Change) -> tuple[int, ...]:
+    def noting(records: SqliteRecords, *changes: RecordChange) -> tuple[int, ...]:
         partitions = {change.key.partition.partition(":")[0] for change in changes}
         written.append(partitions & {"transcript", "shown"})
         return write(records, *changes)
 
-    def look(request: Request) -> str:
+    def look(request: ModelRequest) -> str:
         del request
         found.extend(one for one in written if one)
         return "done"

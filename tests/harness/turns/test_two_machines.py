@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.bootstrap.composition import Rooms
+from harness.bootstrap.composition import PrincipalServices
 from harness.messages.event import Approval, Event
 from harness.messages.message import ToolCall
-from harness.messages.model_request import ModelFailure, Request
+from harness.messages.model_request import ModelFailure, ModelRequest
 from harness.models.scripted import ScriptedModel
-from harness.turns.dispatcher import Ingress
+from harness.turns.dispatcher import Dispatcher
 from tests.dynamodb_server import REGION, dynamodb, dynamodb_url, make_table
 from tests.harness.talk import (
     Rule,
@@ -29,7 +29,7 @@ from tests.servers import BUCKET, S3Server
 from workspaces.clock import ManualClock
 from workspaces.coordination.lease import TERMS, Lease
 from workspaces.errors import Busy, LeaseLost, Refused
-from workspaces.home.locations import place_at
+from workspaces.home.locations import bucket_at
 from workspaces.home.workspaces import SET_PLACE
 from workspaces.ids import TurnId, new_id
 from workspaces.sync.history_head import parse_head
@@ -52,7 +52,7 @@ def rooms(
     seaweedfs: S3Server,
     monkeypatch: pytest.MonkeyPatch,
     clock: ManualClock,
-) -> Rooms:
+) -> PrincipalServices:
     """Shared records go with shared files."""
     for name, value in seaweedfs.environment().items():
         monkeypatch.setenv(name, REGION if name.endswith("REGION") else value)
@@ -63,11 +63,11 @@ def rooms(
     return opened(home, Rule(), clock)
 
 
-def machine(rooms: Rooms, name: str) -> Ingress:
+def machine(rooms: PrincipalServices, name: str) -> Dispatcher:
     return ingress_of(rooms, process=f"{name}:pid:[1]/1/1")
 
 
-def test_two_machines_answer_every_event_once_in_order(rooms: Rooms) -> None:
+def test_two_machines_answer_every_event_once_in_order(rooms: PrincipalServices) -> None:
     machines = {name: machine(rooms, name) for name in ("red", "blue")}
 
     async def talk() -> list[str]:
@@ -86,10 +86,10 @@ def test_two_machines_answer_every_event_once_in_order(rooms: Rooms) -> None:
 
 
 def test_a_machine_that_vanished_is_followed_after_a_lease_time_and_writes_nothing_later(
-    rooms: Rooms, clock: ManualClock
+    rooms: PrincipalServices, clock: ManualClock
 ) -> None:
     gone, here = machine(rooms, "gone"), machine(rooms, "here")
-    lost = replace(rooms, ingress=gone)
+    lost = replace(rooms, dispatcher=gone)
     accepted = accept(lost, "one")
     assert accepted.lease is not None
     begin(lost, accepted.lease)
@@ -109,13 +109,15 @@ def test_a_machine_that_vanished_is_followed_after_a_lease_time_and_writes_nothi
     assert entries_of(rooms, "c1") == before
 
 
-def test_who_has_lost_the_conversation_brings_nothing_out(rooms: Rooms, clock: ManualClock) -> None:
+def test_who_has_lost_the_conversation_brings_nothing_out(
+    rooms: PrincipalServices, clock: ManualClock
+) -> None:
     """A model keeps it waiting, others take over meanwhile, and then the model fails."""
     gone, here = machine(rooms, "gone"), machine(rooms, "here")
     conversation = rooms.conversations.open(rooms.agents.get("assistant").id, "c1")
     taken: list[Lease] = []
 
-    def takes_long(request: Request) -> ModelFailure:
+    def takes_long(request: ModelRequest) -> ModelFailure:
         with pytest.raises(Busy):
             here.leases.acquire(conversation.lease_key)
         clock.advance(TERMS.lease_s)
@@ -124,7 +126,7 @@ def test_who_has_lost_the_conversation_brings_nothing_out(rooms: Rooms, clock: M
 
     model = ScriptedModel([NOTE], takes_long, "noted")
     gone, here = (replace(one, open_model=lambda *_: model) for one in (gone, here))
-    accepted = accept(replace(rooms, ingress=gone), "one")
+    accepted = accept(replace(rooms, dispatcher=gone), "one")
     gone.leases.release(accepted.lease)
     with pytest.raises(LeaseLost):
         run(gone.look_after(conversation.id))
@@ -137,28 +139,28 @@ def test_who_has_lost_the_conversation_brings_nothing_out(rooms: Rooms, clock: M
     assert tip_there(rooms) == notes.tip()
 
 
-def tip_there(rooms: Rooms) -> str | None:
-    head = place_at(rooms.settings.s3 or "").history(rooms.workspaces.get("notes").namespace)
+def tip_there(rooms: PrincipalServices) -> str | None:
+    head = bucket_at(rooms.settings.s3 or "").history(rooms.workspaces.get("notes").namespace)
     return parse_head(head.read("head.json").data).tip
 
 
 def test_what_is_too_large_for_a_record_is_had_by_every_machine(
-    rooms: Rooms, tmp_path: Path
+    rooms: PrincipalServices, tmp_path: Path
 ) -> None:
     elsewhere = opened(tmp_path / "elsewhere", Rule())
     text = f"{'very long ' * 20_000}indeed"
     agent = rooms.agents.get("assistant")
-    accepted = run(rooms.ingress.accept(agent, Event.said("e1", "c1", text)))
-    rooms.ingress.leases.release(accepted.lease)
-    outcome = run(elsewhere.ingress.deliver(agent, Event.said("e1", "c1", text)))
+    accepted = run(rooms.dispatcher.enqueue(agent, Event.said("e1", "c1", text)))
+    rooms.dispatcher.leases.release(accepted.lease)
+    outcome = run(elsewhere.dispatcher.run(agent, Event.said("e1", "c1", text)))
     assert outcome.reply == f"answer to {text}"
     assert [entry.message.text for entry in entries_of(rooms, "c1")] == [text, outcome.reply]
     rooms.conversations.delete(conversation_of(rooms, "c1"))
-    assert list(place_at(rooms.settings.s3 or "").entries().scan()) == []
+    assert list(bucket_at(rooms.settings.s3 or "").entries().scan()) == []
 
 
 def test_shared_records_ask_for_a_place_of_what_is_too_large_for_them(
-    rooms: Rooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rooms: PrincipalServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HARNESS_S3")
     with pytest.raises(Refused, match="s3: must be set: the records are shared") as caught:
@@ -166,7 +168,9 @@ def test_shared_records_ask_for_a_place_of_what_is_too_large_for_them(
     assert caught.value.remedy == SET_PLACE
 
 
-def test_what_waits_on_one_machine_is_allowed_on_another(rooms: Rooms, clock: ManualClock) -> None:
+def test_what_waits_on_one_machine_is_allowed_on_another(
+    rooms: PrincipalServices, clock: ManualClock
+) -> None:
     """Every transition is one batch on a store that many machines write to."""
     rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
     model = Rule(writes=True)
@@ -174,13 +178,13 @@ def test_what_waits_on_one_machine_is_allowed_on_another(rooms: Rooms, clock: Ma
         replace(machine(rooms, name), open_model=lambda *_: model) for name in ("red", "blue")
     )
     agent = rooms.agents.get("assistant")
-    waiting = run(red.deliver(agent, Event.said("e1", "c1", "one")))
+    waiting = run(red.run(agent, Event.said("e1", "c1", "one")))
     assert waiting.status == "waiting"
     for call in waiting.pending:
         allowed = Approval(call_id=call.id, is_allowed=True)
-        outcome = run(blue.deliver(agent, Event(f"allow-{call.id}", "c1", (allowed,))))
+        outcome = run(blue.run(agent, Event(f"allow-{call.id}", "c1", (allowed,))))
     assert (outcome.status, outcome.reply) == ("done", "answer to one")
-    assert run(red.deliver(agent, Event.said("e1", "c1", "one"))) == outcome
+    assert run(red.run(agent, Event.said("e1", "c1", "one"))) == outcome
     clock.advance(TERMS.lease_s)
     assert assert_in_order(rooms, "c1") == ["e1", *(f"allow-{one.id}" for one in waiting.pending)]
     assert [one for one in rooms.jobs.list() if one.job.kind == "turn"] == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.web.app import Patience
+from harness.web.app import ServerTimeouts
 from tests.harness.web.site import Caller, Site
 from tests.harness.web.turning import Puppet
 
@@ -31,7 +31,7 @@ def puppet() -> Puppet:
 @pytest.fixture
 def spoken(tmp_path: Path, puppet: Puppet) -> Iterator[Site]:
     """Whose every agent says what the puppet is told to."""
-    with Site.open(tmp_path / "home", model=puppet, patience=Patience(turns_s=0)) as opened:
+    with Site.open(tmp_path / "home", model=puppet, patience=ServerTimeouts(turns_s=0)) as opened:
         yield opened
 
 

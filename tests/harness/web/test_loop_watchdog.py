@@ -21,7 +21,7 @@ from fastapi import FastAPI
 
 from harness.web import loop_watchdog
 from harness.web.http.body import LARGE_BYTES
-from harness.web.loop_watchdog import LOOK_EVERY_S, STALL_S, STALLED, Reading, Wait, watched
+from harness.web.loop_watchdog import LOOK_EVERY_S, STALL_S, STALLED, LoopSample, LoopStall, watched
 from tests.harness.web.serving import TURNS, WAIT_S, Server, home_at
 from tests.harness.web.site import captured_log
 from tests.harness.web.turning import said
@@ -43,10 +43,10 @@ def stalls(log: str) -> Log:
 def waited(*sleeps: tuple[float, float, float]) -> float:
     """For how long the loop stood still: each sleep of the watchdog as what passed, what the process computed
     and for how long the loop's thread was in the queue of the processor."""
-    now = Reading(100.0, 5.0, 1.0)
-    wait = Wait(now)
+    now = LoopSample(100.0, 5.0, 1.0)
+    wait = LoopStall(now)
     for passed_s, computed_s, queued_s in sleeps:
-        now = Reading(now.at + passed_s, now.computed_s + computed_s, now.queued_s + queued_s)
+        now = LoopSample(now.at + passed_s, now.computed_s + computed_s, now.queued_s + queued_s)
         wait.add(now, planned_s=LOOK_EVERY_S)
     return wait.stood_s
 

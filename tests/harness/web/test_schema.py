@@ -164,7 +164,7 @@ def talked(site: Site, account_id: str, agent: str) -> str:
     house = site.harness.house
     rooms = house.rooms(house.accounts.owner(house.accounts.get(account_id)))
     event = Event.said("e1", "c1", "hello")
-    return asyncio.run(rooms.ingress.deliver(rooms.agents.get(agent), event)).conversation_id
+    return asyncio.run(rooms.dispatcher.run(rooms.agents.get(agent), event)).conversation_id
 
 
 def _family(path: str) -> str:

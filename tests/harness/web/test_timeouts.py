@@ -9,11 +9,11 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.server import ServerState
 
-from harness.web.app import Patience
+from harness.web.app import ServerTimeouts
 from harness.web.http.body import BYTES_PER_S_MIN
-from harness.web.server import PatientProtocol
+from harness.web.server import TimeoutProtocol
 
-READER_S = Patience().reader_s
+READER_S = ServerTimeouts().reader_s
 
 
 @dataclass
@@ -62,12 +62,12 @@ class Line:
         self.is_aborted = True
 
 
-def connected() -> tuple[PatientProtocol, Hands, Line]:
+def connected() -> tuple[TimeoutProtocol, Hands, Line]:
     async def nothing(scope: object, receive: object, send: object) -> None: ...
 
     config = uvicorn.Config(cast(Any, nothing), lifespan="off", log_config=None)
     hands, line = Hands(), Line()
-    protocol = PatientProtocol(config, ServerState(), {}, _loop=cast(Any, hands))
+    protocol = TimeoutProtocol(config, ServerState(), {}, _loop=cast(Any, hands))
     protocol.connection_made(cast(Any, line))
     return protocol, hands, line
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.web.app import Patience
+from harness.web.app import ServerTimeouts
 from harness.web.server import HEAD_BYTES_MAX, listen
 from tests.harness.web.wire import Running, answer, is_closed, received, running, send, until
 from workspaces.coordination.writer_lock import WriterLock
@@ -21,7 +21,7 @@ from workspaces.errors import Unavailable
 SHORT = 0.3
 """Patience with those who are slow on purpose; no test here is asked to be fast."""
 
-PATIENT = Patience()
+PATIENT = ServerTimeouts()
 
 
 @pytest.fixture(scope="module")

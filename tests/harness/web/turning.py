@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.messages.message import Message, Text, ToolCall
-from harness.messages.model_request import ModelFailure, Reply, Request, Usage
+from harness.messages.model_request import ModelFailure, ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, TextArrived
 from tests.harness.web.site import Caller
 
@@ -41,7 +41,7 @@ class Puppet:
         return self.asked.get(timeout=WAIT_S)
 
     async def reply(
-        self, request: Request, *, output_tokens_max: int, emit: Emit
+        self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
         self.asked.put(request.messages[-1].text)
         text, calls = "", list[ToolCall]()

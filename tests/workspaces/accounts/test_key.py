@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from workspaces.accounts.key import Keys, holder_of
+from workspaces.accounts.key import Keys, owner_of_key
 from workspaces.clock import ManualClock
 from workspaces.errors import Forbidden, NotFound, Refused
 from workspaces.ids import AccountId, UserId
@@ -33,17 +33,17 @@ def test_a_key_is_known_by_its_secret_alone(
 ) -> None:
     record, secret = keys.create(label="laptop")
     assert re.fullmatch(r"wh_[A-Za-z0-9_-]{43}", secret)
-    holder = holder_of(secret, records, clock)
+    holder = owner_of_key(secret, records, clock)
     assert holder is not None
     assert (holder.account_id, holder.key.id) == (ACCOUNT, record.id)
     for wrong in ("", "wh_", secret[:-1], secret + "x", secret.upper(), record.id, "\ud800"):
-        assert holder_of(wrong, records, clock) is None
+        assert owner_of_key(wrong, records, clock) is None
 
 
 def test_a_key_of_a_user_says_so(keys: Keys, records: MemoryRecords, clock: ManualClock) -> None:
     _, secret = keys.create(user_id=UserId("usr_1"))
     assert re.fullmatch(r"whu_[A-Za-z0-9_-]{43}", secret)
-    holder = holder_of(secret, records, clock)
+    holder = owner_of_key(secret, records, clock)
     assert holder is not None
     assert holder.key.user_id == "usr_1"
 
@@ -60,7 +60,7 @@ def test_a_revoked_key_is_known_no_more(
 ) -> None:
     record, secret = keys.create()
     keys.revoke(record.id)
-    assert holder_of(secret, records, clock) is None
+    assert owner_of_key(secret, records, clock) is None
     assert keys.list() == []
     with pytest.raises(NotFound):
         keys.revoke(record.id)
@@ -72,8 +72,8 @@ def test_a_rotated_key_is_another_one_with_the_same_meaning(
     tomorrow = stamp_of(clock.now() + timedelta(days=1))
     old, old_secret = keys.create(label="ci", user_id=UserId("usr_1"), expires_at=tomorrow)
     new, new_secret = keys.rotate(old.id)
-    assert holder_of(old_secret, records, clock) is None
-    holder = holder_of(new_secret, records, clock)
+    assert owner_of_key(old_secret, records, clock) is None
+    holder = owner_of_key(new_secret, records, clock)
     assert holder is not None
     assert (new.label, new.user_id, new.expires_at) == ("ci", "usr_1", tomorrow)
     assert [key.id for key in keys.list()] == [new.id]
@@ -84,9 +84,9 @@ def test_a_key_ends_at_the_moment_it_expires(
 ) -> None:
     _, secret = keys.create(expires_at="2026-01-01T00:01:00Z")
     clock.advance(59.9)
-    assert holder_of(secret, records, clock) is not None
+    assert owner_of_key(secret, records, clock) is not None
     clock.advance(0.1)
-    assert holder_of(secret, records, clock) is None
+    assert owner_of_key(secret, records, clock) is None
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def test_it_is_noted_when_a_key_was_last_used_once_a_minute(
 ) -> None:
     record, secret = keys.create()
     assert keys.get(record.id).last_used_at is None
-    holder_of(secret, records, clock)
+    owner_of_key(secret, records, clock)
     first = keys.get(record.id).last_used_at
     assert first == stamp_of(clock.now())
     clock.advance(30)
-    holder_of(secret, records, clock)
+    owner_of_key(secret, records, clock)
     assert keys.get(record.id).last_used_at == first
     clock.advance(31)
-    holder_of(secret, records, clock)
+    owner_of_key(secret, records, clock)
     assert keys.get(record.id).last_used_at == stamp_of(clock.now())
 
 
@@ -132,7 +132,7 @@ def test_the_keys_of_another_account_are_not_there(
     for attempt in (other.get, other.revoke, other.rotate):
         with pytest.raises(NotFound):
             attempt(record.id)
-    assert holder_of(secret, records, clock) is not None
+    assert owner_of_key(secret, records, clock) is not None
 
 
 def test_who_may_not_change_keys_sees_none_either(

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from workspaces.clock import ManualClock
-from workspaces.coordination.lease import TERMS, Leases, Terms
+from workspaces.coordination.lease import TERMS, Leases, LeaseTimings
 from workspaces.errors import Busy, Conflict, LeaseLost
 from workspaces.localfs.process import is_dead, this_process
 from workspaces.storage.in_memory import MemoryRecords
@@ -35,7 +35,7 @@ def theirs(records: MemoryRecords, clock: ManualClock) -> Leases:
 
 
 def test_a_lease_lasts_a_minute_is_renewed_every_twenty_seconds_and_given_up_five_early() -> None:
-    assert Terms(lease_s=60.0, renew_s=20.0, stop_early_s=5.0) == TERMS
+    assert LeaseTimings(lease_s=60.0, renew_s=20.0, stop_early_s=5.0) == TERMS
 
 
 def test_one_of_two_gets_the_lease(mine: Leases, theirs: Leases) -> None:

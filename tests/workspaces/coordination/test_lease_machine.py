@@ -17,7 +17,7 @@ from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from workspaces.conditions import ABSENT, ANY
 from workspaces.coordination.lease import TERMS, Bid, Lease, Leases
 from workspaces.errors import Busy, Conflict, LeaseLost, Unavailable
-from workspaces.storage.faulty import Fault
+from workspaces.storage.faulty import StoreFault
 from workspaces.storage.records import Check, Delete, Item, Key, Put
 
 KEY = "conversation-lease:abc"
@@ -153,8 +153,12 @@ class Machine(RuleBasedStateMachine):
     def jump(self, name: str, seconds: float) -> None:
         self.world.clocks[name].jump(seconds)
 
-    @rule(name=names, fault=st.sampled_from([Fault.BEFORE, Fault.AFTER]), after=st.integers(0, 2))
-    def fault(self, name: str, fault: Fault, after: int) -> None:
+    @rule(
+        name=names,
+        fault=st.sampled_from([StoreFault.BEFORE, StoreFault.AFTER]),
+        after=st.integers(0, 2),
+    )
+    def fault(self, name: str, fault: StoreFault, after: int) -> None:
         self.world.lose_next(name, fault, after)
 
     def generation(self) -> int:

@@ -14,12 +14,12 @@ from tests.workspaces.replicas import MemoryPrefix, Replica
 from workspaces.clock import ManualClock
 from workspaces.history.history import STEPS_BACK, History
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.revision import RevisionId
 from workspaces.search.recall import Scope
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.timestamp import AHEAD_MAX, Stamp, stamp_of
-from workspaces.tree.merge_marks import seams_since
+from workspaces.tree.merge_marks import marks_since
 
 DAY_S = 86_400.0
 AHEAD_S = 400 * DAY_S
@@ -43,7 +43,7 @@ class Two:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Two:
-    records, place = MemoryRecords(), Place("memory:", MemoryPrefix())
+    records, place = MemoryRecords(), SharedBucket("memory:", MemoryPrefix())
     clock = ManualClock()
     right = Replica(tmp_path / "right", records, place, clock)
     clock_ahead = ManualClock(clock.now() + timedelta(seconds=AHEAD_S))
@@ -130,8 +130,8 @@ def test_a_merge_that_repeats_the_stamp_of_what_is_known_is_told_all_the_same(tw
     assert known is not None
     assert tip is not None
     assert history.commit(tip).at == history.commit(known).at
-    assert [seam.path for seam in seams_since(history, tip, known)] == [MEMORY]
-    assert seams_since(history, tip, tip) == []
+    assert [seam.path for seam in marks_since(history, tip, known)] == [MEMORY]
+    assert marks_since(history, tip, tip) == []
 
 
 def test_what_has_grown_from_what_is_known_though_its_clock_went_back(tmp_path: Path) -> None:

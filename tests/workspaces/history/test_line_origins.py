@@ -16,7 +16,7 @@ from workspaces.clock import ManualClock
 from workspaces.errors import NotFound
 from workspaces.history.history import History
 from workspaces.history.line_matching import split_lines
-from workspaces.history.line_origins import Origins
+from workspaces.history.line_origins import LineOrigins
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 
@@ -36,13 +36,13 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def origins(file: Path, history: History) -> Iterator[Origins]:
-    origins = Origins(file, history)
+def origins(file: Path, history: History) -> Iterator[LineOrigins]:
+    origins = LineOrigins(file, history)
     yield origins
     origins.close()
 
 
-def test_an_unchanged_line_keeps_its_origin(history: History, origins: Origins) -> None:
+def test_an_unchanged_line_keeps_its_origin(history: History, origins: LineOrigins) -> None:
     first = history.record({MEMORY: b"one\ntwo\n"}, CALLER)
     assert origins.origins(MEMORY) == [first, first]
     second = history.record({MEMORY: b"zero\none\ntwo\nthree"}, AGENT)
@@ -52,14 +52,14 @@ def test_an_unchanged_line_keeps_its_origin(history: History, origins: Origins) 
 
 
 def test_a_file_under_another_name_keeps_its_lines_origins(
-    history: History, origins: Origins
+    history: History, origins: LineOrigins
 ) -> None:
     first = history.record({MEMORY: b"one\ntwo\n"}, CALLER)
     history.record({MEMORY: None, NOTE: b"one\ntwo\n"}, CALLER)
     assert origins.origins(NOTE) == [first, first]
 
 
-def test_a_file_made_again_begins_anew(history: History, origins: Origins) -> None:
+def test_a_file_made_again_begins_anew(history: History, origins: LineOrigins) -> None:
     history.record({MEMORY: b"one\n"}, CALLER)
     history.record({MEMORY: None}, CALLER)
     with pytest.raises(NotFound):
@@ -69,7 +69,7 @@ def test_a_file_made_again_begins_anew(history: History, origins: Origins) -> No
 
 
 def test_times_are_the_stamps_of_the_first_and_the_newest_revision(
-    history: History, origins: Origins, clock: ManualClock
+    history: History, origins: LineOrigins, clock: ManualClock
 ) -> None:
     history.record({MEMORY: b"1"}, CALLER)
     clock.advance(60)
@@ -86,7 +86,9 @@ def test_times_are_the_stamps_of_the_first_and_the_newest_revision(
         origins.times(WorkspacePath("never.md"))
 
 
-def test_a_damaged_database_is_built_again(history: History, origins: Origins, file: Path) -> None:
+def test_a_damaged_database_is_built_again(
+    history: History, origins: LineOrigins, file: Path
+) -> None:
     first = history.record({MEMORY: b"one\n"}, CALLER)
     origins.origins(MEMORY)
     origins.close()
@@ -98,18 +100,18 @@ def test_a_history_that_was_replaced_is_told_from_one_that_grew(
     history: History, tmp_path: Path, clock: ManualClock, file: Path
 ) -> None:
     history.record({MEMORY: b"one\n"}, CALLER)
-    known = Origins(file, history)
+    known = LineOrigins(file, history)
     known.origins(MEMORY)
     known.close()
     other = History.create(tmp_path / "other.git", clock)
     other.record({NOTE: b"x\n"}, CALLER)
     only = other.record({MEMORY: b"one\n"}, AGENT)
-    replaced = Origins(file, other)
+    replaced = LineOrigins(file, other)
     assert replaced.origins(MEMORY) == [only]
     replaced.close()
 
 
-def test_a_merge_is_asked_of_git(history: History, tmp_path: Path, origins: Origins) -> None:
+def test_a_merge_is_asked_of_git(history: History, tmp_path: Path, origins: LineOrigins) -> None:
     first = history.record({MEMORY: b"one\ntwo\nthree\n"}, CALLER)
     ours = history.record({MEMORY: b"one\ntwo\nthree\nours\n"}, CALLER)
     assert origins.origins(MEMORY) == [first, first, first, ours]
@@ -141,7 +143,7 @@ def test_processes_and_threads_share_one_database(history: History, file: Path) 
     failures: list[BaseException] = []
 
     def ask() -> None:
-        own = Origins(file, history)
+        own = LineOrigins(file, history)
         try:
             for _ in range(5):
                 assert len(own.origins(MEMORY)) == len(expected)
@@ -174,7 +176,7 @@ def test_origins_are_true_and_catching_up_equals_building_anew(
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
         history = History.create(Path(place) / "h.git", ManualClock())
-        caught_up = Origins(Path(place) / "a.db", history)
+        caught_up = LineOrigins(Path(place) / "a.db", history)
         versions: list[tuple[RevisionId, dict[WorkspacePath, bytes]]] = []
         now: dict[WorkspacePath, bytes] = {}
         for number, change in enumerate(changes):
@@ -182,7 +184,7 @@ def test_origins_are_true_and_catching_up_equals_building_anew(
             versions.append((history.record(change, AGENT), now))
             if number in asked_after:
                 caught_up.origins(next(iter(now))) if now else caught_up.rebuild()
-        anew = Origins(Path(place) / "b.db", history)
+        anew = LineOrigins(Path(place) / "b.db", history)
         for path, data in now.items():
             found = caught_up.origins(path)
             assert found == anew.origins(path)
@@ -224,13 +226,15 @@ def test_where_lines_are_only_added_and_removed_origins_are_those_of_git_blame(
             new = b"line %d\n" % number
             lines.insert(data.draw(st.integers(0, len(lines))), new)
             history.record({MEMORY: b"".join(lines)}, AGENT)
-        origins = Origins(Path(place) / "a.db", history)
+        origins = LineOrigins(Path(place) / "a.db", history)
         blamed = [line.revision for line in history.blame(MEMORY)]
         assert origins.origins(MEMORY) == blamed
         origins.close()
 
 
-def test_the_tables_can_be_read_without_us(history: History, origins: Origins, file: Path) -> None:
+def test_the_tables_can_be_read_without_us(
+    history: History, origins: LineOrigins, file: Path
+) -> None:
     revision = history.record({MEMORY: b"one\ntwo\n"}, CALLER)
     origins.origins(MEMORY)
     with sqlite3.connect(file) as database:
@@ -243,7 +247,7 @@ def test_the_tables_can_be_read_without_us(history: History, origins: Origins, f
 
 
 def test_a_line_is_as_old_as_the_revision_that_wrote_it(
-    history: History, origins: Origins, clock: ManualClock
+    history: History, origins: LineOrigins, clock: ManualClock
 ) -> None:
     first = history.record({MEMORY: b"one\ntwo\n"}, CALLER)
     clock.advance(60)
@@ -253,7 +257,7 @@ def test_a_line_is_as_old_as_the_revision_that_wrote_it(
 
 
 def test_the_lines_of_an_earlier_revision_are_never_newer_than_it(
-    history: History, origins: Origins, clock: ManualClock
+    history: History, origins: LineOrigins, clock: ManualClock
 ) -> None:
     revisions = [history.record({MEMORY: b"gone\nkept\n"}, CALLER)]
     for text in (b"gone\nkept\nnew\n", b"kept\nnew\n", b"kept\nnew\ngone\n"):
@@ -269,7 +273,7 @@ def test_the_lines_of_an_earlier_revision_are_never_newer_than_it(
 
 
 def test_when_the_files_below_a_directory_were_changed_last(
-    history: History, origins: Origins, clock: ManualClock
+    history: History, origins: LineOrigins, clock: ManualClock
 ) -> None:
     other = WorkspacePath("notes/sub/b.md")
     first = history.record({MEMORY: b"m", NOTE: b"a"}, CALLER)

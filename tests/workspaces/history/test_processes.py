@@ -10,7 +10,7 @@ from tests.workspaces.conftest import CALLER
 from workspaces.clock import SystemClock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.history.history import History
-from workspaces.history.line_origins import Origins
+from workspaces.history.line_origins import LineOrigins
 from workspaces.home.layout import Home
 from workspaces.ids import Namespace
 from workspaces.paths import WorkspacePath
@@ -38,7 +38,7 @@ def append(root: str, number: int) -> None:
 def read(root: str, number: int) -> None:
     home = Home(Path(root))
     history = History(home.history(NAMESPACE), SystemClock())
-    origins = Origins(home.search(NAMESPACE), history)
+    origins = LineOrigins(home.search(NAMESPACE), history)
     seen = 0
     while seen < PROCESSES * COMMITS:
         tip = history.tip()
@@ -81,7 +81,7 @@ def test_no_commit_of_eight_processes_is_lost_while_others_read(tmp_path: Path) 
     assert len(revisions) == len(expected)
     stamps = [revision.at for revision in revisions]
     assert stamps == sorted(set(stamps), reverse=True)
-    origins = Origins(home.search(NAMESPACE), history)
+    origins = LineOrigins(home.search(NAMESPACE), history)
     assert sorted(origins.origins(SHARED)) == sorted(revision.id for revision in revisions)
     origins.close()
     command = ["git", f"--git-dir={home.history(NAMESPACE)}", "fsck", "--strict"]

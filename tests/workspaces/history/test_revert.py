@@ -70,7 +70,7 @@ def test_several_files_are_undone_as_one_revision(workspace: Workspace, root: Pa
     (root / "keep.md").write_text("changed\n")
     (root / "gone.md").unlink()
     (root / "new.md").write_text("new\n")
-    edit = workspace.settle()
+    edit = workspace.commit_edits()
     assert edit is not None
     made = workspace.revert(edit, by=CALLER)
     assert workspace.files() == ["gone.md", "keep.md"]
@@ -94,7 +94,7 @@ def test_lines_changed_again_are_not_guessed_at_and_nothing_is_written(
     workspace.write("TASKS.md", "1\n", by=AGENT)
     (root / "MEMORY.md").write_text("a\nB\n")
     (root / "TASKS.md").write_text("2\n")
-    bad = workspace.settle()
+    bad = workspace.commit_edits()
     tip = workspace.write("TASKS.md", "3\n", by=AGENT).revision
     assert bad is not None
     with pytest.raises(Refused) as caught:

@@ -8,7 +8,7 @@ from tests.workspaces.conftest import AGENT
 from workspaces.clock import ManualClock
 from workspaces.errors import Refused
 from workspaces.history.history import History
-from workspaces.history.safe_git_command import inquiry
+from workspaces.history.safe_git_command import check_git_command
 from workspaces.paths import WorkspacePath
 
 MEMORY = WorkspacePath("MEMORY.md")
@@ -97,7 +97,7 @@ def test_what_only_reads_is_answered(history: History, arguments: list[str]) -> 
 )
 def test_what_is_not_known_to_only_read_is_refused(arguments: list[str]) -> None:
     with pytest.raises(Refused):
-        inquiry(arguments)
+        check_git_command(arguments)
 
 
 def test_an_answer_has_no_program_of_somebody_elses_in_it(history: History) -> None:

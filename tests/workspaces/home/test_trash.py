@@ -16,9 +16,9 @@ from workspaces.history.history import History
 from workspaces.home.layout import Home
 from workspaces.home.trash import lying
 from workspaces.home.workspaces import Workspaces, private_to_user, told
-from workspaces.remote.bucket import Place
-from workspaces.remote.registry import Living, Tombstone
-from workspaces.storage.faulty import Fault, FaultyBlobs
+from workspaces.remote.bucket import SharedBucket
+from workspaces.remote.registry import LiveEntry, Tombstone
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryRecords
 
 __all__ = ["place", "prefix"]
@@ -30,12 +30,12 @@ def records() -> MemoryRecords:
 
 
 @pytest.fixture
-def a(tmp_path: Path, records: MemoryRecords, place: Place) -> Replica:
+def a(tmp_path: Path, records: MemoryRecords, place: SharedBucket) -> Replica:
     return Replica(tmp_path / "a", records, place)
 
 
 @pytest.fixture
-def b(tmp_path: Path, a: Replica, records: MemoryRecords, place: Place) -> Replica:
+def b(tmp_path: Path, a: Replica, records: MemoryRecords, place: SharedBucket) -> Replica:
     """Another machine with the same records, and so of the same account."""
     del a
     return Replica(tmp_path / "b", records, place)
@@ -46,7 +46,7 @@ def account_of(replica: Replica) -> str:
 
 
 def test_a_deletion_is_said_in_the_place_and_leaves_nothing_else_there(
-    a: Replica, prefix: MemoryPrefix, place: Place
+    a: Replica, prefix: MemoryPrefix, place: SharedBucket
 ) -> None:
     a.put("MEMORY.md", "one\n")
     a.put("notes/x.md", "two\n")
@@ -68,13 +68,13 @@ def test_the_tombstone_stands_before_anything_goes(
 ) -> None:
     """Whatever request fails: the record is here, or the tombstone is there."""
     for number in range(8):
-        faults = iter([Fault.NONE] * number + [Fault.BEFORE] * 100)
+        faults = iter([StoreFault.NONE] * number + [StoreFault.BEFORE] * 100)
         wire = MemoryPrefix(FaultyBlobs(prefix.store, faults, "wire"))
-        calm = Replica(tmp_path / str(number), records, Place("memory:", prefix))
+        calm = Replica(tmp_path / str(number), records, SharedBucket("memory:", prefix))
         calm.put("MEMORY.md", "one\n")
         calm.sync.run()
         record = calm.workspace.record
-        shaky = Replica(tmp_path / str(number), records, Place("memory:", wire))
+        shaky = Replica(tmp_path / str(number), records, SharedBucket("memory:", wire))
         try:
             shaky.workspaces.delete("notes")
         except Unavailable as error:
@@ -181,7 +181,12 @@ def test_a_workspace_of_this_machine_alone_is_deleted_without_asking_anybody(
     home.prepare()
     clock = SystemClock()
     alone = Workspaces(
-        default_owner(own, clock), home, own, clock, lambda _: {}, place=Place("memory:", prefix)
+        default_owner(own, clock),
+        home,
+        own,
+        clock,
+        lambda _: {},
+        place=SharedBucket("memory:", prefix),
     )
     alone.create("mine", config={"storage": {"provider": "local"}})
     prefix.asked.clear()
@@ -190,7 +195,7 @@ def test_a_workspace_of_this_machine_alone_is_deleted_without_asking_anybody(
 
 
 def test_a_users_key_deletes_nothing_and_says_nothing(
-    a: Replica, prefix: MemoryPrefix, records: MemoryRecords, place: Place
+    a: Replica, prefix: MemoryPrefix, records: MemoryRecords, place: SharedBucket
 ) -> None:
     principal = replace(a.workspaces._principal, may_configure=False)
     other = Workspaces(principal, a.home, records, a.workspaces._clock, lambda _: {}, place=place)
@@ -208,13 +213,13 @@ def test_where_it_is_kept_is_the_one_thing_that_is_not_told(a: Replica) -> None:
     assert adopted == record
 
 
-def test_a_private_workspace_is_deleted_like_every_other(a: Replica, place: Place) -> None:
+def test_a_private_workspace_is_deleted_like_every_other(a: Replica, place: SharedBucket) -> None:
     workspace_id = private_to_user(a.workspaces._principal.user_id)
     assert a.workspaces.private(workspace_id, create=True) is not None
     a.workspaces.delete(workspace_id)
     seen = place.roster(a.workspaces._principal.account_id).read("workspace", workspace_id)
     assert seen is not None
-    assert not isinstance(seen.entry, Living)
+    assert not isinstance(seen.entry, LiveEntry)
 
 
 def test_what_people_put_into_the_trash_is_no_note(a: Replica) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from workspaces.errors import NotFound, OverLimit, Refused
-from workspaces.localfs.archive import Parcel, pack, top_of, unpack
+from workspaces.localfs.archive import Archive, pack, top_of, unpack
 from workspaces.paths import WorkspacePath
 from workspaces.workspace_record import Quota
 
@@ -24,7 +24,7 @@ AT = datetime(2026, 11, 18, 12, 0, 0, tzinfo=UTC)
 FILES = {"MEMORY.md": b"# Memory\n", "notes/a.md": b"a\n", "notes/deep/b.md": b"b\n"}
 
 
-def unpacked(source: Path) -> Parcel:
+def unpacked(source: Path) -> Archive:
     return unpack(source, QUOTA)
 
 
@@ -49,7 +49,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
     return info
 
 
-def reasons(parcel: Parcel) -> dict[str, str]:
+def reasons(parcel: Archive) -> dict[str, str]:
     return {left.name: left.reason for left in parcel.left}
 
 

@@ -27,7 +27,7 @@ import pytest
 from tests.workspaces.actors import opened_at, over, run, start
 from workspaces.errors import Failure
 from workspaces.home.layout import Home
-from workspaces.localfs.safe_open import Beneath
+from workspaces.localfs.safe_open import SafeRoot
 from workspaces.revision import Author
 from workspaces.tree.directory import FileBlobs
 from workspaces.workspace.workspace import Workspace
@@ -48,7 +48,7 @@ _EXCHANGE = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Naive(Beneath):
+class Naive(SafeRoot):
     """The planted mutant: opens by name, as if nobody could swap anything."""
 
     def _open(self, path: str, flags: int) -> int:
@@ -58,9 +58,9 @@ class Naive(Beneath):
         return os.open(leaf, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
 
 
-DOORS: dict[str, Callable[[Path], Beneath]] = {
-    "openat2": lambda root: Beneath(root, openat2=True),
-    "walk": lambda root: Beneath(root, openat2=False),
+DOORS: dict[str, Callable[[Path], SafeRoot]] = {
+    "openat2": lambda root: SafeRoot(root, openat2=True),
+    "walk": lambda root: SafeRoot(root, openat2=False),
     "naive": Naive,
 }
 
@@ -107,7 +107,7 @@ def attacked(
 
 def assert_usable(workspace: Workspace, home: Path) -> None:
     """After all that: the next writer goes on, and the history is whole and holds no canary."""
-    workspace.settle()
+    workspace.commit_edits()
     assert workspace.write("after.md", "after", by=HOST).revision is not None
     git = ["git", f"--git-dir={Home(home).history(workspace.namespace)}"]
     checked = subprocess.run([*git, "fsck", "--strict"], capture_output=True, timeout=120)
@@ -192,7 +192,7 @@ def plant(workspace: Workspace, path: str) -> str:
 
 
 def settle(workspace: Workspace, path: str) -> str:
-    workspace.settle()
+    workspace.commit_edits()
     return ""
 
 
@@ -213,7 +213,7 @@ def swap(root: str, outside: str, seed: int) -> None:
 
 class Attacker:
     def __init__(self, root: Path, outside: Path, randomly: random.Random) -> None:
-        self._tree = Beneath(root)
+        self._tree = SafeRoot(root)
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
         self._outside = outside
         self._randomly = randomly

@@ -48,7 +48,7 @@ def test_who_still_holds_a_deleted_workspace_writes_nothing_into_the_trash(
     for call in (
         lambda: held.write("MEMORY.md", "late", by=CALLER),
         lambda: held.delete("MEMORY.md", by=CALLER),
-        held.settle,
+        held.commit_edits,
     ):
         with pytest.raises(NotFound):
             call()

@@ -12,15 +12,15 @@ from tests.workspaces.two_machines import place, prefix
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, OverLimit, Refused
 from workspaces.ids import AccountId, new_id
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import (
     ENTRIES_MAX,
     ENTRY_BYTES_MAX,
-    Doubt,
-    Kind,
-    Living,
-    Roster,
-    Seen,
+    InvalidEntry,
+    LiveEntry,
+    Registry,
+    RegistryKind,
+    StoredEntry,
     Tombstone,
 )
 from workspaces.timestamp import Stamp
@@ -32,7 +32,7 @@ ACCOUNT = AccountId("acct_" + 24 * "0")
 
 
 @pytest.fixture
-def roster(place: Place) -> Roster:
+def roster(place: SharedBucket) -> Registry:
     return place.roster(ACCOUNT)
 
 
@@ -61,22 +61,22 @@ def put(prefix: MemoryPrefix, name: str, data: object, account_id: str = ACCOUNT
     ],
 )
 def test_an_entry_comes_back_as_it_was_told_and_lies_where_the_data_page_says(
-    roster: Roster, prefix: MemoryPrefix, kind: Kind, entry_id: str, name: str
+    roster: Registry, prefix: MemoryPrefix, kind: RegistryKind, entry_id: str, name: str
 ) -> None:
     for entry in (
-        Living(entry_id, record(entry_id, description="für später"), epoch=3),
+        LiveEntry(entry_id, record(entry_id, description="für später"), epoch=3),
         Tombstone(entry_id, "notes", NOW, epoch=3, is_swept=True),
     ):
         token = roster.write(kind, entry, expect=ANY)
-        assert roster.read(kind, entry_id) == Seen(entry, token)
+        assert roster.read(kind, entry_id) == StoredEntry(entry, token)
         assert roster.look().tokens == {(kind, entry_id): token}
     assert [stat.name for stat in prefix.store.scan()] == [f".records/{ACCOUNT}/{name}"]
 
 
-def test_nobody_overwrites_what_it_has_not_seen(roster: Roster) -> None:
+def test_nobody_overwrites_what_it_has_not_seen(roster: Registry) -> None:
     workspace_id = new_id("ws")
-    first = roster.write("workspace", Living(workspace_id, record(workspace_id)), expect=ABSENT)
-    other = Living(workspace_id, record(workspace_id, name="other"))
+    first = roster.write("workspace", LiveEntry(workspace_id, record(workspace_id)), expect=ABSENT)
+    other = LiveEntry(workspace_id, record(workspace_id, name="other"))
     with pytest.raises(Conflict):
         roster.write("workspace", other, expect=ABSENT)
     roster.write("workspace", other, expect=first)
@@ -84,9 +84,9 @@ def test_nobody_overwrites_what_it_has_not_seen(roster: Roster) -> None:
         roster.write("workspace", other, expect=first)
 
 
-def test_a_tombstone_replaces_whatever_was_told_and_is_written_once(roster: Roster) -> None:
+def test_a_tombstone_replaces_whatever_was_told_and_is_written_once(roster: Registry) -> None:
     workspace_id = new_id("ws")
-    roster.write("workspace", Living(workspace_id, record(workspace_id), epoch=2), expect=ABSENT)
+    roster.write("workspace", LiveEntry(workspace_id, record(workspace_id), epoch=2), expect=ABSENT)
     seen = roster.entomb("workspace", workspace_id, "notes", NOW)
     assert seen.entry == Tombstone(workspace_id, "notes", NOW, epoch=2)
     later = Stamp("2027-01-01T00:00:00.000000Z")
@@ -132,16 +132,16 @@ GOOD = {"format": 1, "epoch": 0, "record": record(WS)}
     ],
 )
 def test_what_cannot_be_believed_is_refused(
-    roster: Roster, prefix: MemoryPrefix, data: object
+    roster: Registry, prefix: MemoryPrefix, data: object
 ) -> None:
     put(prefix, f"workspaces/{WS}.json", data)
     with pytest.raises(Refused):
         roster.read("workspace", WS)
     found = roster.read_all([("workspace", WS), ("workspace", new_id("ws"))])
-    assert isinstance(found["workspace", WS], Doubt)
+    assert isinstance(found["workspace", WS], InvalidEntry)
 
 
-def test_an_absurd_size_is_not_even_read(roster: Roster, prefix: MemoryPrefix) -> None:
+def test_an_absurd_size_is_not_even_read(roster: Registry, prefix: MemoryPrefix) -> None:
     put(prefix, f"workspaces/{WS}.json", b" " * (ENTRY_BYTES_MAX + 1))
     prefix.asked.clear()
     listing = roster.look()
@@ -151,7 +151,7 @@ def test_an_absurd_size_is_not_even_read(roster: Roster, prefix: MemoryPrefix) -
     with pytest.raises(OverLimit):
         roster.read("workspace", WS)
     with pytest.raises(OverLimit):
-        large = Living(WS, record(WS, description="x" * ENTRY_BYTES_MAX))
+        large = LiveEntry(WS, record(WS, description="x" * ENTRY_BYTES_MAX))
         roster.write("workspace", large, expect=ABSENT)
 
 
@@ -169,11 +169,11 @@ def test_an_absurd_size_is_not_even_read(roster: Roster, prefix: MemoryPrefix) -
     ],
 )
 def test_a_name_that_is_none_of_an_entry_is_listed_and_left_alone(
-    roster: Roster, monkeypatch: pytest.MonkeyPatch, name: str
+    roster: Registry, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     from workspaces.storage.blobs import Stat, Token
 
-    hostile = Roster(ACCOUNT, MemoryPrefix(), lambda: [Stat(name, 10, Token("t"))])
+    hostile = Registry(ACCOUNT, MemoryPrefix(), lambda: [Stat(name, 10, Token("t"))])
     assert hostile.look().tokens == {}
     assert [doubt.name for doubt in hostile.look().doubts] == [name]
 
@@ -182,15 +182,15 @@ def test_more_entries_than_there_may_be_are_listed_as_such() -> None:
     from workspaces.storage.blobs import Stat, Token
 
     stats = [Stat(f"agents/agent_{n:024x}.json", 10, Token("t")) for n in range(ENTRIES_MAX + 2)]
-    listing = Roster(ACCOUNT, MemoryPrefix(), lambda: stats).look()
+    listing = Registry(ACCOUNT, MemoryPrefix(), lambda: stats).look()
     assert (len(listing.tokens), len(listing.doubts)) == (ENTRIES_MAX, 2)
 
 
 def test_accounts_are_those_with_an_entry_under_an_id_of_an_account(
-    place: Place, roster: Roster, prefix: MemoryPrefix
+    place: SharedBucket, roster: Registry, prefix: MemoryPrefix
 ) -> None:
-    roster.write("account", Living(ACCOUNT, record(ACCOUNT)), expect=ABSENT)
-    roster.write("user", Living(f"usr_{24 * '0'}", record(f"usr_{24 * '0'}")), expect=ABSENT)
+    roster.write("account", LiveEntry(ACCOUNT, record(ACCOUNT)), expect=ABSENT)
+    roster.write("user", LiveEntry(f"usr_{24 * '0'}", record(f"usr_{24 * '0'}")), expect=ABSENT)
     put(prefix, "account.json", b"?", "evil")
     found, doubts = place.accounts()
     assert found == [ACCOUNT]
@@ -198,7 +198,7 @@ def test_accounts_are_those_with_an_entry_under_an_id_of_an_account(
 
 
 def test_what_is_swept_is_the_workspace_and_nothing_else(
-    place: Place, prefix: MemoryPrefix
+    place: SharedBucket, prefix: MemoryPrefix
 ) -> None:
     from workspaces.ids import namespace
 

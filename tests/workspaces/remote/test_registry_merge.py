@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from workspaces.conditions import ABSENT
-from workspaces.remote.registry import Entry, Living, Seen, Tombstone
+from workspaces.remote.registry import LiveEntry, RegistryEntry, StoredEntry, Tombstone
 from workspaces.remote.registry_merge import (
-    Action,
-    Agree,
-    Bury,
-    Forget,
-    Take,
-    Tell,
-    TellDeletion,
-    accord,
-    put_together,
+    Apply,
+    DropEntry,
+    MarkSynced,
+    Publish,
+    PublishDeletion,
+    RegistryAction,
+    RemoveLocal,
+    decide,
+    merge_records,
 )
 from workspaces.storage.blobs import Token
 from workspaces.timestamp import Stamp
@@ -35,8 +35,8 @@ def told(name: str = "notes", minute: int = 0, **more: Any) -> dict[str, Any]:
     return {"id": ID, "name": name, "createdAt": at(0), "updatedAt": at(minute), **more}
 
 
-def living(name: str = "notes", minute: int = 0, epoch: int = 0, **more: Any) -> Living:
-    return Living(ID, told(name, minute, **more), epoch)
+def living(name: str = "notes", minute: int = 0, epoch: int = 0, **more: Any) -> LiveEntry:
+    return LiveEntry(ID, told(name, minute, **more), epoch)
 
 
 def dead(epoch: int = 0) -> Tombstone:
@@ -44,10 +44,13 @@ def dead(epoch: int = 0) -> Tombstone:
 
 
 def decided(
-    base: Entry | None, here: dict[str, Any] | None, there: Entry | None, **more: bool
-) -> Action | None:
-    seen = None if there is None else Seen(there, T)
-    return accord(ID, base, here, seen, **{"is_wanted": False, **more})
+    base: RegistryEntry | None,
+    here: dict[str, Any] | None,
+    there: RegistryEntry | None,
+    **more: bool,
+) -> RegistryAction | None:
+    seen = None if there is None else StoredEntry(there, T)
+    return decide(ID, base, here, seen, **{"is_wanted": False, **more})
 
 
 OLD, NEW, OTHER = living("notes"), living("new", 1), living("other", 2)
@@ -62,64 +65,69 @@ OLD, NEW, OTHER = living("notes"), living("new", 1), living("other", 2)
         (None, None, None, None),
         (dead(), None, dead(), None),
         # only here
-        (None, told("notes"), None, Tell(OLD, ABSENT)),
-        (OLD, told("new", 1), OLD, Tell(NEW, T)),
-        (OLD, None, OLD, TellDeletion(OLD, T)),
+        (None, told("notes"), None, Publish(OLD, ABSENT)),
+        (OLD, told("new", 1), OLD, Publish(NEW, T)),
+        (OLD, None, OLD, PublishDeletion(OLD, T)),
         # only there
-        (OLD, told("notes"), NEW, Take(NEW.record, Seen(NEW, T))),
-        (OLD, told("notes"), dead(), Bury(Seen(dead(), T))),
-        (None, None, dead(), Agree(Seen(dead(), T))),
-        (OLD, None, None, Forget()),
+        (OLD, told("notes"), NEW, Apply(NEW.record, StoredEntry(NEW, T))),
+        (OLD, told("notes"), dead(), RemoveLocal(StoredEntry(dead(), T))),
+        (None, None, dead(), MarkSynced(StoredEntry(dead(), T))),
+        (OLD, None, None, DropEntry()),
         # on both
-        (OLD, told("new", 1), NEW, Agree(Seen(NEW, T))),
-        (None, told("notes"), OLD, Agree(Seen(OLD, T))),
-        (OLD, told("new", 1), OTHER, Take(OTHER.record, Seen(OTHER, T), ("name",))),
-        (OLD, told("other", 2), NEW, Tell(OTHER, T)),
-        (None, told("new", 1), OTHER, Take(OTHER.record, Seen(OTHER, T), ("name",))),
+        (OLD, told("new", 1), NEW, MarkSynced(StoredEntry(NEW, T))),
+        (None, told("notes"), OLD, MarkSynced(StoredEntry(OLD, T))),
+        (OLD, told("new", 1), OTHER, Apply(OTHER.record, StoredEntry(OTHER, T), ("name",))),
+        (OLD, told("other", 2), NEW, Publish(OTHER, T)),
+        (None, told("new", 1), OTHER, Apply(OTHER.record, StoredEntry(OTHER, T), ("name",))),
         # a deletion wins over a change, on either side
-        (OLD, told("new", 1), dead(), Bury(Seen(dead(), T))),
-        (OLD, None, NEW, TellDeletion(OLD, T)),
+        (OLD, told("new", 1), dead(), RemoveLocal(StoredEntry(dead(), T))),
+        (OLD, None, NEW, PublishDeletion(OLD, T)),
         # a tombstone stays
-        (dead(), None, OLD, TellDeletion(dead(), T)),
-        (dead(), None, None, Forget()),
+        (dead(), None, OLD, PublishDeletion(dead(), T)),
+        (dead(), None, None, DropEntry()),
         # what was made here without having heard of the deletion, under an id that comes once
-        (None, told("notes"), dead(), Bury(Seen(dead(), T))),
+        (None, told("notes"), dead(), RemoveLocal(StoredEntry(dead(), T))),
         # another life began there
-        (OLD, told("new", 1), living(epoch=1), Bury(Seen(living(epoch=1), T))),
-        (OLD, None, living(epoch=1), Take(OLD.record, Seen(living(epoch=1), T))),
-        (dead(), None, living(epoch=1), Take(OLD.record, Seen(living(epoch=1), T))),
+        (OLD, told("new", 1), living(epoch=1), RemoveLocal(StoredEntry(living(epoch=1), T))),
+        (OLD, None, living(epoch=1), Apply(OLD.record, StoredEntry(living(epoch=1), T))),
+        (dead(), None, living(epoch=1), Apply(OLD.record, StoredEntry(living(epoch=1), T))),
         # a life that is over was put back there
-        (living(epoch=1), told("notes"), OLD, Tell(living(epoch=1), T)),
-        (living(epoch=1), told("notes"), dead(0), Tell(living(epoch=1), T)),
+        (living(epoch=1), told("notes"), OLD, Publish(living(epoch=1), T)),
+        (living(epoch=1), told("notes"), dead(0), Publish(living(epoch=1), T)),
         # the bucket lost it
-        (living(epoch=2), told("notes"), None, Tell(living(epoch=2), ABSENT)),
+        (living(epoch=2), told("notes"), None, Publish(living(epoch=2), ABSENT)),
     ],
 )
 def test_what_is_done(
-    base: Entry | None, here: dict[str, Any] | None, there: Entry | None, expected: Action | None
+    base: RegistryEntry | None,
+    here: dict[str, Any] | None,
+    there: RegistryEntry | None,
+    expected: RegistryAction | None,
 ) -> None:
     assert decided(base, here, there) == expected
 
 
 def test_a_record_comes_where_it_is_wanted() -> None:
-    assert decided(None, None, OLD, is_wanted=True) == Take(OLD.record, Seen(OLD, T))
-    assert decided(dead(), None, OLD, is_wanted=True) == TellDeletion(dead(), T)
+    assert decided(None, None, OLD, is_wanted=True) == Apply(OLD.record, StoredEntry(OLD, T))
+    assert decided(dead(), None, OLD, is_wanted=True) == PublishDeletion(dead(), T)
 
 
 def test_under_an_id_that_comes_again_a_new_life_has_the_next_epoch() -> None:
     again = {"comes_again": True}
-    assert decided(dead(), told("notes"), dead(), **again) == Tell(living(epoch=1), T)
-    assert decided(None, told("notes"), dead(4), **again) == Tell(living(epoch=5), T)
-    assert decided(OLD, told("notes"), dead(), **again) == Bury(Seen(dead(), T))
+    assert decided(dead(), told("notes"), dead(), **again) == Publish(living(epoch=1), T)
+    assert decided(None, told("notes"), dead(4), **again) == Publish(living(epoch=5), T)
+    assert decided(OLD, told("notes"), dead(), **again) == RemoveLocal(StoredEntry(dead(), T))
     made_anew = told("notes", createdAt=at(40))
-    assert decided(OLD, made_anew, dead(), **again) == Tell(Living(ID, made_anew, 1), T)
-    assert decided(dead(), told("notes"), None, **again) == Tell(living(epoch=1), ABSENT)
+    assert decided(OLD, made_anew, dead(), **again) == Publish(LiveEntry(ID, made_anew, 1), T)
+    assert decided(dead(), told("notes"), None, **again) == Publish(living(epoch=1), ABSENT)
 
 
 def test_where_records_are_shared_the_roster_is_told_and_tells_nothing() -> None:
-    assert decided(OLD, told("notes"), NEW, here_decides=True) == Tell(OLD, T)
-    assert decided(OLD, told("new", 1), OTHER, here_decides=True) == Tell(NEW, T)
-    assert decided(OLD, told("notes"), dead(), here_decides=True) == Bury(Seen(dead(), T))
+    assert decided(OLD, told("notes"), NEW, here_decides=True) == Publish(OLD, T)
+    assert decided(OLD, told("new", 1), OTHER, here_decides=True) == Publish(NEW, T)
+    assert decided(OLD, told("notes"), dead(), here_decides=True) == RemoveLocal(
+        StoredEntry(dead(), T)
+    )
 
 
 def test_what_only_one_side_changed_counts_key_by_key() -> None:
@@ -127,17 +135,17 @@ def test_what_only_one_side_changed_counts_key_by_key() -> None:
     here = told(minute=1, config={"quota": {"files": 9, "bytes": 2}, "harness": {"enabled": True}})
     there = told("new", 2, config={"quota": {"files": 1, "bytes": 8}}, description="d")
     expected = told("new", 2, config={"quota": {"files": 9, "bytes": 8}}, description="d")
-    assert put_together(base, here, there) == (expected, ())
-    assert put_together(base, there, here) == (expected, ())
+    assert merge_records(base, here, there) == (expected, ())
+    assert merge_records(base, there, here) == (expected, ())
 
 
 def test_where_both_changed_one_value_the_later_record_counts_and_it_is_said() -> None:
     base, here = told(config={"a": 1, "b": [1]}), told(minute=3, config={"a": 2, "b": [1, 2]})
     there = told(minute=2, config={"b": [1, 3], "c": 0})
     expected = told(minute=3, config={"a": 2, "b": [1, 2], "c": 0})
-    record, clashes = put_together(base, here, there)
+    record, clashes = merge_records(base, here, there)
     assert (record, sorted(clashes)) == (expected, ["config.a", "config.b"])
-    mirrored, clashes = put_together(base, there, here)
+    mirrored, clashes = merge_records(base, there, here)
     assert (mirrored, sorted(clashes)) == (expected, ["config.a", "config.b"])
 
 
@@ -145,25 +153,25 @@ class Shared:
     """One entry, and three machines that look at it, each with what it last agreed on."""
 
     def __init__(self) -> None:
-        self.there: Entry | None = None
-        self.bases: list[Entry | None] = [None, None, None]
+        self.there: RegistryEntry | None = None
+        self.bases: list[RegistryEntry | None] = [None, None, None]
         self.heres: list[dict[str, Any] | None] = [told(), None, None]
 
     def step(self, machine: int) -> bool:
         base, here = self.bases[machine], self.heres[machine]
         action = decided(base, here, self.there, is_wanted=True)
         match action:
-            case Tell(entry):
+            case Publish(entry):
                 self.there = self.bases[machine] = entry
-            case TellDeletion(was):
+            case PublishDeletion(was):
                 self.there = self.bases[machine] = Tombstone(ID, "notes", at(30), was.epoch)
-            case Take(record, seen):
+            case Apply(record, seen):
                 self.heres[machine], self.bases[machine] = dict(record), seen.entry
-            case Bury(seen):
+            case RemoveLocal(seen):
                 self.heres[machine], self.bases[machine] = None, seen.entry
-            case Agree(seen):
+            case MarkSynced(seen):
                 self.bases[machine] = seen.entry
-            case Forget():
+            case DropEntry():
                 self.bases[machine] = None
             case None:
                 return False

@@ -15,16 +15,16 @@ from tests.servers import BUCKET, S3Server
 from workspaces.conditions import ANY
 from workspaces.errors import Conflict, Unavailable
 from workspaces.home.locations import blobs_at, make_record_table, records_at
-from workspaces.remote.s3_capabilities import Honesty, keeps_conditions, probe
+from workspaces.remote.s3_capabilities import Capabilities, keeps_conditions, probe
 from workspaces.storage.blobs import BlobName, Expect
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
-from workspaces.storage.records import Change, Check, Delete, Put, RecordStore
+from workspaces.storage.records import Check, Delete, Put, RecordChange, RecordStore
 from workspaces.storage.s3.blobs import S3Blobs
 from workspaces.storage.sqlite import SqliteRecords
 
 __all__ = ["dynamodb", "dynamodb_url"]
 
-HONEST = Honesty(conditional_put=True, conditional_delete=True)
+HONEST = Capabilities(conditional_put=True, conditional_delete=True)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_rclone_is_recognised_as_ignoring_conditions(
     rclone_s3: S3Server, open_on: Callable[[S3Server], S3Blobs]
 ) -> None:
     store = open_on(rclone_s3)
-    assert probe(store) == Honesty(conditional_put=False, conditional_delete=False)
+    assert probe(store) == Capabilities(conditional_put=False, conditional_delete=False)
     assert list(store.walk()) == []
 
 
@@ -88,13 +88,15 @@ class _RefusesEveryToken(MemoryBlobs):
 @pytest.mark.parametrize(
     ("store", "honesty"),
     [
-        (_DeletesBlindly(), Honesty(conditional_put=True, conditional_delete=False)),
-        (_KnowsOnlyAbsent(), Honesty(conditional_put=False, conditional_delete=False)),
-        (_RefusesEveryToken(), Honesty(conditional_put=False, conditional_delete=False)),
+        (_DeletesBlindly(), Capabilities(conditional_put=True, conditional_delete=False)),
+        (_KnowsOnlyAbsent(), Capabilities(conditional_put=False, conditional_delete=False)),
+        (_RefusesEveryToken(), Capabilities(conditional_put=False, conditional_delete=False)),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_half_a_word_is_not_taken_for_a_whole_one(store: MemoryBlobs, honesty: Honesty) -> None:
+def test_half_a_word_is_not_taken_for_a_whole_one(
+    store: MemoryBlobs, honesty: Capabilities
+) -> None:
     assert probe(store) == honesty
     assert list(store.scan()) == []
 
@@ -114,7 +116,7 @@ def test_a_store_that_cannot_be_asked_is_unavailable_and_not_dishonest(
 class AcceptsStaleWrites(MemoryRecords):
     """What a store would do that takes conditions and does not look at them."""
 
-    def write(self, *changes: Change) -> tuple[int, ...]:
+    def write(self, *changes: RecordChange) -> tuple[int, ...]:
         blind = (
             replace(change, expect=ANY) for change in changes if isinstance(change, Put | Delete)
         )
@@ -122,7 +124,7 @@ class AcceptsStaleWrites(MemoryRecords):
 
 
 class AcceptsBrokenGuards(MemoryRecords):
-    def write(self, *changes: Change) -> tuple[int, ...]:
+    def write(self, *changes: RecordChange) -> tuple[int, ...]:
         return super().write(*(change for change in changes if not isinstance(change, Check)))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.workspaces.search.texts import Texts
 from workspaces.errors import Unavailable
-from workspaces.search.index import Found, Index
+from workspaces.search.index import Index, ScoredUnit
 
 SEED = int(os.environ.get("SEED", random.randrange(10**6)))
 
@@ -28,7 +28,7 @@ def index(file: Path) -> Index:
     return Index(file)
 
 
-def places(found: list[Found]) -> list[tuple[str, int]]:
+def places(found: list[ScoredUnit]) -> list[tuple[str, int]]:
     return [(one.path, one.line) for one in found]
 
 

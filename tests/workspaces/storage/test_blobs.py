@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.blob_store import BlobStoreConformance
-from workspaces.localfs.safe_open import Beneath
+from workspaces.localfs.safe_open import SafeRoot
 from workspaces.storage.in_memory import MemoryBlobs
 from workspaces.tree.directory import FileBlobs
 
@@ -37,7 +37,7 @@ class TestFileBlobsWithoutOpenat2(TestFileBlobs):
         store = FileBlobs(
             tmp_path / "tree",
             tmp_path / "staging",
-            open_tree=lambda root: Beneath(root, openat2=False),
+            open_tree=lambda root: SafeRoot(root, openat2=False),
         )
         yield store
         store.close()

@@ -20,7 +20,7 @@ from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, NotFound, Refused, Unavailable
 from workspaces.storage.blobs import Blob, BlobStore, Stat
-from workspaces.storage.faulty import Fault, FaultyBlobs, FaultyRecords, seeded
+from workspaces.storage.faulty import FaultyBlobs, FaultyRecords, StoreFault, seeded
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
 from workspaces.storage.logged import LoggedBlobs, LoggedRecords
 from workspaces.storage.read_only import ReadOnlyBlobs, ReadOnlyRecords
@@ -28,7 +28,7 @@ from workspaces.storage.records import Check, Delete, Item, Key, Put
 from workspaces.storage.retrying import Retries, RetryingBlobs, RetryingRecords
 
 A, B, C = Key("p", "a"), Key("p", "b"), Key("p", "c")
-BEFORE, AFTER, NONE = Fault.BEFORE, Fault.AFTER, Fault.NONE
+BEFORE, AFTER, NONE = StoreFault.BEFORE, StoreFault.AFTER, StoreFault.NONE
 STUBBORN = Retries(tries_max=50)
 LOG = logging.getLogger("test.stores")
 
@@ -237,7 +237,9 @@ class TestPatience:
 
 class TestLostAnswersOfBlobs:
     @pytest.mark.parametrize("fault", [BEFORE, AFTER])
-    def test_a_conditional_write_happens_once_whichever_way_it_failed(self, fault: Fault) -> None:
+    def test_a_conditional_write_happens_once_whichever_way_it_failed(
+        self, fault: StoreFault
+    ) -> None:
         inner = MemoryBlobs()
         store = retrying(inner, fault)
         first = store.write("a.md", b"one", expect=ABSENT)
@@ -249,7 +251,7 @@ class TestLostAnswersOfBlobs:
         assert list(inner.scan()) == []
 
     @pytest.mark.parametrize("fault", [BEFORE, AFTER])
-    def test_a_conflict_that_is_one_stays_one(self, fault: Fault) -> None:
+    def test_a_conflict_that_is_one_stays_one(self, fault: StoreFault) -> None:
         inner = MemoryBlobs()
         stale = inner.write("a.md", b"one", expect=ABSENT)
         inner.write("a.md", b"two", expect=ANY)
@@ -274,7 +276,7 @@ class TestLostAnswersOfBlobs:
 
 class TestLostAnswersOfRecords:
     @pytest.mark.parametrize("fault", [BEFORE, AFTER])
-    def test_a_batch_happens_once_whichever_way_it_failed(self, fault: Fault) -> None:
+    def test_a_batch_happens_once_whichever_way_it_failed(self, fault: StoreFault) -> None:
         inner = MemoryRecords()
         inner.write(Put(A, {"holder": "me"}))
         inner.write(Put(C, {}))
@@ -285,7 +287,7 @@ class TestLostAnswersOfRecords:
         assert (value(inner, B), inner.get(C)) == ({"text": "!"}, None)
 
     @pytest.mark.parametrize("fault", [BEFORE, AFTER])
-    def test_a_conflict_that_is_one_stays_one(self, fault: Fault) -> None:
+    def test_a_conflict_that_is_one_stays_one(self, fault: StoreFault) -> None:
         inner = MemoryRecords()
         inner.write(Put(A, {"by": "other"}))
         with pytest.raises(Conflict):
@@ -353,12 +355,12 @@ class TestLostAnswersOfRecords:
 
     @settings(max_examples=300, deadline=None)
     @given(
-        plan=st.lists(st.sampled_from(Fault), max_size=12),
+        plan=st.lists(st.sampled_from(StoreFault), max_size=12),
         between=st.lists(st.sampled_from(["nothing", "put", "move guard"]), max_size=6),
         expect=st.sampled_from([ABSENT, 1, 2, 3]),
     )
     def test_success_means_written_and_conflict_means_nothing_was(
-        self, plan: list[Fault], between: list[str], expect: object
+        self, plan: list[StoreFault], between: list[str], expect: object
     ) -> None:
         """Whatever others do in the pauses."""
         inner = MemoryRecords()
@@ -398,7 +400,7 @@ class TestFaults:
     def test_one_seed_is_one_plan(self) -> None:
         plans = [list(itertools.islice(seeded(seed), 200)) for seed in (1, 1, 2)]
         assert plans[0] == plans[1] != plans[2]
-        assert set(plans[0]) == set(Fault)
+        assert set(plans[0]) == set(StoreFault)
 
     def test_before_leaves_nothing_and_after_leaves_the_effect(self) -> None:
         inner = MemoryBlobs()
@@ -432,15 +434,15 @@ class Slow:
         return self._store.scan(prefix)
 
 
-def endless(fault: Fault) -> Iterator[Fault]:
+def endless(fault: StoreFault) -> Iterator[StoreFault]:
     return itertools.repeat(fault)
 
 
-def retrying(inner: MemoryBlobs, *faults: Fault) -> RetryingBlobs:
+def retrying(inner: MemoryBlobs, *faults: StoreFault) -> RetryingBlobs:
     return RetryingBlobs(FaultyBlobs(inner, iter(faults)), sleep=no_pause)
 
 
-def retrying_records(inner: MemoryRecords, *faults: Fault) -> RetryingRecords:
+def retrying_records(inner: MemoryRecords, *faults: StoreFault) -> RetryingRecords:
     return RetryingRecords(FaultyRecords(inner, iter(faults)), sleep=no_pause)
 
 

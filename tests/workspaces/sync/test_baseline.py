@@ -12,14 +12,14 @@ from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.storage.blobs import Token
-from workspaces.sync.baseline import FORMAT, Agreed, Baseline, Step
+from workspaces.sync.baseline import FORMAT, Baseline, BaselineChange, SyncedFile
 from workspaces.tree.scan import FileState, Signature
 
 A, B = WorkspacePath("a.md"), WorkspacePath("notes/b.md")
 
 
-def agreed(number: int) -> Agreed:
-    return Agreed(Version(f"v{number}"), ObjectId(f"o{number}"), Token(f"t{number}"))
+def agreed(number: int) -> SyncedFile:
+    return SyncedFile(Version(f"v{number}"), ObjectId(f"o{number}"), Token(f"t{number}"))
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def file(tmp_path: Path) -> Path:
 
 def test_rows_are_there_for_the_next_process(file: Path) -> None:
     baseline = Baseline(file)
-    baseline.take([Step(A, None, agreed(1)), Step(B, None, agreed(2))])
+    baseline.take([BaselineChange(A, None, agreed(1)), BaselineChange(B, None, agreed(2))])
     baseline.close()
     again = Baseline(file)
     assert again.tree() == {A: agreed(1), B: agreed(2)}
     assert again.find(B) == agreed(2)
-    again.take([Step(A, agreed(1), None)])
+    again.take([BaselineChange(A, agreed(1), None)])
     assert again.find(A) is None
 
 
@@ -47,7 +47,7 @@ def test_rows_are_those_of_the_directory_that_is_written_down(
     assert baseline.of_root("8:1", paths) is None
     assert baseline.of_root(None, paths) == dict.fromkeys(paths), "never synced"
     baseline.note("root", "8:1")
-    baseline.take([Step(A, None, agreed(1))])
+    baseline.take([BaselineChange(A, None, agreed(1))])
     assert baseline.of_root("8:1", paths) == {path: rows[path] for path in paths}
     assert baseline.of_root("8:2", paths) is None
     assert baseline.of_root(None, paths) is None
@@ -55,9 +55,9 @@ def test_rows_are_those_of_the_directory_that_is_written_down(
 
 def test_a_row_that_somebody_else_has_changed_stays_theirs(file: Path) -> None:
     one, other = Baseline(file), Baseline(file)
-    one.take([Step(A, None, agreed(1))])
-    one.take([Step(A, agreed(1), agreed(2))])
-    other.take([Step(A, agreed(1), agreed(3)), Step(B, None, agreed(4))])
+    one.take([BaselineChange(A, None, agreed(1))])
+    one.take([BaselineChange(A, agreed(1), agreed(2))])
+    other.take([BaselineChange(A, agreed(1), agreed(3)), BaselineChange(B, None, agreed(4))])
     assert one.tree() == {A: agreed(2), B: agreed(4)}
 
 
@@ -68,13 +68,16 @@ def test_a_row_that_somebody_else_has_changed_stays_theirs(file: Path) -> None:
 def test_a_step_is_taken_where_the_row_is_what_was_seen(
     file: Path, row: int | None, before: int | None, after: int | None, together: bool
 ) -> None:
-    def of(number: int | None) -> Agreed | None:
+    def of(number: int | None) -> SyncedFile | None:
         return None if number is None else agreed(number)
 
     baseline = Baseline(file)
-    baseline.take([Step(A, None, of(row))])
+    baseline.take([BaselineChange(A, None, of(row))])
     baseline.take(
-        [Step(A, of(before), of(after)), *([Step(B, None, agreed(9))] if together else [])]
+        [
+            BaselineChange(A, of(before), of(after)),
+            *([BaselineChange(B, None, agreed(9))] if together else []),
+        ]
     )
     assert baseline.find(A) == of(after if before == row else row)
     assert baseline.tree() == Baseline(file).tree()
@@ -82,15 +85,15 @@ def test_a_step_is_taken_where_the_row_is_what_was_seen(
 
 def test_steps_are_taken_together_or_not_at_all(file: Path) -> None:
     baseline = Baseline(file)
-    broken = Step(B, None, Agreed(Version("v"), ObjectId("o"), Token({})))  # type: ignore[arg-type]
+    broken = BaselineChange(B, None, SyncedFile(Version("v"), ObjectId("o"), Token({})))  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
-        baseline.take([Step(A, None, agreed(1)), broken])
+        baseline.take([BaselineChange(A, None, agreed(1)), broken])
     assert baseline.tree() == {}
 
 
 def test_what_was_agreed_is_durable(file: Path) -> None:
     baseline = Baseline(file)
-    baseline.take([Step(A, None, agreed(1))])
+    baseline.take([BaselineChange(A, None, agreed(1))])
     database = baseline._database
     assert database is not None
     assert database.execute("pragma journal_mode").fetchone()[0] == "wal"
@@ -117,7 +120,7 @@ def test_facts_problems_and_stats_are_kept(file: Path) -> None:
 
 def test_to_begin_anew_forgets_what_was_agreed_and_nothing_else(file: Path) -> None:
     baseline = Baseline(file)
-    baseline.take([Step(A, None, agreed(1))])
+    baseline.take([BaselineChange(A, None, agreed(1))])
     baseline.note("root", "1:2")
     baseline.begin_anew()
     assert baseline.tree() == {}
@@ -141,10 +144,10 @@ def test_a_damaged_file_is_named_with_what_to_do(file: Path) -> None:
 
 def test_where_the_disk_is_full_nobody_is_told_to_remove_what_was_agreed(file: Path) -> None:
     baseline = Baseline(file)
-    baseline.take([Step(A, None, agreed(1))])
+    baseline.take([BaselineChange(A, None, agreed(1))])
     with baseline._asked() as database:
         database.execute("pragma max_page_count = 1")  # of a disk that has no room for one more
-    steps = [Step(WorkspacePath(f"{n}.md"), None, agreed(n)) for n in range(1000)]
+    steps = [BaselineChange(WorkspacePath(f"{n}.md"), None, agreed(n)) for n in range(1000)]
     with pytest.raises(Unavailable, match="the disk is full") as failure:
         baseline.take(steps)
     assert "free some space" in (failure.value.remedy or "")
@@ -153,10 +156,10 @@ def test_where_the_disk_is_full_nobody_is_told_to_remove_what_was_agreed(file: P
 
 def test_a_forked_child_has_a_connection_of_its_own(file: Path) -> None:
     baseline = Baseline(file)
-    baseline.take([Step(A, None, agreed(1))])
+    baseline.take([BaselineChange(A, None, agreed(1))])
     child = os.fork()
     if child == 0:
-        baseline.take([Step(B, None, agreed(2))])
+        baseline.take([BaselineChange(B, None, agreed(2))])
         os._exit(0)
     os.waitpid(child, 0)
     assert baseline.tree() == {A: agreed(1), B: agreed(2)}
@@ -164,7 +167,7 @@ def test_a_forked_child_has_a_connection_of_its_own(file: Path) -> None:
 
 def test_rows_are_read_again_only_when_somebody_has_written(file: Path) -> None:
     mine, others = Baseline(file), Baseline(file)
-    mine.take([Step(A, None, agreed(1))])
+    mine.take([BaselineChange(A, None, agreed(1))])
     assert others.tree() == mine.tree() == {A: agreed(1)}  # in this order: opening writes, too
     asked: list[str] = []
     assert mine._database is not None
@@ -174,9 +177,9 @@ def test_rows_are_read_again_only_when_somebody_has_written(file: Path) -> None:
     mine.keep_problems([Problem(A, "twin", "of another")])
     assert mine.tree() == {A: agreed(1)}
     assert not any("from agreed" in one for one in asked)
-    others.take([Step(B, None, agreed(2))])
+    others.take([BaselineChange(B, None, agreed(2))])
     assert mine.tree() == {A: agreed(1), B: agreed(2)}
-    mine.take([Step(A, agreed(1), agreed(3))])
+    mine.take([BaselineChange(A, agreed(1), agreed(3))])
     assert mine.tree() == others.tree() == {A: agreed(3), B: agreed(2)}
     mine.begin_anew()
     assert mine.tree() == others.tree() == {}
@@ -184,17 +187,17 @@ def test_rows_are_read_again_only_when_somebody_has_written(file: Path) -> None:
 
 def test_rows_that_were_written_here_are_known_and_those_that_were_given_stay(file: Path) -> None:
     mine, others = Baseline(file), Baseline(file)
-    mine.take([Step(A, None, agreed(1))])
+    mine.take([BaselineChange(A, None, agreed(1))])
     given = mine.tree()
-    mine.take([Step(A, agreed(1), agreed(2)), Step(B, None, agreed(2))])
+    mine.take([BaselineChange(A, agreed(1), agreed(2)), BaselineChange(B, None, agreed(2))])
     assert given == {A: agreed(1)}
     assert mine.tree() == others.tree() == {A: agreed(2), B: agreed(2)}
-    mine.take([Step(A, agreed(2), None)])
+    mine.take([BaselineChange(A, agreed(2), None)])
     assert mine.tree() == others.tree() == {B: agreed(2)}
-    mine.take([Step(B, agreed(1), None)])  # which it is not
+    mine.take([BaselineChange(B, agreed(1), None)])  # which it is not
     assert mine.tree() == others.tree() == {B: agreed(2)}
-    others.take([Step(B, agreed(2), agreed(3))])
-    mine.take([Step(A, None, agreed(1))])
+    others.take([BaselineChange(B, agreed(2), agreed(3))])
+    mine.take([BaselineChange(A, None, agreed(1))])
     assert mine.tree() == others.tree() == {A: agreed(1), B: agreed(3)}
 
 
@@ -202,29 +205,29 @@ def test_who_had_seen_nothing_and_leaves_nothing_knows_nothing_of_the_row(file: 
     """As of a deletion of what was never agreed on, and was by another thread meanwhile."""
     baseline = Baseline(file)
     assert baseline.tree() == {}
-    baseline.take([Step(A, None, agreed(1))])
-    baseline.take([Step(A, None, None)])
+    baseline.take([BaselineChange(A, None, agreed(1))])
+    baseline.take([BaselineChange(A, None, None)])
     assert baseline.tree() == {A: agreed(1)}
 
 
 def test_rows_that_could_not_be_written_are_not_known(file: Path) -> None:
     baseline = Baseline(file)
-    baseline.take([Step(A, None, agreed(1))])
+    baseline.take([BaselineChange(A, None, agreed(1))])
     with sqlite3.connect(file) as other:
         refuses = "when new.path = 'notes/b.md' begin select raise(fail, 'no'); end"
         other.execute(f"create trigger refused before insert on agreed {refuses}")
     assert baseline.tree() == {A: agreed(1)}
     with pytest.raises(Unavailable):
-        baseline.take([Step(A, agreed(1), agreed(2)), Step(B, None, agreed(1))])
+        baseline.take([BaselineChange(A, agreed(1), agreed(2)), BaselineChange(B, None, agreed(1))])
     assert baseline.tree() == {A: agreed(1)}
 
 
 def test_rows_of_an_earlier_connection_are_not_taken_for_those_of_the_next(file: Path) -> None:
     mine = Baseline(file)
-    mine.take([Step(A, None, agreed(1))])
+    mine.take([BaselineChange(A, None, agreed(1))])
     assert mine.tree() == {A: agreed(1)}
     mine.close()
     others = Baseline(file)
-    others.take([Step(B, None, agreed(2))])
+    others.take([BaselineChange(B, None, agreed(2))])
     others.close()
     assert mine.tree() == {A: agreed(1), B: agreed(2)}

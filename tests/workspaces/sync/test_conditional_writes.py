@@ -26,8 +26,8 @@ from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Unavailable
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
-from workspaces.storage.faulty import Fault, FaultyBlobs
+from workspaces.remote.bucket import SharedBucket
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
 from workspaces.tree.conflict_copy import conflict_path
 
@@ -88,8 +88,10 @@ def test_where_the_store_does_not_answer_no_condition_is_decided(
     tmp_path: Path,
 ) -> None:
     is_down = False
-    store = FaultyBlobs(MemoryBlobs(), iter(lambda: Fault.BEFORE if is_down else Fault.NONE, 0))
-    a = Replica(tmp_path / "a", MemoryRecords(), Place("memory:", MemoryPrefix(store)))
+    store = FaultyBlobs(
+        MemoryBlobs(), iter(lambda: StoreFault.BEFORE if is_down else StoreFault.NONE, 0)
+    )
+    a = Replica(tmp_path / "a", MemoryRecords(), SharedBucket("memory:", MemoryPrefix(store)))
     a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
     is_down = True
     with pytest.raises(Unavailable):
@@ -100,18 +102,18 @@ def test_where_the_store_does_not_answer_no_condition_is_decided(
 
 
 def test_a_lost_answer_is_found_out(tmp_path: Path) -> None:
-    faults: list[Fault] = []
-    plan = iter(lambda: faults.pop() if faults else Fault.NONE, 0)
+    faults: list[StoreFault] = []
+    plan = iter(lambda: faults.pop() if faults else StoreFault.NONE, 0)
     store = FaultyBlobs(MemoryBlobs(), plan)
-    a = Replica(tmp_path / "a", MemoryRecords(), Place("memory:", MemoryPrefix(store)))
+    a = Replica(tmp_path / "a", MemoryRecords(), SharedBucket("memory:", MemoryPrefix(store)))
     a.sync.run()
     a.put(MEMORY, "one\n")
-    faults.append(Fault.AFTER)
+    faults.append(StoreFault.AFTER)
     assert a.sync.push([WorkspacePath(MEMORY)]).is_durable
     done = a.sync.run()
     assert (done.pushed, done.pulled, done.merged) == ([], [], [])
     a.put(MEMORY, "two\n")
-    faults.extend([Fault.BEFORE, Fault.AFTER])
+    faults.extend([StoreFault.BEFORE, StoreFault.AFTER])
     with pytest.raises(Unavailable):
         a.sync.push([WorkspacePath(MEMORY)])
     assert a.sync.run().pending == []
@@ -120,7 +122,7 @@ def test_a_lost_answer_is_found_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("was_agreed", [True, False])
 def test_a_key_that_a_person_replaces_while_a_program_writes_stays_replaced(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch, was_agreed: bool
+    tmp_path: Path, place: SharedBucket, monkeypatch: pytest.MonkeyPatch, was_agreed: bool
 ) -> None:
     """Both come from what was not pushed yet, and before they meet the other machine changes another line."""
     records, clock = MemoryRecords(), ManualClock()

@@ -22,9 +22,9 @@ from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.blobs import BlobName, Expect
-from workspaces.storage.faulty import Fault, FaultyBlobs
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
 from workspaces.sync.reconcile import Pull, Push, reconcile
 from workspaces.tree.conflict_copy import conflict_path
@@ -102,7 +102,7 @@ def by_hand_and_seen_by_the_sync_alone(a: Replica, b: Replica, clock: ManualCloc
 
 def by_hand_and_pushed_first(a: Replica, b: Replica, clock: ManualClock) -> None:
     set_status(b, "earlier")
-    b.workspace.settle()
+    b.workspace.commit_edits()
     clock.advance(60)
     set_status(a, "later")
     a.sync.run()
@@ -112,7 +112,7 @@ def by_a_program_that_has_not_pushed_its_revision(
     a: Replica, b: Replica, clock: ManualClock
 ) -> None:
     set_status(b, "earlier")
-    b.workspace.settle()
+    b.workspace.commit_edits()
     clock.advance(60)
     seen = a.workspace.read(MEMORY)
     a.workspace.write(MEMORY, seen.text.replace("begun", "later"), by=CALLER, expect=seen.version)
@@ -120,10 +120,10 @@ def by_a_program_that_has_not_pushed_its_revision(
 
 def before_the_other_changed_something_else(a: Replica, b: Replica, clock: ManualClock) -> None:
     set_status(a, "earlier")
-    a.workspace.settle()
+    a.workspace.commit_edits()
     clock.advance(60)
     set_status(b, "later")
-    b.workspace.settle()
+    b.workspace.commit_edits()
     clock.advance(60)
     a.put("notes/x.md", "something else\n")
     a.sync.run()
@@ -139,7 +139,7 @@ def before_the_other_changed_something_else(a: Replica, b: Replica, clock: Manua
     ],
 )
 def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
-    tmp_path: Path, place: Place, story: Callable[[Replica, Replica, ManualClock], None]
+    tmp_path: Path, place: SharedBucket, story: Callable[[Replica, Replica, ManualClock], None]
 ) -> None:
     records, clock = MemoryRecords(), ManualClock()
     a, b = (Replica(tmp_path / name, records, place, clock) for name in "ab")
@@ -435,7 +435,7 @@ def test_another_store_begins_anew_and_deletes_nothing(
     filled(a, b)
     elsewhere = MemoryPrefix()
     monkeypatch.setattr(MemoryPrefix, "address", lambda self: "elsewhere")
-    a.workspaces._place = Place("memory:", elsewhere)
+    a.workspaces._place = SharedBucket("memory:", elsewhere)
     a.workspaces._close(a.workspace.record.id)
     assert len(a.workspaces.sync("notes").run().pushed) == 6
     assert len(a.texts()) == 6
@@ -459,7 +459,7 @@ def test_a_dry_run_with_another_store_forgets_nothing_of_the_first(
     (a.root / "1.md").unlink()
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(MemoryPrefix, "address", lambda self: "elsewhere")
-        a.workspaces._place = Place("memory:", MemoryPrefix())
+        a.workspaces._place = SharedBucket("memory:", MemoryPrefix())
         a.workspaces._close(a.workspace.record.id)
         plan = a.workspaces.sync("notes").plan()
         assert {type(action) for action in plan.actions} == {Push}
@@ -485,7 +485,7 @@ class HalfLiar(MemoryBlobs):
 
 
 def test_a_store_that_ignores_conditions_is_refused_with_the_reason(tmp_path: Path) -> None:
-    place = Place("s3://liar/x", MemoryPrefix(Liar()))
+    place = SharedBucket("s3://liar/x", MemoryPrefix(Liar()))
     a = Replica(tmp_path / "a", MemoryRecords(), place)
     a.put(MEMORY, "one\n")
     with pytest.raises(Refused, match="overwrite each other"):
@@ -497,7 +497,7 @@ def test_a_store_that_ignores_conditions_is_refused_with_the_reason(tmp_path: Pa
 def test_without_conditional_delete_it_is_looked_at_under_a_lease(tmp_path: Path) -> None:
     prefix = MemoryPrefix(HalfLiar())
     records = MemoryRecords()
-    place = Place("s3://half/x", prefix)
+    place = SharedBucket("s3://half/x", prefix)
     a, b = (Replica(tmp_path / name, records, place) for name in "ab")
     filled(a, b)
     (a.root / "1.md").unlink()
@@ -520,14 +520,14 @@ class Cut(FaultyBlobs):
 
     def __init__(self) -> None:
         super().__init__(MemoryBlobs(), iter(self._fault, None))
-        self.cut_with: Fault | None = None
+        self.cut_with: StoreFault | None = None
         self._is_cut = False
 
-    def _fault(self) -> Fault:
-        return Fault.BEFORE if self._is_cut else Fault.NONE
+    def _fault(self) -> StoreFault:
+        return StoreFault.BEFORE if self._is_cut else StoreFault.NONE
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
-        if self.cut_with is Fault.AFTER and not self._is_cut:
+        if self.cut_with is StoreFault.AFTER and not self._is_cut:
             super().delete(name, expect=expect)
         self._is_cut = self.cut_with is not None
         super().delete(name, expect=expect)
@@ -543,29 +543,29 @@ def wire() -> Cut:
 
 @pytest.fixture
 def on_wire(tmp_path: Path, wire: Cut) -> tuple[Replica, Replica]:
-    records, place = MemoryRecords(), Place("memory:", MemoryPrefix(wire))
+    records, place = MemoryRecords(), SharedBucket("memory:", MemoryPrefix(wire))
     a, b = (Replica(tmp_path / name, records, place) for name in "ab")
     filled(a, b)
     return a, b
 
 
-def deletes_unheard(machine: Replica, wire: Cut, cut_with: Fault) -> None:
+def deletes_unheard(machine: Replica, wire: Cut, cut_with: StoreFault) -> None:
     wire.cut_with = cut_with
     with pytest.raises(Unavailable):
         machine.sync.run()
     wire.mend()
 
 
-def moves_away_and_back(machine: Replica, wire: Cut, cut_with: Fault) -> None:
+def moves_away_and_back(machine: Replica, wire: Cut, cut_with: StoreFault) -> None:
     file, elsewhere = machine.root / "1.md", machine.root / "moved.md"
     file.rename(elsewhere)
     deletes_unheard(machine, wire, cut_with)
     elsewhere.rename(file)
 
 
-@pytest.mark.parametrize("cut_with", [Fault.BEFORE, Fault.AFTER])
+@pytest.mark.parametrize("cut_with", [StoreFault.BEFORE, StoreFault.AFTER])
 def test_what_is_here_again_after_a_deletion_that_nobody_confirmed_is_new(
-    on_wire: tuple[Replica, Replica], wire: Cut, cut_with: Fault
+    on_wire: tuple[Replica, Replica], wire: Cut, cut_with: StoreFault
 ) -> None:
     """The same file, moved away and back: it has not been deleted there by somebody else."""
     a, b = on_wire
@@ -582,7 +582,7 @@ def test_what_is_here_again_goes_out_without_a_look_at_everything(
 ) -> None:
     a, b = on_wire
     whole = a.texts()
-    moves_away_and_back(a, wire, Fault.AFTER)
+    moves_away_and_back(a, wire, StoreFault.AFTER)
     assert a.sync.push([WorkspacePath("1.md")]).pending == []
     b.sync.run()
     assert b.texts() == whole
@@ -594,7 +594,7 @@ def test_what_a_program_writes_over_what_is_here_again_is_written(
     on_wire: tuple[Replica, Replica], wire: Cut
 ) -> None:
     a, _ = on_wire
-    moves_away_and_back(a, wire, Fault.AFTER)
+    moves_away_and_back(a, wire, StoreFault.AFTER)
     expect = a.workspace.read("1.md").version
     a.workspace.write("1.md", "by a program\n", by=CALLER, expect=expect)
     assert a.sync.run().pending == []
@@ -605,7 +605,7 @@ def test_what_is_here_again_meets_what_others_have_put_there_as_new(
     on_wire: tuple[Replica, Replica], wire: Cut
 ) -> None:
     a, b = on_wire
-    moves_away_and_back(a, wire, Fault.AFTER)
+    moves_away_and_back(a, wire, StoreFault.AFTER)
     b.sync.run()
     b.put("1.md", "theirs\n")
     b.sync.run()
@@ -615,9 +615,9 @@ def test_what_is_here_again_meets_what_others_have_put_there_as_new(
     assert set(a.texts()["1.md"].splitlines()) == {"1", "theirs"}
 
 
-@pytest.mark.parametrize("cut_with", [Fault.BEFORE, Fault.AFTER])
+@pytest.mark.parametrize("cut_with", [StoreFault.BEFORE, StoreFault.AFTER])
 def test_a_deletion_that_nobody_confirmed_is_one_in_the_end(
-    on_wire: tuple[Replica, Replica], wire: Cut, cut_with: Fault
+    on_wire: tuple[Replica, Replica], wire: Cut, cut_with: StoreFault
 ) -> None:
     a, b = on_wire
     (a.root / "1.md").unlink()
@@ -714,7 +714,7 @@ def test_what_has_no_place_here_is_not_told_as_deleted(a: Replica, b: Replica) -
 
 
 def test_what_is_over_quota_stays_where_it_is(
-    tmp_path: Path, place: Place, prefix: MemoryPrefix
+    tmp_path: Path, place: SharedBucket, prefix: MemoryPrefix
 ) -> None:
     records = MemoryRecords()
     a = Replica(tmp_path / "a", records, place)

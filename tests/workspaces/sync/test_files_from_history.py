@@ -12,7 +12,7 @@ from tests.workspaces.simulation import md5_tag
 from tests.workspaces.two_machines import a, b, machine, place
 from workspaces.conditions import ANY
 from workspaces.errors import Unavailable
-from workspaces.history.git.object_view import Window
+from workspaces.history.git.object_view import ObjectView
 from workspaces.paths import WorkspacePath
 from workspaces.storage.blobs import Token
 from workspaces.storage.in_memory import MemoryBlobs
@@ -123,14 +123,14 @@ def test_without_a_good_history_all_are_fetched(
 def test_what_cannot_be_read_out_of_it_is_fetched(
     a: Replica, b: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = Window.files
+    files = ObjectView.files
 
-    def failing(self: Window, *asked: Any) -> Iterator[tuple[WorkspacePath, bytes]]:
+    def failing(self: ObjectView, *asked: Any) -> Iterator[tuple[WorkspacePath, bytes]]:
         found = files(self, *asked)
         yield next(found)
         raise Unavailable("git cat-file", "was killed")
 
     fill(a)
-    monkeypatch.setattr(Window, "files", failing)
+    monkeypatch.setattr(ObjectView, "files", failing)
     assert len(fetched(prefix, b)) == MANY - 1
     assert_at_rest(a, b)

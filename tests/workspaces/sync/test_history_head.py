@@ -15,7 +15,7 @@ from workspaces.sync.history_head import (
     FOLD_FACTOR,
     HEAD_BYTES_MAX,
     PACKS_MAX,
-    Head,
+    HistoryHead,
     Pack,
     fold_from,
     head_bytes,
@@ -31,12 +31,12 @@ def pack(number: int, size: int = 100) -> Pack:
     return Pack(f"{number:064x}", size, revision(number))
 
 
-HEAD = Head(revision(2), (pack(1), pack(2)), revision(1))
+HEAD = HistoryHead(revision(2), (pack(1), pack(2)), revision(1))
 
 
 def test_a_head_is_read_back_as_it_was_written() -> None:
     assert parse_head(head_bytes(HEAD)) == HEAD
-    assert parse_head(head_bytes(Head(None))) == Head(None)
+    assert parse_head(head_bytes(HistoryHead(None))) == HistoryHead(None)
     assert set(json.loads(head_bytes(HEAD))) == {"format", "tip", "reviewed", "packs"}
 
 

@@ -11,52 +11,52 @@ from workspaces.history.git.objects import ObjectId
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.storage.blobs import Token
-from workspaces.sync.baseline import Agreed
+from workspaces.sync.baseline import SyncedFile
 from workspaces.sync.reconcile import (
-    Action,
-    Apart,
-    Forget,
-    Meet,
-    Merged,
+    Compare,
+    DropBaseline,
+    KeepBoth,
+    MergedVersions,
     Pull,
     PullDeletion,
     Push,
     PushDeletion,
-    Same,
+    SameVersions,
+    SyncAction,
     action_for,
-    met,
+    merge_versions,
     reconcile,
 )
 
 P = WorkspacePath("notes/a.md")
 B, H = Version("b" * 64), Version("c" * 64)
 T0, T1 = Token("t0"), Token("t1")
-BASE = Agreed(B, ObjectId("0" * 40), T0)
+BASE = SyncedFile(B, ObjectId("0" * 40), T0)
 GOING = BASE.going
 
-TABLE: dict[tuple[Agreed | None, Version | None, Token | None], Action | None] = {
+TABLE: dict[tuple[SyncedFile | None, Version | None, Token | None], SyncAction | None] = {
     (BASE, B, T0): None,
     (BASE, H, T0): Push(P, H, T0),
     (BASE, None, T0): PushDeletion(P, T0),
     (BASE, B, T1): Pull(P, B),
     (BASE, B, None): PullDeletion(P, B),
-    (BASE, H, T1): Meet(P),
+    (BASE, H, T1): Compare(P),
     (BASE, None, T1): Pull(P, None),
     (BASE, H, None): Push(P, H, ABSENT),
-    (BASE, None, None): Forget(P),
+    (BASE, None, None): DropBaseline(P),
     (GOING, B, T0): Push(P, B, T0),
     (GOING, H, T0): Push(P, H, T0),
     (GOING, None, T0): PushDeletion(P, T0),
-    (GOING, B, T1): Meet(P),
+    (GOING, B, T1): Compare(P),
     (GOING, B, None): Push(P, B, ABSENT),
-    (GOING, H, T1): Meet(P),
+    (GOING, H, T1): Compare(P),
     (GOING, None, T1): Pull(P, None),
     (GOING, H, None): Push(P, H, ABSENT),
-    (GOING, None, None): Forget(P),
-    (None, B, T0): Meet(P),
-    (None, H, T0): Meet(P),
-    (None, B, T1): Meet(P),
-    (None, H, T1): Meet(P),
+    (GOING, None, None): DropBaseline(P),
+    (None, B, T0): Compare(P),
+    (None, H, T0): Compare(P),
+    (None, B, T1): Compare(P),
+    (None, H, T1): Compare(P),
     (None, B, None): Push(P, B, ABSENT),
     (None, H, None): Push(P, H, ABSENT),
     (None, None, T0): Pull(P, None),
@@ -71,14 +71,14 @@ def test_the_table_is_whole() -> None:
 
 @pytest.mark.parametrize(("state", "action"), list(TABLE.items()))
 def test_each_state_has_its_action(
-    state: tuple[Agreed | None, Version | None, Token | None], action: Action | None
+    state: tuple[SyncedFile | None, Version | None, Token | None], action: SyncAction | None
 ) -> None:
     assert action_for(P, *state) == action
 
 
 @pytest.mark.parametrize("state", list(TABLE))
 def test_nothing_is_replaced_that_was_not_looked_at(
-    state: tuple[Agreed | None, Version | None, Token | None],
+    state: tuple[SyncedFile | None, Version | None, Token | None],
 ) -> None:
     """The condition of an action is the very state it was decided on."""
     _, here, there = state
@@ -89,17 +89,17 @@ def test_nothing_is_replaced_that_was_not_looked_at(
             assert expect == there
         case Pull(_, expect) | PullDeletion(_, expect):
             assert expect == here
-        case Meet(_) | Forget(_) | None:
+        case Compare(_) | DropBaseline(_) | None:
             pass
 
 
 def planned(
     base: dict[str, int], here: dict[str, int], there: dict[str, int], held: tuple[str, ...] = ()
-) -> tuple[list[Action], list[str], str | None]:
+) -> tuple[list[SyncAction], list[str], str | None]:
     """Versions are numbers; a token is its version's."""
     plan = reconcile(
         {
-            WorkspacePath(p): Agreed(_version(n), ObjectId(""), Token(f"t{n}"))
+            WorkspacePath(p): SyncedFile(_version(n), ObjectId(""), Token(f"t{n}"))
             for p, n in base.items()
         },
         {WorkspacePath(p): _version(n) for p, n in here.items()},
@@ -190,16 +190,18 @@ def test_what_is_gone_from_both_sides_is_no_alarm() -> None:
 
 def test_what_two_sides_made_becomes_one_text_or_two_files() -> None:
     def meet(here: bytes, there: bytes, path: WorkspacePath = P) -> object:
-        return met(path, b"a\n", here, there, later="here")
+        return merge_versions(path, b"a\n", here, there, later="here")
 
-    assert meet(b"x\n", b"x\n") == Same()
-    assert meet(b"a\nours\n", b"a\ntheirs\n") == Merged(b"a\ntheirs\nours\n", 1, ())
+    assert meet(b"x\n", b"x\n") == SameVersions()
+    assert meet(b"a\nours\n", b"a\ntheirs\n") == MergedVersions(b"a\ntheirs\nours\n", 1, ())
     apart = meet(b"ours", b"theirs", WorkspacePath("decisions/d.md"))
     hex12 = version_of(b"ours")[:12]
-    assert apart == Apart(WorkspacePath(f"decisions/d.conflict-{hex12}.md"))
+    assert apart == KeepBoth(WorkspacePath(f"decisions/d.conflict-{hex12}.md"))
 
 
 def test_two_machines_that_merge_the_same_versions_agree_without_a_second_push() -> None:
-    one = met(P, b"a\n", b"a\nfirst\n", b"a\nsecond\n", later="here")
-    assert isinstance(one, Merged)
-    assert met(P, b"a\n", b"a\nsecond\n", one.data, later="here") == Merged(one.data, 1, ())
+    one = merge_versions(P, b"a\n", b"a\nfirst\n", b"a\nsecond\n", later="here")
+    assert isinstance(one, MergedVersions)
+    assert merge_versions(P, b"a\n", b"a\nsecond\n", one.data, later="here") == MergedVersions(
+        one.data, 1, ()
+    )

@@ -23,11 +23,11 @@ from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import MassDeletion, Refused, Unavailable
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.revision import RevisionId
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.sync import history_head
-from workspaces.sync.history_head import Head, head_bytes, parse_head
+from workspaces.sync.history_head import HistoryHead, head_bytes, parse_head
 
 __all__ = ["a", "b", "machine", "place", "prefix"]
 
@@ -38,7 +38,7 @@ def packs(prefix: MemoryPrefix, of: Replica) -> MemoryPrefix:
     return prefix.below(f".history/{of.workspace.namespace}")
 
 
-def head(prefix: MemoryPrefix, of: Replica) -> Head:
+def head(prefix: MemoryPrefix, of: Replica) -> HistoryHead:
     return parse_head(packs(prefix, of).read("head.json").data)
 
 
@@ -309,9 +309,9 @@ def test_only_a_history_whose_files_are_there_is_pushed(
     a.sync.run()
     first = a.workspace.tip()
     a.workspace.write(MEMORY, "two\n", by=AGENT)
-    from workspaces.sync.report import Report
+    from workspaces.sync.report import SyncReport
 
-    assert a.sync._past.push(Report())
+    assert a.sync._past.push(SyncReport())
     assert head(prefix, a).tip == first
     b.sync.run()
     assert b.texts() == {MEMORY: "one\n"}
@@ -322,7 +322,7 @@ def test_what_came_and_went_between_two_syncs_keeps_no_history_here(a: Replica, 
     a.sync.run()
     a.put("passing.md", "here\n")
     a.put(MEMORY, "two\n")
-    a.workspace.settle()
+    a.workspace.commit_edits()
     (a.root / "passing.md").unlink()
     a.put(MEMORY, "one\n")  # as both sides have it
     report = a.sync.run()
@@ -490,10 +490,14 @@ def test_a_head_that_was_deleted_is_written_anew(
         b'{"format": 1, "tip": "x", "packs": []}',
         b"[" * 100_000,
         head_bytes(
-            Head(RevisionId("a" * 40), (history_head.Pack("b" * 64, 5, RevisionId("a" * 40)),))
+            HistoryHead(
+                RevisionId("a" * 40), (history_head.Pack("b" * 64, 5, RevisionId("a" * 40)),)
+            )
         ),
         head_bytes(
-            Head(RevisionId("a" * 40), (history_head.Pack("b" * 64, 2**50, RevisionId("a" * 40)),))
+            HistoryHead(
+                RevisionId("a" * 40), (history_head.Pack("b" * 64, 2**50, RevisionId("a" * 40)),)
+            )
         ),
     ],
 )
@@ -526,7 +530,7 @@ def planted(prefix: MemoryPrefix, of: Replica, data: bytes, tip: str) -> None:
     store = packs(prefix, of)
     store.write(f"{name}.bundle", data, expect=ANY)
     one = history_head.Pack(name, len(data), RevisionId(tip))
-    store.write("head.json", head_bytes(Head(RevisionId(tip), (one,))), expect=ANY)
+    store.write("head.json", head_bytes(HistoryHead(RevisionId(tip), (one,))), expect=ANY)
 
 
 def test_a_history_that_has_nothing_of_ours_is_merged_and_ours_stays(
@@ -590,7 +594,7 @@ def test_a_history_that_was_lost_here_is_fetched_again(
     shutil.rmtree(directory(a))
     again = machine("a")
     with pytest.raises(Unavailable, match="missing") as caught:
-        again.workspace.settle()
+        again.workspace.commit_edits()
     assert "harness sync" in str(caught.value.remedy)
     assert not directory(a).exists()
     assert [one.kind for one in again.workspace.problems()] == ["history"]
@@ -615,7 +619,7 @@ def test_one_that_is_in_no_other_place_is_not_begun_anew_in_silence(
     assert again.texts() == {MEMORY: "one\n"}
     remedy = ["git", "init", "-q", "--bare", "--template=", "--initial-branch=main"]
     subprocess.run([*remedy, str(directory(a))], check=True, timeout=60)
-    again.workspace.settle()
+    again.workspace.commit_edits()
     assert again.sync.run().history
     assert head(prefix, again).tip == again.workspace.tip()
 
@@ -690,7 +694,7 @@ def test_a_conditional_write_says_that_its_file_is_there_and_its_history_not_yet
 
 def test_whoever_writes_makes_a_flush_wanted_and_sync_does_not(tmp_path: Path) -> None:
     heard: list[str] = []
-    records, place = MemoryRecords(ManualClock()), Place("memory:", MemoryPrefix())
+    records, place = MemoryRecords(ManualClock()), SharedBucket("memory:", MemoryPrefix())
     a, b = (Replica(tmp_path / name, records, place, revised=heard.append) for name in "ab")
     a.workspace.write(MEMORY, "one\n", by=AGENT)
     assert heard == [a.workspace.record.id]
@@ -698,7 +702,7 @@ def test_whoever_writes_makes_a_flush_wanted_and_sync_does_not(tmp_path: Path) -
     b.sync.run()
     assert len(heard) == 1
     b.put(MEMORY, "two\n")
-    b.workspace.settle()
-    b.workspace.settle()
+    b.workspace.commit_edits()
+    b.workspace.commit_edits()
     assert len(heard) == 2
     assert b.workspaces.flush(b.workspace.record.id)

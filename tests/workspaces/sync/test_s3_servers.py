@@ -28,15 +28,15 @@ from tests.workspaces.actors import run
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from workspaces.conditions import ANY
 from workspaces.errors import Failure, Refused
-from workspaces.home.locations import place_at
+from workspaces.home.locations import bucket_at
 from workspaces.ids import new_id, version_of
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
-from workspaces.remote.s3_capabilities import Honesty
+from workspaces.remote.bucket import SharedBucket
+from workspaces.remote.s3_capabilities import Capabilities
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.storage.sqlite import SqliteRecords
 from workspaces.tree.port import Label
-from workspaces.tree.safe_replace import Swap, Swapped, Swaps
+from workspaces.tree.safe_replace import Replaced, Replacement, SafeReplace
 from workspaces.workspace.workspace import Workspace
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -58,7 +58,7 @@ def location(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def machines(tmp_path: Path, location: str) -> tuple[Replica, Replica]:
     records = MemoryRecords()
-    place = place_at(location)
+    place = bucket_at(location)
     return Replica(tmp_path / "a", records, place), Replica(tmp_path / "b", records, place)
 
 
@@ -97,7 +97,7 @@ def test_a_server_that_ignores_conditions_is_refused(
 ) -> None:
     for name, value in rclone_s3.environment().items():
         monkeypatch.setenv(name, value)
-    a = Replica(tmp_path / "a", MemoryRecords(), place_at(f"s3://{BUCKET}/x"))
+    a = Replica(tmp_path / "a", MemoryRecords(), bucket_at(f"s3://{BUCKET}/x"))
     a.put("MEMORY.md", "one\n")
     with pytest.raises(Refused, match="overwrite each other"):
         a.sync.run()
@@ -108,8 +108,8 @@ def test_where_a_server_is_not_trusted_with_conditional_deletes_a_lease_is_taken
 ) -> None:
     for name, value in moto_s3.environment().items():
         monkeypatch.setenv(name, value)
-    records, place = MemoryRecords(), place_at(f"s3://{BUCKET}/{new_id('test')}")
-    place._honesty = Honesty(conditional_put=True, conditional_delete=False)
+    records, place = MemoryRecords(), bucket_at(f"s3://{BUCKET}/{new_id('test')}")
+    place._honesty = Capabilities(conditional_put=True, conditional_delete=False)
     a, b = (Replica(tmp_path / name, records, place) for name in "ab")
     for number in range(4):
         a.put(f"{number}.md", f"{number}\n")
@@ -269,7 +269,7 @@ SWAPS_MIN = 5
 
 def append_under_swaps(tmp_path: Path, appends: int, append: str = "echo x >> MEMORY.md") -> None:
     prefix = MemoryPrefix()
-    a = Replica(tmp_path / "a", MemoryRecords(), Place("memory:", prefix))
+    a = Replica(tmp_path / "a", MemoryRecords(), SharedBucket("memory:", prefix))
     a.put("MEMORY.md", "remote 0\n")
     a.sync.run()
     there = prefix.below(a.workspace.namespace)
@@ -303,7 +303,7 @@ def counted(of: Replica) -> list[WorkspacePath]:
     swapped: list[WorkspacePath] = []
     moved = of.workspace._swaps._moved
 
-    def counting(swap: Swap, label: Label, all_of_them: Swapped) -> bool:
+    def counting(swap: Replacement, label: Label, all_of_them: Replaced) -> bool:
         is_done = moved(swap, label, all_of_them)
         if is_done:
             swapped.append(swap.path)
@@ -379,7 +379,7 @@ def test_a_plain_rename_in_the_place_of_the_swap_would_be_caught(
     """The planted mutant: what is displaced is looked at by nobody. The shell writes in its worst moment."""
     has_appended: list[bool] = []
 
-    def moved(self: Swaps, swap: Swap, label: Label, _all_of_them: Swapped) -> bool:
+    def moved(self: SafeReplace, swap: Replacement, label: Label, _all_of_them: Replaced) -> bool:
         assert swap.data is not None
         end = time.monotonic() + SECONDS_MAX
         while not has_appended and self._tree.read(swap.path).data == swap.seen:
@@ -389,7 +389,7 @@ def test_a_plain_rename_in_the_place_of_the_swap_would_be_caught(
         self._tree.write(swap.path, swap.data, expect=ANY)
         return True
 
-    monkeypatch.setattr(Swaps, "_moved", moved)
+    monkeypatch.setattr(SafeReplace, "_moved", moved)
     with pytest.raises(AssertionError, match="lines were lost"):
         append_under_swaps(tmp_path, APPENDS // 4, "echo x$i >> MEMORY.md")
 
@@ -554,6 +554,6 @@ def die_at_line(left: int) -> None:
 def replica_at(home: str, name: str, location: str) -> Replica:
     records = SqliteRecords(Path(home) / "state.db")
     try:
-        return Replica(Path(home) / name, records, place_at(location))
+        return Replica(Path(home) / name, records, bucket_at(location))
     finally:
         records.close()

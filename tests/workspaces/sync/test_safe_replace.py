@@ -26,9 +26,9 @@ from workspaces.clock import ManualClock
 from workspaces.errors import AlreadyExists
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.in_memory import MemoryRecords
-from workspaces.sync.baseline import Step
+from workspaces.sync.baseline import BaselineChange
 from workspaces.sync.survey import Survey
 from workspaces.tree.port import Label
 
@@ -186,7 +186,7 @@ def test_what_is_appended_to_what_came_in_while_somebody_saved_is_nobodys_change
 
 
 @pytest.fixture
-def apart(tmp_path: Path, place: Place) -> Callable[[str], Replica]:
+def apart(tmp_path: Path, place: SharedBucket) -> Callable[[str], Replica]:
     """Machines by name, as `machine`; the clock of `b` is two days ahead."""
     records, clocks = MemoryRecords(), {"a": ManualClock(), "b": ManualClock()}
     clocks["b"].advance(2 * 86_400)
@@ -276,7 +276,7 @@ def test_what_a_person_replaces_before_it_was_told_that_it_was_sent_stays_replac
     syncing = threading.Thread(target=other.sync.refresh, args=[WorkspacePath(MEMORY)])
     take = a.sync._baseline.take
 
-    def taken(given: Iterable[Step], *, wait: bool = True) -> None:
+    def taken(given: Iterable[BaselineChange], *, wait: bool = True) -> None:
         steps = list(given)
         if not steps:
             return

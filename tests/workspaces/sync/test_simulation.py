@@ -20,12 +20,12 @@ from workspaces.history.git.objects import blob_id
 from workspaces.revision import SYNC
 from workspaces.storage.blobs import Token
 from workspaces.sync import history_head, incoming, replication, survey
-from workspaces.sync.baseline import Agreed, Baseline, Step
-from workspaces.sync.history_sync import Past
+from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
+from workspaces.sync.history_sync import HistorySync
 from workspaces.sync.incoming import Incoming
-from workspaces.sync.reconcile import Merged, Plan, PullDeletion, Push
+from workspaces.sync.reconcile import MergedVersions, PullDeletion, Push, SyncPlan
 from workspaces.tree import merge, safe_replace, scan
-from workspaces.tree.safe_replace import Swaps
+from workspaces.tree.safe_replace import SafeReplace
 from workspaces.workspace.workspace import Workspace
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -77,7 +77,7 @@ def plain_replace(patch: pytest.MonkeyPatch) -> None:
             self._tree.write(safe_replace.path, safe_replace.data, expect=ANY)
         return True
 
-    patch.setattr(Swaps, "_moved", moved)
+    patch.setattr(SafeReplace, "_moved", moved)
 
 
 def replacing_entry(patch: pytest.MonkeyPatch) -> None:
@@ -105,8 +105,8 @@ def no_recovery(patch: pytest.MonkeyPatch) -> None:
 
 
 def local_wins(patch: pytest.MonkeyPatch) -> None:
-    def met(path: Any, base: Any, here: bytes, there: bytes, *, later: Any) -> Merged:
-        return Merged(here, 0, ())
+    def met(path: Any, base: Any, here: bytes, there: bytes, *, later: Any) -> MergedVersions:
+        return MergedVersions(here, 0, ())
 
     patch.setattr(incoming, "met", met)
 
@@ -122,14 +122,14 @@ def no_baseline(patch: pytest.MonkeyPatch) -> None:
 
 
 def immediate_unlink(patch: pytest.MonkeyPatch) -> None:
-    plain = Swaps.put
+    plain = SafeReplace.put
 
     def put(self: Any, swaps: Any) -> Any:
         swapped = plain(self, swaps)
         self._tree.aside.clear()
         return swapped
 
-    patch.setattr(Swaps, "put", put)
+    patch.setattr(SafeReplace, "put", put)
 
 
 def token_taken_for_md5(patch: pytest.MonkeyPatch) -> None:
@@ -153,8 +153,8 @@ def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
                 blob = self.remote._there.read(arrival.path)
             except Exception:
                 continue
-            agreed = Agreed(blob.version, blob_id(blob.data), blob.token)
-            Baseline.take(rows, [Step(arrival.path, rows.find(arrival.path), agreed)])
+            agreed = SyncedFile(blob.version, blob_id(blob.data), blob.token)
+            Baseline.take(rows, [BaselineChange(arrival.path, rows.find(arrival.path), agreed)])
         return plain(self, arrivals, by=by, theirs=theirs)
 
     patch.setattr(Workspace, "bring", bring)
@@ -190,13 +190,13 @@ def a_deletion_wins(patch: pytest.MonkeyPatch) -> None:
             else a
             for a in plan.actions
         )
-        return Plan(actions, plan.refused, plan.alarm)
+        return SyncPlan(actions, plan.refused, plan.alarm)
 
     patch.setattr(survey, "reconcile", reconcile)
 
 
 def head_without_its_files(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Past, "_missing", lambda self, tip: {})
+    patch.setattr(HistorySync, "_missing", lambda self, tip: {})
 
 
 def blind_head(patch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def folded_onto_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def not_given_back(patch: pytest.MonkeyPatch) -> None:
     """What was saved in the moment of a swap, and what is written to it later."""
-    plain = Swaps.put
+    plain = SafeReplace.put
 
     def put(self: Any, swaps: Any) -> Any:
         swapped = plain(self, swaps)
@@ -288,7 +288,7 @@ def not_given_back(patch: pytest.MonkeyPatch) -> None:
         swapped.overtaken.clear()
         return swapped
 
-    patch.setattr(Swaps, "put", put)
+    patch.setattr(SafeReplace, "put", put)
 
 
 MUTANTS: list[Patch] = [

@@ -51,7 +51,7 @@ def test_what_was_read_to_be_looked_at_is_sent_without_being_read_again(
     names = [f"{number}.md" for number in range(50)]
     for name in names:
         a.put(name, name)
-    a.workspace.settle()
+    a.workspace.commit_edits()
     read = files_read(a, monkeypatch)
     assert sorted(a.sync.run().pushed) == sorted(names)
     assert sorted(read) == sorted(names)
@@ -66,9 +66,9 @@ def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
     a.put("0.md", "12345")
     a.put("1.md", "678901")
     a.put("2.md", "abcde")
-    a.workspace.settle()
+    a.workspace.commit_edits()
     read = files_read(a, monkeypatch)
-    settled = a.workspace.settled
+    settled = a.workspace.committed
 
     def saved_meanwhile(found: Any) -> Any:
         if a.texts()["1.md"] == "678901":

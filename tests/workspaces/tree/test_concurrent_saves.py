@@ -187,7 +187,7 @@ def test_is_older_than_what_is_saved_an_hour_after_a_death(
         a.workspace.write(MEMORY, MOOD.format("told"), by=CALLER, expect=seen)
     again = machine("a")
     again.put(MEMORY, MOOD.format("an hour later"))
-    again.workspace.settle()
+    again.workspace.commit_edits()
     again.sync.run()
     assert again.texts() == {MEMORY: MOOD.format("an hour later") + "by hand\n"}
 

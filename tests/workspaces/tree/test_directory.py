@@ -24,7 +24,7 @@ from tests.strace import ROOT, WAIT_S, environment, python, strace
 from tests.workspaces.tree.blob_writer import NAME, NEW, NEW_FILE, OLD, content
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, NotFound, Refused, Unavailable
-from workspaces.localfs.safe_open import Beneath
+from workspaces.localfs.safe_open import SafeRoot
 from workspaces.localfs.staging import LEFTOVER_AGE_S, LOCK_NAME
 from workspaces.tree.directory import FileBlobs
 
@@ -193,7 +193,7 @@ class TestNeighbours:
         assert swapper.stdout is not None
         swapper.stdout.readline()
         store = FileBlobs(
-            home / "tree", home / "staging", open_tree=lambda root: Beneath(root, openat2=openat2)
+            home / "tree", home / "staging", open_tree=lambda root: SafeRoot(root, openat2=openat2)
         )
         seen = Counter[str]()
         try:
@@ -245,7 +245,7 @@ class TestNeighbours:
         home = new_home(tmp_path)
         for name in ("staging/come-1", "staging/out:1", "tree/a.md", "tree/b.md"):
             (home / name).write_bytes(b"")
-        tree = partial(Beneath, openat2=has_openat2)
+        tree = partial(SafeRoot, openat2=has_openat2)
         store = FileBlobs(home / "tree", home / "staging", open_tree=tree)
         names: list[list[str]] = []
 

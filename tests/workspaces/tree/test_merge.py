@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workspaces.paths import WorkspacePath
-from workspaces.tree.merge import LINE_CHARACTERS_MAX, Merged, merge
+from workspaces.tree.merge import LINE_CHARACTERS_MAX, MergeResult, merge
 
 NOTE = WorkspacePath("notes/a.md")
 
 
-def merged(base: str, ours: str, theirs: str) -> Merged:
+def merged(base: str, ours: str, theirs: str) -> MergeResult:
     found = merge(NOTE, base.encode(), ours.encode(), theirs.encode())
     assert found is not None
     return found
@@ -67,7 +67,7 @@ FRONT = "---\nkey: a\npinned: false\ntags:\n  - x\n---\nbody\n"
 def test_front_matter_is_merged_key_by_key() -> None:
     ours = FRONT.replace("pinned: false", "pinned: true")
     theirs = FRONT.replace("  - x", "  - x\n  - y").replace("body", "body of theirs")
-    assert merged(FRONT, ours, theirs) == Merged(
+    assert merged(FRONT, ours, theirs) == MergeResult(
         b"---\nkey: a\npinned: true\ntags:\n  - x\n  - y\n---\nbody of theirs\n"
     )
 
@@ -99,7 +99,7 @@ def test_front_matter_that_one_removed_and_the_other_changed_keeps_its_fences() 
 def test_a_program_is_merged_only_where_the_changes_do_not_touch() -> None:
     path, base = WorkspacePath("tool.py"), b"one\ntwo\nthree\n"
     found = merge(path, base, b"ONE\ntwo\nthree\n", b"one\ntwo\nTHREE\n")
-    assert found == Merged(b"ONE\ntwo\nTHREE\n")
+    assert found == MergeResult(b"ONE\ntwo\nTHREE\n")
     assert merge(path, base, b"ours\ntwo\nthree\n", b"theirs\ntwo\nthree\n") is None
     yaml = WorkspacePath("a.yaml")
     assert merge(yaml, b"---\na: 1\n---\n", b"---\na: 2\n---\n", b"---\na: 3\n---\n") is None
@@ -116,7 +116,7 @@ def test_a_program_is_merged_only_where_the_changes_do_not_touch() -> None:
 )
 def test_what_cannot_be_merged_is_said_to_be_so(path: str, ours: bytes, theirs: bytes) -> None:
     assert merge(WorkspacePath(path), b"base", ours, theirs) is None
-    assert merge(WorkspacePath(path), ours, ours, theirs) == Merged(theirs)
+    assert merge(WorkspacePath(path), ours, ours, theirs) == MergeResult(theirs)
 
 
 _lines = st.lists(st.sampled_from([*"abcdefgh", ""]), max_size=8)

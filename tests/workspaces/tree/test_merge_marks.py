@@ -8,21 +8,21 @@ from tests.workspaces.conftest import CALLER
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
-from workspaces.remote.bucket import Place
+from workspaces.remote.bucket import SharedBucket
 from workspaces.revision import FIELD_CHARACTERS_MAX
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.sync.incoming import SYNC
 from workspaces.tree.merge_marks import (
     LINES_MAX,
+    MergeMark,
     Pair,
-    Seam,
-    open_seams,
+    marks_since,
+    open_marks,
     pairs,
-    seams_since,
     told_of,
     trailer_of,
 )
-from workspaces.workspace.incoming_changes import Arrival
+from workspaces.workspace.incoming_changes import IncomingChange
 
 MEMORY = WorkspacePath("MEMORY.md")
 
@@ -30,7 +30,7 @@ MEMORY = WorkspacePath("MEMORY.md")
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Replica, Replica]:
     """Two machines that agree on a MEMORY.md and a note."""
-    records, place = MemoryRecords(), Place("memory:", MemoryPrefix())
+    records, place = MemoryRecords(), SharedBucket("memory:", MemoryPrefix())
     a, b = (Replica(tmp_path / name, records, place) for name in ("a", "b"))
     a.put("MEMORY.md", "- top\n- tea\n- end\n")
     a.put("notes/fact.md", "---\nvalue: one\ntags: x\n---\nbody\n")
@@ -39,15 +39,15 @@ def two(tmp_path: Path) -> tuple[Replica, Replica]:
     return a, b
 
 
-def seams(machine: Replica) -> list[Seam]:
+def seams(machine: Replica) -> list[MergeMark]:
     tip = machine.workspace.tip()
     assert tip is not None
-    return seams_since(machine.workspace.history, tip, None)
+    return marks_since(machine.workspace.history, tip, None)
 
 
-def still_open(machine: Replica) -> list[Seam]:
+def still_open(machine: Replica) -> list[MergeMark]:
     log = machine.workspace.log(limit=200)
-    return open_seams(machine.workspace.history, [(one.id, one.trailers) for one in log])
+    return open_marks(machine.workspace.history, [(one.id, one.trailers) for one in log])
 
 
 def test_lines_of_two_sides_side_by_side_are_a_pair() -> None:
@@ -110,10 +110,10 @@ def test_a_merge_of_files_alone_tells_of_them_itself(two: tuple[Replica, Replica
     green, black = b"- top\n- green tea\n- end\n", b"- top\n- black tea\n- end\n"
     a.workspace.write("MEMORY.md", green, by=CALLER)
     both = b"- top\n- black tea\n- green tea\n- end\n"
-    arrival = Arrival(MEMORY, both, version_of(green), beside=black, seam="1 place")
+    arrival = IncomingChange(MEMORY, both, version_of(green), beside=black, seam="1 place")
     a.workspace.bring([arrival], by=SYNC)
     assert a.workspace.log(limit=1)[0].trailers["Merged"] == "MEMORY.md: 1 place"
-    assert seams(a) == [Seam(MEMORY, seams(a)[0].revision, "1 place", seams(a)[0].pairs)]
+    assert seams(a) == [MergeMark(MEMORY, seams(a)[0].revision, "1 place", seams(a)[0].pairs)]
     assert seams(a)[0].pairs == (Pair(("- green tea",), ("- black tea",)),)
 
 
@@ -155,7 +155,7 @@ def test_only_what_came_since_is_told(two: tuple[Replica, Replica]) -> None:
     clash("- 2a\n", "- 2b\n")
     tip = b.workspace.tip()
     assert tip is not None
-    since = seams_since(history, tip, known)
+    since = marks_since(history, tip, known)
     assert [seam.path for seam in since] == [MEMORY]
     assert len(seams(b)) == 2
-    assert seams_since(history, tip, tip) == []
+    assert marks_since(history, tip, tip) == []

@@ -72,7 +72,7 @@ def test_what_a_person_writes_after_an_agent_lost_to_an_editor_is_the_persons(
     with pytest.raises(Conflict):
         workspace.write("MEMORY.md", "two\n", by=AGENT, expect=seen)
     (root / "MEMORY.md").write_text("by hand, later\n")
-    workspace.settle()
+    workspace.commit_edits()
     assert authors_of(workspace, "MEMORY.md") == ["owner", "owner", "helper"]
 
 
@@ -86,7 +86,7 @@ def test_what_a_person_writes_after_an_agents_write_failed_is_the_persons(
     with pytest.raises(Unavailable):
         workspace.write("MEMORY.md", "agent\n", by=AGENT)
     (root / "MEMORY.md").write_text("by hand\n")
-    workspace.settle()
+    workspace.commit_edits()
     assert authors_of(workspace, "MEMORY.md") == ["owner"]
 
 
@@ -100,7 +100,7 @@ def test_a_write_that_the_disk_did_not_confirm_is_the_writers_all_the_same(
     interrupted.before_write = fail_late
     with pytest.raises(Unavailable):
         workspace.write("MEMORY.md", "agent\n", by=AGENT)
-    workspace.settle()
+    workspace.commit_edits()
     assert authors_of(workspace, "MEMORY.md") == ["helper"]
 
 
@@ -111,7 +111,7 @@ def test_what_was_there_before_files_were_planted_is_the_persons(
     with pytest.raises(AlreadyExists):
         workspace.plant({"a.md": b"planted", "b.md": b"planted"}, by=CALLER)
     assert not (root / "a.md").exists()
-    workspace.settle()
+    workspace.commit_edits()
     assert authors_of(workspace, "b.md") == ["owner"]
 
 
@@ -123,7 +123,7 @@ def test_a_dead_writer_whose_file_was_swapped_stops_nobody(
     leave_behind(home, workspace, Intent(AGENT, (workspace.read("notes/a.md").path,)))
     swap_for(trick, root / "notes/a.md", tmp_path)
     assert workspace.write("other.md", "x", by=CALLER).revision is not None
-    workspace.settle()
+    workspace.commit_edits()
     assert workspace.write("more.md", "x", by=CALLER).revision is not None
 
 
@@ -134,9 +134,9 @@ def test_a_swapped_file_does_not_keep_the_others_from_settling(
     workspace.write("notes/a.md", "one\n", by=AGENT)
     (root / "by-hand.md").write_text("kept\n")
     swap_for(trick, root / "notes/a.md", tmp_path)
-    tip = workspace.settle()
+    tip = workspace.commit_edits()
     assert workspace.read("by-hand.md", view=tip or "").text == "kept\n"
-    assert workspace.settle() == tip
+    assert workspace.commit_edits() == tip
 
 
 def swap_for(trick: str, file: Path, outside: Path) -> None:
@@ -168,9 +168,9 @@ def test_a_directory_replaced_by_a_file_is_settled_at_once(
     (root / "notes/a.md").unlink()
     (root / "notes").rmdir()
     (root / "notes").write_text("a file now\n")
-    tip = workspace.settle()
+    tip = workspace.commit_edits()
     assert workspace.files(view=tip or "") == ["notes"]
-    assert workspace.settle() == tip
+    assert workspace.commit_edits() == tip
 
 
 def test_a_file_replaced_by_a_directory_is_settled_at_once(
@@ -180,9 +180,9 @@ def test_a_file_replaced_by_a_directory_is_settled_at_once(
     (root / "notes").unlink()
     (root / "notes").mkdir()
     (root / "notes/a.md").write_text("one\n")
-    tip = workspace.settle()
+    tip = workspace.commit_edits()
     assert workspace.files(view=tip or "") == ["notes/a.md"]
-    assert workspace.settle() == tip
+    assert workspace.commit_edits() == tip
 
 
 def test_an_intent_whose_note_was_not_yet_cut_to_its_length_is_believed(
@@ -192,7 +192,7 @@ def test_an_intent_whose_note_was_not_yet_cut_to_its_length_is_believed(
     with home.lock(workspace.namespace).open("a") as stream:
         stream.write('"paths": null}}')
     (root / "MEMORY.md").write_text("by the agent\n")
-    workspace.settle()
+    workspace.commit_edits()
     assert authors_of(workspace, "MEMORY.md") == ["helper"]
 
 
@@ -226,5 +226,5 @@ def test_half_a_character_is_refused_before_anything_is_written(workspace: Works
 def test_a_file_renamed_by_hand_is_told_under_both_names(workspace: Workspace, root: Path) -> None:
     workspace.write("old.md", "some text\n" * 20, by=AGENT)
     (root / "old.md").rename(root / "new.md")
-    workspace.settle()
+    workspace.commit_edits()
     assert set(workspace.log()[0].paths) == {"old.md", "new.md"}

@@ -72,7 +72,7 @@ def test_a_command_that_fails_is_the_author_of_what_it_did_and_of_no_more(
         shell(workspace, "echo half > a.md; exit 1", AGENT)
     assert workspace.log()[0].author == "helper"
     (root / "a.md").write_text("by hand\n")
-    workspace.settle()
+    workspace.commit_edits()
     assert workspace.log()[0].author == "owner"
 
 
@@ -129,7 +129,7 @@ def test_what_a_killed_command_left_is_its_turns(
     assert set(killed.paths) == left
     assert (edit.author, edit.paths) == ("owner", ("by-hand.md",))
     assert first.author == "caller"
-    assert workspace.settle() == last.id
+    assert workspace.commit_edits() == last.id
 
 
 def test_the_successor_of_a_killed_command_may_be_killed_too(
@@ -139,7 +139,7 @@ def test_the_successor_of_a_killed_command_may_be_killed_too(
     lock = WriterLock(home.lock(workspace.namespace))
     with pytest.raises(KeyboardInterrupt), lock.hold("a successor"):
         raise KeyboardInterrupt  # before it came to anything
-    workspace.settle()
+    workspace.commit_edits()
     assert [revision.author for revision in workspace.log()] == ["helper"]
 
 

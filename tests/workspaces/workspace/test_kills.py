@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from tests.workspaces.actors import opened_at, run, start
-from workspaces.coordination.writer_lock import Held
+from workspaces.coordination.writer_lock import HeldLock
 from workspaces.errors import Conflict, WorkspaceBusy
 from workspaces.home.layout import Home
 from workspaces.revision import Author
@@ -64,7 +64,7 @@ def test_a_writer_that_declares_nothing_would_be_caught(tmp_path: Path) -> None:
 
 def kill_undeclared(home: str, seed: int) -> None:
     """The planted mutant."""
-    Held.intend = lambda *_: None
+    HeldLock.intend = lambda *_: None
     kill(home, "line", 60, seed)
 
 
@@ -153,7 +153,7 @@ def after_a_kill(
     whole = {new, before.get("a.md"), None}
     tip = workspace.tip()
     workspace.write("next.md", new, by=Author(NEXT, "n", "api"))
-    workspace.settle()
+    workspace.commit_edits()
     newer = workspace.log(limit=6)
     since = newer[: next((n for n, one in enumerate(newer) if one.paths == ("end.md",)), 6)]
     authors = {path: one.author for one in reversed(since) for path in one.paths}

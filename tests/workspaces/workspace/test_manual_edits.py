@@ -34,7 +34,7 @@ def clock() -> ManualClock:
 def settled(workspace: Workspace) -> Workspace:
     for path in (MEMORY, NOTE, "notes/deep/b.md", "TASKS.md"):
         workspace.write(path, "one\n", by=CALLER)
-    workspace.settle()
+    workspace.commit_edits()
     return workspace
 
 
@@ -76,18 +76,18 @@ def test_what_was_touched_since_is_settled(
     settled: Workspace, root: Path, change: Callable[[Path], None]
 ) -> None:
     touched(root, NOTE)
-    settled.settle()
-    before = settled.settle()
+    settled.commit_edits()
+    before = settled.commit_edits()
     change(root)
-    assert settled.settle() != before
+    assert settled.commit_edits() != before
     assert settled.log()[0].trailers["Source"] == "edit"
     assert settled.pending() == []
 
 
 def test_where_nothing_was_touched_nobody_is_waited_for(settled: Workspace, home: Home) -> None:
-    tip = settled.settle()
+    tip = settled.commit_edits()
     with WriterLock(home.lock(settled.namespace)).hold("a command"):
-        assert settled.settle(wait_s=0) == tip
+        assert settled.commit_edits(wait_s=0) == tip
 
 
 def test_another_write_may_hide_behind_the_stamp_of_a_young_file(
@@ -95,11 +95,11 @@ def test_another_write_may_hide_behind_the_stamp_of_a_young_file(
 ) -> None:
     clock.advance(-LATER.total_seconds())
     workspace.write(NOTE, "one\n", by=CALLER)
-    workspace.settle()
+    workspace.commit_edits()
     stats = dict(FileBlobs(root, root.parent).walk())
     (root / NOTE).write_text("two\n")
     monkeypatch.setattr(FileBlobs, "walk", lambda _: iter(stats.items()))  # as of a coarse clock
-    workspace.settle()
+    workspace.commit_edits()
     found = workspace.history.find(workspace.tip(), WorkspacePath(NOTE))
     assert found is not None
     assert workspace.history.read(found) == b"two\n"
@@ -109,25 +109,25 @@ def test_a_history_that_was_lost_is_not_taken_for_settled(settled: Workspace, ho
     history = home.history(settled.namespace)
     history.rename(history.with_name("elsewhere"))
     with pytest.raises(Unavailable, match="missing"):
-        settled.settle()
-    assert not settled.is_settled(MEMORY, "notes", [])
+        settled.commit_edits()
+    assert not settled.is_clean(MEMORY, "notes", [])
 
 
 def test_a_workspace_that_is_elsewhere_is_not_taken_for_settled(
     settled: Workspace, root: Path
 ) -> None:
-    settled.settle()
+    settled.commit_edits()
     root.rename(root.with_name("elsewhere"))
     with pytest.raises(NotFound):
-        settled.settle()
-    assert not settled.is_settled(MEMORY, "notes", [])
+        settled.commit_edits()
+    assert not settled.is_clean(MEMORY, "notes", [])
 
 
 def test_what_root_changes_is_mended_though_no_byte_is_new(settled: Workspace, root: Path) -> None:
-    settled.settle()
+    settled.commit_edits()
     (root / NOTE).chmod(0o444)
     (root / "notes/deep").chmod(0o500)
-    settled.settle()
+    settled.commit_edits()
     if os.geteuid() == 0:
         assert (root / NOTE).stat().st_mode & 0o200
         assert (root / "notes/deep").stat().st_mode & 0o200
@@ -155,33 +155,33 @@ def test_a_glance_finds_what_is_to_be_settled_in_a_file_and_a_directory(
     settled: Workspace, root: Path, change: Callable[[Path], None]
 ) -> None:
     touched(root, NOTE)
-    settled.settle()
-    assert settled.is_settled(MEMORY, "notes", [NOTE])
+    settled.commit_edits()
+    assert settled.is_clean(MEMORY, "notes", [NOTE])
     change(root)
-    assert not settled.is_settled(MEMORY, "notes", [NOTE])
-    settled.settle()
-    settled.settle()
-    assert settled.is_settled(MEMORY, "notes", [])
+    assert not settled.is_clean(MEMORY, "notes", [NOTE])
+    settled.commit_edits()
+    settled.commit_edits()
+    assert settled.is_clean(MEMORY, "notes", [])
 
 
 def test_a_glance_leaves_the_rest_to_settling(settled: Workspace, root: Path) -> None:
-    settled.settle()
+    settled.commit_edits()
     write_again(root)
-    assert settled.is_settled(MEMORY, "notes", [NOTE])
+    assert settled.is_clean(MEMORY, "notes", [NOTE])
     assert settled.pending() == ["TASKS.md"]
 
 
 def test_a_scan_by_somebody_else_settles_nothing(settled: Workspace, root: Path) -> None:
-    settled.settle()
+    settled.commit_edits()
     (root / NOTE).write_text("changed\n")
     settled.scan()
     assert settled.scan() is settled.scan()
-    assert not settled.is_settled(MEMORY, "notes", [NOTE])
+    assert not settled.is_clean(MEMORY, "notes", [NOTE])
 
 
 def test_a_directory_that_comes_later_is_no_oversight(workspace: Workspace, root: Path) -> None:
     workspace.write(MEMORY, "one\n", by=CALLER)
-    workspace.settle()
-    assert workspace.is_settled(MEMORY, "notes", [])
+    workspace.commit_edits()
+    assert workspace.is_clean(MEMORY, "notes", [])
     (root / "notes").mkdir()
-    assert not workspace.is_settled(MEMORY, "notes", [])
+    assert not workspace.is_clean(MEMORY, "notes", [])

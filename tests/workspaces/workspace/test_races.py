@@ -14,7 +14,7 @@ from tests.workspaces.conftest import AGENT
 from workspaces.errors import Conflict, NotFound, Refused
 from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
-from workspaces.localfs.safe_open import Beneath
+from workspaces.localfs.safe_open import SafeRoot
 from workspaces.storage.blobs import BlobName, Expect
 from workspaces.tree.directory import FileBlobs
 from workspaces.workspace.workspace import Workspace
@@ -45,12 +45,12 @@ def test_what_an_editor_saves_between_look_and_rename_is_not_lost(
     raced.saved = "by hand\n"
     with pytest.raises(Conflict):
         workspace.write("a.md", "two\n", by=AGENT, expect=seen)
-    workspace.settle()
+    workspace.commit_edits()
     texts = [workspace.read("a.md", view=revision.id).text for revision in workspace.log("a.md")]
     assert "by hand\n" in texts
 
 
-class Unlinked(Beneath):
+class Unlinked(SafeRoot):
     """The second link that was opened is gone before anyone can count the links."""
 
     def _opened_file(self, directory: int, leaf: str) -> int:
@@ -72,7 +72,7 @@ def test_a_link_that_is_gone_when_the_links_are_counted_leads_nowhere(
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read(tmp_path: Path) -> None:
-    class Replaced(Beneath):
+    class Replaced(SafeRoot):
         def _opened_file(self, directory: int, leaf: str) -> int:
             fd = super()._opened_file(directory, leaf)
             (tmp_path / "new").write_text("new")
@@ -92,7 +92,7 @@ def test_a_directory_whose_name_another_takes_while_its_files_are_read_is_left_f
         directory.mkdir(parents=True)
         (directory / "a.md").write_text(f"{directory.name}/a")
     (outside / "b.md").write_text("secret")
-    with Beneath(tree, openat2=openat2).reading(bytes_max=100) as read:
+    with SafeRoot(tree, openat2=openat2).reading(bytes_max=100) as read:
         assert read("n/a.md")[0] == b"n/a"
         (tree / "n").rename(tree / "gone")
         (tree / "n").mkdir()
@@ -139,7 +139,7 @@ def test_a_twin_made_by_hand_does_not_take_the_place_of_the_one_in_the_history(
     workspace.write("memory.md", "one\n", by=AGENT)
     (root / "MEMORY.md").write_text("the twin\n")
     (root / "memory.md").write_text("one\nby hand\n")
-    tip = workspace.settle()
+    tip = workspace.commit_edits()
     assert workspace.read("memory.md", view=tip or "").text == "one\nby hand\n"
     assert [problem.path for problem in workspace.scan().problems] == ["MEMORY.md"]
 
@@ -152,7 +152,7 @@ def test_files_made_beyond_the_quota_do_not_take_the_place_of_one_in_the_history
     for name in "abc":
         (workspace.root / f"{name}.md").write_text("flood\n")
     (workspace.root / "z.md").write_text("one\nby hand\n")
-    tip = workspace.settle()
+    tip = workspace.commit_edits()
     assert workspace.read("z.md", view=tip or "").text == "one\nby hand\n"
     assert workspace.files() == ["a.md", "b.md", "z.md"]
     assert [problem.path for problem in workspace.scan().problems] == ["c.md"]

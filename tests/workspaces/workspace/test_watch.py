@@ -30,13 +30,13 @@ from workspaces.workspace.watch import (
     SCAN_S,
     SETTLE_S,
     SETTLE_S_MAX,
-    Check,
     Mark,
-    News,
-    Settled,
-    Troubled,
+    Recheck,
+    Saved,
     Watch,
-    looked_at,
+    WatchEvent,
+    WatchFailed,
+    observed,
 )
 from workspaces.workspace.workspace import Workspace
 
@@ -48,7 +48,7 @@ class Watched:
     """A watch whose clock is moved by hand, and what it told."""
 
     def __init__(self, home: Home, clock: ManualClock, workspaces: Workspaces) -> None:
-        self.news: list[News] = []
+        self.news: list[WatchEvent] = []
         self.home = home
         self._clock = clock
         self._seen = threading.Event()
@@ -71,7 +71,7 @@ class Watched:
     @contextmanager
     def notified(self) -> Generator[None]:
         (self.home.trees / SENTINEL).mkdir(exist_ok=True)
-        with looked_at(self.home.trees, self._mark, self.watch.mark_all):
+        with observed(self.home.trees, self._mark, self.watch.mark_all):
             yield
 
     def all_events_arrived(self) -> None:
@@ -114,7 +114,7 @@ def test_a_save_is_one_revision_by_the_person(
                 watched.after(SETTLE_S)
     assert told(workspace) == [("owner", ("MEMORY.md",))] * 2 + [("helper", ("MEMORY.md",))]
     assert workspace.read("MEMORY.md", view=workspace.log()[0].id).text == "# Memory\n\n- 2\n"
-    assert [type(news) for news in watched.news] == [Settled, Settled]
+    assert [type(news) for news in watched.news] == [Saved, Saved]
 
 
 @pytest.mark.skipif(shutil.which("vim") is None, reason="needs vim")
@@ -314,7 +314,7 @@ def test_with_lost_events_and_busy_writers_everything_is_there_in_the_end(
         name: workspace.read(name, view=tip or "").text for name in workspace.files(view=tip or "")
     }
     assert kept == {name: (root / name).read_text() for name in names if (root / name).exists()}
-    assert workspace.settle() == tip
+    assert workspace.commit_edits() == tip
     assert {author for author, _ in told(workspace)} == {"owner", "caller"}
 
 
@@ -348,16 +348,16 @@ def watching(home: str) -> None:
     workspaces.workspace.watch.SCAN_S = 86_400.0
     workspace = opened_at(home)
 
-    def tell(news: News) -> None:
-        told = f"settled {news.revision.subject}" if isinstance(news, Settled) else news.reason
+    def tell(news: WatchEvent) -> None:
+        told = f"settled {news.revision.subject}" if isinstance(news, Saved) else news.reason
         print(told, flush=True)
 
     clock = SystemClock()
     watch = Watch(Home(Path(home)).trees, lambda: [workspace], clock, tell)
 
     @contextmanager
-    def look(trees: Path, mark: Mark, lost: Callable[[], None]) -> Generator[Check]:
-        with looked_at(trees, mark, lost) as check:
+    def look(trees: Path, mark: Mark, lost: Callable[[], None]) -> Generator[Recheck]:
+        with observed(trees, mark, lost) as check:
             watch.step()
             while watch.is_marked(workspace.namespace):
                 time.sleep(min(watch.step(), SETTLE_S))
@@ -384,7 +384,7 @@ def test_without_notifications_it_says_so_once_and_looks_every_minute(
     watched.watch.stop()
     watched.watch.run(blind)
     (trouble,) = watched.news
-    assert isinstance(trouble, Troubled)
+    assert isinstance(trouble, WatchFailed)
     assert "inotify watch limit reached" in trouble.reason
     assert "max_user_watches" in (trouble.remedy or "")
     (root / "a.md").write_text("a")
@@ -426,7 +426,7 @@ def test_a_limit_that_is_reached_later_is_noticed(tmp_path: Path) -> None:
 def test_a_failure_is_told_once_and_what_was_saved_is_settled_when_it_is_over(
     home: Home, clock: ManualClock, workspace: Workspace, root: Path
 ) -> None:
-    news: list[News] = []
+    news: list[WatchEvent] = []
     fails = True
 
     def workspaces() -> list[Workspace]:
@@ -439,7 +439,7 @@ def test_a_failure_is_told_once_and_what_was_saved_is_settled_when_it_is_over(
     for _ in range(3):
         watch.step()
         clock.advance(SCAN_S)
-    assert [one.reason for one in news if isinstance(one, Troubled)] == [
+    assert [one.reason for one in news if isinstance(one, WatchFailed)] == [
         "records: the disk is full"
     ]
     fails = False

@@ -109,12 +109,12 @@ def test_settling_finds_what_was_made_changed_and_removed_by_hand(
     (root / "keep.md").write_text("changed")
     (root / "notes").mkdir()
     (root / "notes/new.md").write_text("new")
-    tip = workspace.settle()
+    tip = workspace.commit_edits()
     newest = workspace.log()[0]
     assert newest.id == tip
     assert newest.author == "owner"
     assert set(newest.paths) == {"gone.md", "keep.md", "notes/new.md"}
-    assert workspace.settle() == tip
+    assert workspace.commit_edits() == tip
 
 
 def test_a_name_that_cannot_be_kept_is_listed_and_left_alone(
@@ -126,7 +126,7 @@ def test_a_name_that_cannot_be_kept_is_listed_and_left_alone(
     (root / "link.md").symlink_to("/etc/passwd")
     (root / ".git").mkdir()
     (root / ".git/config").write_text("[core]")
-    workspace.settle()
+    workspace.commit_edits()
     problems = {problem.path: problem.kind for problem in workspace.scan().problems}
     assert problems == {
         "bad:name.md": "bad_name",
@@ -193,7 +193,7 @@ def test_a_crash_between_file_and_revision_is_attributed_to_the_writer(
     home.lock(workspace.namespace).write_text(json.dumps(note))
     (root / "MEMORY.md").write_text("one\nby the agent\n")
     (root / "TASKS.md").write_text("by hand\n")
-    workspace.settle()
+    workspace.commit_edits()
     by_author = {revision.author: revision for revision in workspace.log()}
     assert by_author["helper"].paths == ("MEMORY.md",)
     assert by_author["helper"].trailers["Turn"] == "t1"

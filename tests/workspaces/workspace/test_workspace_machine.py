@@ -38,7 +38,7 @@ from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 from workspaces.storage.in_memory import MemoryRecords
-from workspaces.workspace.manual_edits import Settlement
+from workspaces.workspace.manual_edits import ManualEdits
 from workspaces.workspace.workspace import Workspace, Written
 
 PATHS = ("a.md", "b.md", "notes/a.md", "notes/deep/b.md", "notes", "other")
@@ -149,7 +149,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(side=sides)
     def settle(self, side: int) -> None:
-        self.sides[side].settle()
+        self.sides[side].commit_edits()
         self.locked()
         self.record(PERSON, None)
         assert self.recorded == self.tree
@@ -215,7 +215,7 @@ class Machine(RuleBasedStateMachine):
         self.left = (by, names)
 
     def locked_by_settling_first(self, path: str, everywhere: bool) -> None:
-        self.sides[0].settle()
+        self.sides[0].commit_edits()
         self.locked()
         self.record(PERSON, None)
 
@@ -300,7 +300,7 @@ def test_whatever_is_done_to_a_workspace_it_is_what_the_model_says() -> None:
 
 def unsettling(patch: pytest.MonkeyPatch) -> None:
     """Does not look whether a person has changed what it replaces."""
-    patch.setattr(Settlement, "judged", lambda self, path, expect: self.blob(path))
+    patch.setattr(ManualEdits, "judged", lambda self, path, expect: self.blob(path))
 
 
 def blind(patch: pytest.MonkeyPatch) -> None:
@@ -315,7 +315,7 @@ def blind(patch: pytest.MonkeyPatch) -> None:
 
 def forgetful(patch: pytest.MonkeyPatch) -> None:
     """Takes a dead writer's work for the person's."""
-    patch.setattr(Settlement, "_finish", lambda self, intent: None)
+    patch.setattr(ManualEdits, "_finish", lambda self, intent: None)
 
 
 def unfinished(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from workspaces.history.git.objects import ObjectId
-from workspaces.history.git.program import talking_git
+from workspaces.history.git.program import open_git_session
 from workspaces.history.git.quarantine_stage import LISTED_BYTES, make_git_directory, read_object
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
@@ -28,7 +28,7 @@ class _Listed(NamedTuple):
     size: int
 
 
-class Window:
+class ObjectView:
     def __init__(self, directory: Path, *, seeing: Sequence[Path]) -> None:
         """In a directory that is not there yet."""
         make_git_directory(directory, seeing=seeing)
@@ -48,7 +48,7 @@ class Window:
                 told.writelines(f"{file.id}\n".encode() for file in files)
 
         command = (self._git_directory, "cat-file", "--batch", "--buffer")
-        with ThreadPoolExecutor(1) as beside, talking_git(*command, is_limited=True) as git:
+        with ThreadPoolExecutor(1) as beside, open_git_session(*command, is_limited=True) as git:
             asking = beside.submit(ask, git.told)
             for file in files:
                 yield file.path, read_object(git.out, "blob", file.id, file.size)
@@ -56,7 +56,7 @@ class Window:
 
     def _listed(self, revision: RevisionId, wanted: Collection[WorkspacePath]) -> Iterator[_Listed]:
         command = (self._git_directory, "ls-tree", "-r", "-l", "-z", "--end-of-options", revision)
-        with talking_git(*command, is_limited=True) as git:
+        with open_git_session(*command, is_limited=True) as git:
             git.told.close()
             rest = b""
             while part := git.out.read(LISTED_BYTES):

@@ -55,12 +55,12 @@ _TEMPORARY = "tmp_obj_"  # what `git prune` clears away
 _LEVEL = zlib.Z_BEST_SPEED  # packing compresses again, and better
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     mode: str
     id: ObjectId
 
 
-Entries = dict[str, Entry]
+Entries = dict[str, TreeEntry]
 """One directory: name → what is there."""
 
 
@@ -68,7 +68,7 @@ def blob_id(data: bytes) -> ObjectId:
     return _object_id(_framed(b"blob", data))
 
 
-class Objects:
+class GitObjects:
     """The objects directory of one git directory. Threads may share it."""
 
     def __init__(self, directory: Path) -> None:
@@ -94,8 +94,8 @@ class Objects:
             self._keep({tree: found})
         return dict(found)
 
-    def batch(self) -> Batch:
-        return Batch(self._directory, self._keep)
+    def batch(self) -> ObjectBatch:
+        return ObjectBatch(self._directory, self._keep)
 
     def _keep(self, trees: Mapping[ObjectId, Entries]) -> None:
         with self._lock:
@@ -116,7 +116,7 @@ class Objects:
         return framed[framed.index(b"\0") + 1 :]
 
 
-class Batch:
+class ObjectBatch:
     """Objects on their way to the disk: nothing is written before `sync`."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Batch:
     def blob(self, data: bytes) -> ObjectId:
         return self.add("blob", data)
 
-    def tree(self, entries: Mapping[str, Entry]) -> ObjectId:
+    def tree(self, entries: Mapping[str, TreeEntry]) -> ObjectId:
         parts: list[bytes] = []
         for name, entry in sorted(entries.items(), key=_tree_order):
             parts.append(f"{entry.mode} {name}\0".encode() + bytes.fromhex(entry.id))
@@ -303,7 +303,7 @@ def _object_id(framed: bytes) -> ObjectId:
 
 def _parsed(tree: bytes) -> Entries:
     return {
-        name.decode(): Entry(mode.decode(), ObjectId(of.hex()))
+        name.decode(): TreeEntry(mode.decode(), ObjectId(of.hex()))
         for mode, name, of in _ENTRY.findall(tree)
         if mode
     }
@@ -317,7 +317,7 @@ def _damaged(directory: Path, reason: str) -> Unavailable:
     )
 
 
-def _tree_order(item: tuple[str, Entry]) -> bytes:
+def _tree_order(item: tuple[str, TreeEntry]) -> bytes:
     """Git sorts a directory as if its name ended with a slash."""
     name, entry = item
     return name.encode() + (b"/" if entry.mode == TREE_MODE else b"")

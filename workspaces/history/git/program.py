@@ -91,7 +91,7 @@ def run_git(*arguments: str, told: bytes = b"", is_limited: bool = False) -> byt
     return printed
 
 
-class Talk(NamedTuple):
+class GitSession(NamedTuple):
     """With a program that is told something while it runs, and read while it prints."""
 
     told: BinaryIO
@@ -99,13 +99,13 @@ class Talk(NamedTuple):
 
 
 @contextmanager
-def talking_git(*arguments: str, is_limited: bool = False) -> Generator[Talk]:
+def open_git_session(*arguments: str, is_limited: bool = False) -> Generator[GitSession]:
     """What the program prints is read while it is at it: printing and reading take a processor each. What it
     is told is to be closed, and all that it prints is to be read. Unavailable as with `run_git`, when the
     block ends, and then too when that was left because the program would not hear any more."""
     with TemporaryFile() as errors:
         process = _start(arguments, is_limited=is_limited, stdin=subprocess.PIPE, stderr=errors)
-        talk = Talk(cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout))
+        talk = GitSession(cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout))
         _widen(*talk)
         watchdog = Timer(GIT_SECONDS_MAX, _kill, [process])
         watchdog.start()

@@ -36,11 +36,11 @@ from types import TracebackType
 from workspaces.errors import NotFound, OverLimit, Refused, Unavailable
 from workspaces.history.git.bundle import BUNDLE_BYTES_MAX, parse_bundle
 from workspaces.history.git.commit import glance
-from workspaces.history.git.object_view import Window
-from workspaces.history.git.objects import Batch, ObjectId, Objects, sync, unwritable
+from workspaces.history.git.object_view import ObjectView
+from workspaces.history.git.objects import GitObjects, ObjectBatch, ObjectId, sync, unwritable
 from workspaces.history.git.packfile import joined
-from workspaces.history.git.quarantine_stage import HELD_BYTES_MAX, Chamber, Found
-from workspaces.history.git.tree_check import Extent, Shape, Shapes
+from workspaces.history.git.quarantine_stage import HELD_BYTES_MAX, ObjectListing, QuarantineStage
+from workspaces.history.git.tree_check import TreeChecker, TreeNames, TreeSize
 from workspaces.paths import PARTS_MAX, PATH_BYTES_MAX, WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.storage.blobs import BLOB_BYTES_MAX
@@ -75,24 +75,24 @@ class Quarantine:
 
     def __init__(self, git_directory: Path) -> None:
         self._history = git_directory
-        self._objects = Objects(git_directory / "objects")
+        self._objects = GitObjects(git_directory / "objects")
         self._tips: list[RevisionId] = []
         """Of the bundles that were taken."""
         self._waiting: list[bytes] = []
         """Packs that are not unpacked yet."""
-        self._chambers: list[Chamber] = []
+        self._chambers: list[QuarantineStage] = []
         """In the order in which they build on each other."""
         self._numbers = count()
         self._stands_alone = True
         """Nothing that was taken builds on something in the history: so it says, and git found no other."""
         self._is_checked = True
-        self._shapes = Shapes()
-        self._shape_of: dict[ObjectId, Shape] = {}
+        self._shapes = TreeChecker()
+        self._shape_of: dict[ObjectId, TreeNames] = {}
         self._trees: dict[ObjectId, bytes] = {}
         """Those with directories."""
-        self._extents: dict[ObjectId, Extent] = {}
+        self._extents: dict[ObjectId, TreeSize] = {}
         """Of those with directories."""
-        self._same: dict[Extent, Extent] = {}
+        self._same: dict[TreeSize, TreeSize] = {}
         """Thousands of trees reach equally far."""
         self._revisions: set[str] = set()
         self._objects_found = self._trees_bytes = 0
@@ -150,7 +150,7 @@ class Quarantine:
             self.check()
         sizes = [size for chamber in self._chambers for size in chamber.found().sizes]
         if len(sizes) <= LOOSE_MAX and sum(sizes) <= HELD_BYTES_MAX:
-            batch = Batch(self._history / "objects")
+            batch = ObjectBatch(self._history / "objects")
             for chamber in self._chambers:
                 for kind, _, data in chamber.read():
                     batch.add(kind, data)
@@ -171,7 +171,7 @@ class Quarantine:
         """What a revision that was checked says of these, as far as they can be held. Unavailable. Close it
         where it is not gone through to the end."""
         seeing = [*(chamber.objects for chamber in self._chambers), self._history / "objects"]
-        window = Window(self._directory / str(next(self._numbers)), seeing=seeing)
+        window = ObjectView(self._directory / str(next(self._numbers)), seeing=seeing)
         return window.files(revision, wanted)
 
     def leads_nowhere_else(self, revision: RevisionId) -> bool:
@@ -198,7 +198,7 @@ class Quarantine:
         for look in looks:
             look.result()
 
-    def _filled(self, packs: Sequence[bytes]) -> Iterator[Chamber]:
+    def _filled(self, packs: Sequence[bytes]) -> Iterator[QuarantineStage]:
         """Several packs are unpacked as one. Where they cannot be (an object is in two of them, or one is
         bad) each is by itself."""
         for piece in _pieces(packs):
@@ -209,22 +209,22 @@ class Quarantine:
             self._stands_alone = False  # whatever it says
             yield from map(self._chamber, piece)
 
-    def _as_one(self, packs: Sequence[bytes]) -> Chamber | None:
+    def _as_one(self, packs: Sequence[bytes]) -> QuarantineStage | None:
         one = packs[0] if len(packs) == 1 else joined(packs)
         if one is None or (len(packs) == 1 and not self._stands_alone):
             return None
         with suppress(Refused):
             return self._chamber(one)
 
-    def _chamber(self, pack: bytes) -> Chamber:
+    def _chamber(self, pack: bytes) -> QuarantineStage:
         seeing = [chamber.objects for chamber in self._chambers]
         if not self._stands_alone:
             seeing.append(self._history / "objects")
-        chamber = Chamber(self._directory / str(next(self._numbers)), pack, seeing=seeing)
+        chamber = QuarantineStage(self._directory / str(next(self._numbers)), pack, seeing=seeing)
         self._chambers.append(chamber)
         return chamber
 
-    def _look_at(self, chamber: Chamber) -> None:
+    def _look_at(self, chamber: QuarantineStage) -> None:
         roots: set[ObjectId] = set()
         with closing(chamber.read(("commit", "tree"), self._check_sizes)) as read:
             for kind, name, data in read:
@@ -236,7 +236,7 @@ class Quarantine:
         for root in roots:
             self._check_extent(root)
 
-    def _check_sizes(self, found: Found) -> None:
+    def _check_sizes(self, found: ObjectListing) -> None:
         self._objects_found += len(found.ids)
         if self._objects_found > OBJECTS_MAX:
             raise OverLimit(
@@ -262,7 +262,7 @@ class Quarantine:
                 unit="bytes",
             )
 
-    def _look_at_tree(self, tree: ObjectId, data: bytes) -> Shape:
+    def _look_at_tree(self, tree: ObjectId, data: bytes) -> TreeNames:
         shape = self._shape_of[tree] = self._shapes.of(data)
         if shape.directories:
             self._trees[tree] = data
@@ -277,7 +277,7 @@ class Quarantine:
                 "files of a revision", maximum=FILES_MAX, actual=extent.files, unit="files"
             )
 
-    def _extent(self, tree: ObjectId, parts_left: int) -> Extent:
+    def _extent(self, tree: ObjectId, parts_left: int) -> TreeSize:
         found = self._extents.get(tree)
         if found is None:
             if parts_left == 0:

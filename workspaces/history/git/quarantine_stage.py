@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple, cast
 from workspaces.errors import Refused, Unavailable
 from workspaces.history.git.bundle import BUNDLE_BYTES_MAX
 from workspaces.history.git.objects import ObjectId, sync, unwritable
-from workspaces.history.git.program import run_git, talking_git
+from workspaces.history.git.program import open_git_session, run_git
 
 HELD_BYTES_MAX = 32 * 2**20
 """Of one file: of larger ones git holds a piece at a time."""
@@ -29,7 +29,7 @@ LISTED_BYTES = 64 * 1024
 KINDS = ("commit", "tree", "blob")
 
 
-class Found(NamedTuple):
+class ObjectListing(NamedTuple):
     """Of each object the same place in three lists: twenty thousand tuples would be walked through by the
     garbage collector, again and again."""
 
@@ -38,12 +38,12 @@ class Found(NamedTuple):
     sizes: list[int]
 
 
-class Chamber:
+class QuarantineStage:
     def __init__(self, directory: Path, pack: bytes, *, seeing: Sequence[Path]) -> None:
         """In a directory that is not there yet. `seeing`: where objects lie that the pack may build on.
         Refused when git finds it damaged, or leading to what is nowhere."""
         self._directory = directory
-        self._found = Found([], [], [])
+        self._found = ObjectListing([], [], [])
         self._is_listed = False
         self._is_durable = False
         elsewhere = make_git_directory(directory, seeing=seeing)
@@ -58,14 +58,16 @@ class Chamber:
     def objects(self) -> Path:
         return self._directory / "objects"
 
-    def found(self) -> Found:
+    def found(self) -> ObjectListing:
         """All that was unpacked, in the order in which it is read fastest."""
         for _ in self.listing():
             pass
         return self._found
 
     def read(
-        self, kinds: Collection[str] = KINDS, check: Callable[[Found], None] = lambda _: None
+        self,
+        kinds: Collection[str] = KINDS,
+        check: Callable[[ObjectListing], None] = lambda _: None,
     ) -> Generator[tuple[str, ObjectId, bytes]]:
         """Kind, id and bytes of each of these kinds, while git lists and unpacks the next ones. `check` is
         told of all that are listed, before any of them is read; what it raises ends the reading. Close it
@@ -85,19 +87,19 @@ class Chamber:
                 wanted.put(None)
 
         command = (self._git_directory, "cat-file", "--batch", "--buffer")
-        with ThreadPoolExecutor(1) as beside, talking_git(*command, is_limited=True) as git:
+        with ThreadPoolExecutor(1) as beside, open_git_session(*command, is_limited=True) as git:
             asking = beside.submit(ask, git.told)
             while (part := wanted.get()) is not None:
                 for kind, one, size in part:
                     yield kind, one, read_object(git.out, kind, one, size)
             asking.result()
 
-    def listing(self) -> Iterator[Found]:
+    def listing(self) -> Iterator[ObjectListing]:
         """What was unpacked, some at a time."""
         if self._is_listed:
             yield self._found
             return
-        found = self._found = Found([], [], [])
+        found = self._found = ObjectListing([], [], [])
         command = (
             self._git_directory,
             "cat-file",
@@ -105,12 +107,12 @@ class Chamber:
             "--unordered",
             "--batch-check=%(objecttype) %(objectname) %(objectsize)",
         )
-        with talking_git(*command, is_limited=True) as git:
+        with open_git_session(*command, is_limited=True) as git:
             git.told.close()
             while lines := git.out.readlines(LISTED_BYTES):
                 words = b"".join(lines).decode().split()
                 ids = cast("list[ObjectId]", words[1::3])
-                part = Found(words[::3], ids, [*map(int, words[2::3])])
+                part = ObjectListing(words[::3], ids, [*map(int, words[2::3])])
                 found.kinds.extend(part.kinds)
                 found.ids.extend(part.ids)
                 found.sizes.extend(part.sizes)

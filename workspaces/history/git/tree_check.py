@@ -28,7 +28,7 @@ _FILE, _TREE = FILE_MODE.encode(), TREE_MODE.encode()
 _ID_BYTES = 20
 
 
-class Extent(NamedTuple):
+class TreeSize(NamedTuple):
     """How far a tree reaches."""
 
     files: int
@@ -36,17 +36,17 @@ class Extent(NamedTuple):
     bytes: int
     """Of its longest path."""
 
-    def over(self, length: int, below: Extent) -> Extent:
+    def over(self, length: int, below: TreeSize) -> TreeSize:
         """With a directory whose name has so many bytes."""
-        return Extent(
+        return TreeSize(
             self.files + below.files,
             max(self.parts, 1 + below.parts),
             max(self.bytes, length + 1 + below.bytes),
         )
 
 
-class Shape(NamedTuple):
-    extent: Extent
+class TreeNames(NamedTuple):
+    extent: TreeSize
     """Of what lies in it directly."""
     directories: tuple[tuple[int, int], ...] = ()
     """Of each the bytes of its name, and where its id begins."""
@@ -57,16 +57,16 @@ class Shape(NamedTuple):
             yield length, ObjectId(tree[begin : begin + _ID_BYTES].hex())
 
 
-class Shapes:
+class TreeChecker:
     """What strangers' trees look like."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[int, int, Shape]] = {}
+        self._kept: dict[int, tuple[int, int, TreeNames]] = {}
         """By how many bytes a tree has, the last such one: which bits are not of ids, what they are."""
         self._names: set[bytes] = set()
         """Good ones."""
 
-    def of(self, tree: bytes) -> Shape:
+    def of(self, tree: bytes) -> TreeNames:
         """Refused where it holds anything but regular files and directories under names that are parts
         of a workspace's paths. git has found the tree to be well-formed."""
         size = len(tree)
@@ -86,7 +86,7 @@ class Shapes:
         self._kept[size] = (mask, bits & mask, shape)
         return shape
 
-    def _looked_at(self, tree: bytes) -> tuple[Shape, list[int]]:
+    def _looked_at(self, tree: bytes) -> tuple[TreeNames, list[int]]:
         """And where its ids begin."""
         files = longest = 0
         directories: list[tuple[int, int]] = []
@@ -107,7 +107,7 @@ class Shapes:
                 raise Refused("bundle", told, f"has mode {mode.decode()}: no regular file")
             longest = max(longest, len(name))
             ids.append(begin)
-        return Shape(Extent(files, 1, longest), tuple(directories)), ids
+        return TreeNames(TreeSize(files, 1, longest), tuple(directories)), ids
 
 
 def _check_name(name: bytes) -> None:

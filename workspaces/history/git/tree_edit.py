@@ -8,11 +8,11 @@ from typing import TypeAlias
 from workspaces.history.git.objects import (
     FILE_MODE,
     TREE_MODE,
-    Batch,
     Entries,
-    Entry,
+    GitObjects,
+    ObjectBatch,
     ObjectId,
-    Objects,
+    TreeEntry,
 )
 from workspaces.paths import WorkspacePath
 
@@ -23,18 +23,18 @@ _Nested: TypeAlias = "dict[str, After | _Nested]"
 _Change: TypeAlias = "After | _Nested"
 
 
-def graft(
+def replace_files(
     changes: Mapping[WorkspacePath, After],
     base: ObjectId | None,
-    objects: Objects,
-    batch: Batch,
+    objects: GitObjects,
+    batch: ObjectBatch,
 ) -> ObjectId:
     """The tree `base` with these files set or, with None, removed."""
     return _write_tree(base, _nested(changes), objects, batch) or batch.tree({})
 
 
 def _write_tree(
-    base: ObjectId | None, changes: _Nested, objects: Objects, batch: Batch
+    base: ObjectId | None, changes: _Nested, objects: GitObjects, batch: ObjectBatch
 ) -> ObjectId | None:
     """None when nothing is left in it."""
     entries: Entries = objects.entries(base) if base else {}
@@ -48,17 +48,17 @@ def _write_tree(
 
 
 def _write_entry(
-    old: Entry | None, change: _Change, objects: Objects, batch: Batch
-) -> Entry | None:
+    old: TreeEntry | None, change: _Change, objects: GitObjects, batch: ObjectBatch
+) -> TreeEntry | None:
     if change is None:
         return None
     if isinstance(change, bytes):
-        return Entry(FILE_MODE, batch.blob(change))
+        return TreeEntry(FILE_MODE, batch.blob(change))
     if isinstance(change, str):
-        return Entry(FILE_MODE, change)
+        return TreeEntry(FILE_MODE, change)
     below = old.id if old and old.mode == TREE_MODE else None
     tree = _write_tree(below, change, objects, batch)
-    return Entry(TREE_MODE, tree) if tree else None
+    return TreeEntry(TREE_MODE, tree) if tree else None
 
 
 def _nested(changes: Mapping[WorkspacePath, After]) -> _Nested:

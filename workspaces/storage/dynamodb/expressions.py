@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from workspaces.conditions import ABSENT, ANY, Wildcard
-from workspaces.storage.records import KEY_BYTES_MAX, Change, Check, Condition, Delete, Key, Put
+from workspaces.storage.records import (
+    KEY_BYTES_MAX,
+    Check,
+    Condition,
+    Delete,
+    Key,
+    Put,
+    RecordChange,
+)
 
 _ATTRIBUTES = ("partition", "sort", "counter", "value", "expires_at", "sweep_at", "write_id")
 LIVE = "(attribute_not_exists(#expires_at) OR #expires_at > :now)"
@@ -21,7 +29,7 @@ Attributes = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WriteExpression:
     """One change, in the words that single requests and transactions share."""
 
     kind: Literal["Put", "Delete", "ConditionCheck"]
@@ -30,18 +38,22 @@ class Request:
 
 
 def request_of(
-    change: Change, text: str, condition: Condition, write_id: str, now: float
-) -> Request:
+    change: RecordChange, text: str, condition: Condition, write_id: str, now: float
+) -> WriteExpression:
     words = _condition(condition, now)
     match change:
         case Put():
             counter = 1 if isinstance(condition, Wildcard) else condition + 1
             content = _content(text, write_id, change.expires_at) | {"counter": number(counter)}
-            return Request("Put", change.key, words | {"Item": key_words(change.key) | content})
+            return WriteExpression(
+                "Put", change.key, words | {"Item": key_words(change.key) | content}
+            )
         case Delete():
-            return Request("Delete", change.key, words | {"Key": key_words(change.key)})
+            return WriteExpression("Delete", change.key, words | {"Key": key_words(change.key)})
         case Check():
-            return Request("ConditionCheck", change.key, words | {"Key": key_words(change.key)})
+            return WriteExpression(
+                "ConditionCheck", change.key, words | {"Key": key_words(change.key)}
+            )
         case _:
             assert_never(change)
 

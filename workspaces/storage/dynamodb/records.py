@@ -35,7 +35,7 @@ from workspaces.errors import Conflict
 from workspaces.storage.dynamodb.expressions import (
     LIVE,
     Attributes,
-    Request,
+    WriteExpression,
     at_most_a_key,
     counting,
     is_by,
@@ -45,18 +45,18 @@ from workspaces.storage.dynamodb.expressions import (
     number,
     request_of,
 )
-from workspaces.storage.dynamodb.table import ForTheMoment, Lost, Table, Unmet
+from workspaces.storage.dynamodb.table import AnswerLost, ConditionFailed, Table, Throttled
 from workspaces.storage.idle_hook import about_to_wait
 from workspaces.storage.records import (
     KEY_BYTES_MAX,
     SCAN_ITEMS_MAX,
-    Change,
     Check,
     Condition,
     Counter,
     Item,
     Key,
     Put,
+    RecordChange,
     check_batch,
     encoded_batch,
 )
@@ -73,7 +73,7 @@ PAUSE_S_MAX = 1.0
 READ_ROUNDS_MAX = 20
 """BatchGetItem may leave keys for the next round; this many rounds without an end are an outage."""
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 class DynamoRecords:
@@ -96,7 +96,7 @@ class DynamoRecords:
         )
         return self._live(answer.get("Item"))
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         check_batch(changes)
         texts = encoded_batch(changes)
         match changes:
@@ -178,16 +178,16 @@ class DynamoRecords:
             try:
                 answer = self._table.ask("update_item", **request)
                 return int(answer["Attributes"]["counter"]["N"])
-            except Unmet as unmet:
+            except ConditionFailed as unmet:
                 there = unmet.found[0]
                 if there is not None and is_by(write_id, there):
                     return int(there["counter"]["N"])
-            except (ForTheMoment, Lost) as error:
+            except (Throttled, AnswerLost) as error:
                 tries.after(error)
                 continue
             with suppress(Conflict):
                 return self._write((replace(put, expect=ABSENT),), [text])[0]
-            tries.after(ForTheMoment(self._table.contended()))
+            tries.after(Throttled(self._table.contended()))
 
     def _check(self, check: Check) -> None:
         item = self.get(check.key)
@@ -195,7 +195,7 @@ class DynamoRecords:
         if not is_met(check.expect, counter):
             raise _conflict(check, counter)
 
-    def _write(self, changes: Sequence[Change], texts: Sequence[str]) -> tuple[Counter, ...]:
+    def _write(self, changes: Sequence[RecordChange], texts: Sequence[str]) -> tuple[Counter, ...]:
         tries = _Tries(self._sleep)
         write_id = new_write_id()
         while True:
@@ -214,10 +214,10 @@ class DynamoRecords:
                     if isinstance(change, Put)
                 )
             self._raise_conflict(changes, unmet)
-            tries.after(ForTheMoment(self._table.contended()))
+            tries.after(Throttled(self._table.contended()))
 
     def _carried_out(
-        self, requests: Sequence[Request], write_id: str, tries: _Tries
+        self, requests: Sequence[WriteExpression], write_id: str, tries: _Tries
     ) -> dict[Key, Attributes | None] | None:
         """None when it happened, else what stands under the keys whose conditions did not hold."""
         token = new_write_id()
@@ -226,26 +226,26 @@ class DynamoRecords:
             try:
                 self._table.send(requests, token)
                 break
-            except Unmet as unmet:
+            except ConditionFailed as unmet:
                 found = {requests[index].key: there for index, there in unmet.found.items()}
                 if any(there and is_by(write_id, there) for there in found.values()):
                     break
                 if tries.lost:
                     raise self._table.unknown() from unmet
                 return found
-            except (ForTheMoment, Lost) as error:
+            except (Throttled, AnswerLost) as error:
                 tries.after(error)
         return None
 
     def _raise_conflict(
-        self, changes: Sequence[Change], unmet: dict[Key, Attributes | None]
+        self, changes: Sequence[RecordChange], unmet: dict[Key, Attributes | None]
     ) -> None:
         for change in changes:
             if change.key in unmet and change.expect is not ANY:
                 item = self._live(unmet[change.key])
                 raise _conflict(change, item.counter if item else None)
 
-    def _counters_replaced_by_any(self, changes: Sequence[Change]) -> dict[Key, Condition]:
+    def _counters_replaced_by_any(self, changes: Sequence[RecordChange]) -> dict[Key, Condition]:
         keys = [c.key for c in changes if isinstance(c, Put) and c.expect is ANY]
         conditions: dict[Key, Condition] = dict.fromkeys(keys, ABSENT)
         ahead = [key_words(key) for key in keys]
@@ -257,13 +257,13 @@ class DynamoRecords:
                 conditions[item.key] = item.counter
         raise self._table.contended()
 
-    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+    def _patiently(self, ask: Callable[[], T]) -> T:
         """A read; those may be repeated."""
         tries = _Tries(self._sleep)
         while True:
             try:
                 return ask()
-            except (ForTheMoment, Lost) as error:
+            except (Throttled, AnswerLost) as error:
                 tries.after(error)
 
     def _live(self, attributes: Attributes | None) -> Item | None:
@@ -286,14 +286,14 @@ class _Tries:
         self._made = 0
         self._sleep = sleep
 
-    def after(self, error: ForTheMoment) -> None:
+    def after(self, error: Throttled) -> None:
         self._made += 1
-        self.lost += isinstance(error, Lost)
+        self.lost += isinstance(error, AnswerLost)
         if self._made >= TRIES_MAX or self.lost > LOST_ANSWERS_MAX:
             raise error.failure from error
         pause = min(PAUSE_S_MAX, PAUSE_S * 2**self._made)
         self._sleep(pause * random.random())  # noqa: S311 - spreads writers out, keeps no secret
 
 
-def _conflict(change: Change, counter: Counter | None) -> Conflict:
+def _conflict(change: RecordChange, counter: Counter | None) -> Conflict:
     return Conflict("record", str(change.key), expected=change.expect, actual=counter)

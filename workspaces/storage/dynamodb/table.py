@@ -26,7 +26,7 @@ from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
 from botocore.parsers import ResponseParserError  # pyright: ignore[reportMissingTypeStubs]
 
 from workspaces.errors import Refused, Unavailable
-from workspaces.storage.dynamodb.expressions import Attributes, Request, named
+from workspaces.storage.dynamodb.expressions import Attributes, WriteExpression, named
 from workspaces.storage.records import Item, Key
 
 CONNECT_TIMEOUT_S = 2
@@ -71,7 +71,7 @@ _TABLE_REMEDY = (
 )
 
 
-class Unmet(Exception):
+class ConditionFailed(Exception):
     """Conditions did not hold; `found` tells by position what is there instead."""
 
     def __init__(self, found: dict[int, Attributes | None]) -> None:
@@ -79,7 +79,7 @@ class Unmet(Exception):
         self.found = found
 
 
-class ForTheMoment(Exception):
+class Throttled(Exception):
     """Certainly nothing happened; ask again a little later. `failure` is what it is if that was all."""
 
     def __init__(self, failure: Unavailable) -> None:
@@ -87,7 +87,7 @@ class ForTheMoment(Exception):
         self.failure = failure
 
 
-class Lost(ForTheMoment):
+class AnswerLost(Throttled):
     """Asked, and not answered: it may have happened."""
 
 
@@ -100,11 +100,11 @@ class Table:
         self._clients: dict[int, Any] = {}
         self._client()
 
-    def send(self, requests: Sequence[Request], token: str) -> None:
+    def send(self, requests: Sequence[WriteExpression], token: str) -> None:
         match requests:
-            case (Request(kind="Put") as put,):
+            case (WriteExpression(kind="Put") as put,):
                 self.ask("put_item", **put.words)
-            case (Request(kind="Delete") as delete,):
+            case (WriteExpression(kind="Delete") as delete,):
                 self.ask("delete_item", **delete.words)
             case _:
                 named = {"TableName": self._table}
@@ -203,15 +203,15 @@ class Table:
         """What an answer means that is a no."""
         code, message = response["Error"]["Code"], response["Error"].get("Message", "")
         if code == "ConditionalCheckFailedException":
-            return Unmet({0: response.get("Item")})
+            return ConditionFailed({0: response.get("Item")})
         if code == "TransactionCanceledException":
             return self._cancelled(response["CancellationReasons"])
         if code in _FOR_THE_MOMENT:
-            return ForTheMoment(
+            return Throttled(
                 Unavailable(self.name, f"it is busy ({code})", remedy="try again in a moment")
             )
         if code in _MAY_HAVE_HAPPENED or response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
-            return Lost(
+            return AnswerLost(
                 Unavailable(self.name, f"it failed ({code})", remedy="try again in a moment")
             )
         if code == "ResourceNotFoundException":
@@ -230,10 +230,10 @@ class Table:
             if code == "ConditionalCheckFailed"
         }
         if found:
-            return Unmet(found)
+            return ConditionFailed(found)
         named = ", ".join(sorted({code for code in codes if code != "None"}))
         failure = Unavailable(self.name, f"a batch was cancelled ({named})")
-        return ForTheMoment(failure) if _FOR_THE_MOMENT & set(codes) else failure
+        return Throttled(failure) if _FOR_THE_MOMENT & set(codes) else failure
 
     def _silence(self, error: Exception) -> Exception:
         """What it means that no answer came."""
@@ -245,7 +245,7 @@ class Table:
                     remedy="check the network, AWS_DEFAULT_REGION and AWS_ENDPOINT_URL_DYNAMODB",
                 )
             case HTTPClientError() | ConnectionClosedError() | ResponseParserError():
-                return Lost(
+                return AnswerLost(
                     Unavailable(
                         self.name,
                         "no answer came; a write may have happened",
@@ -291,7 +291,7 @@ def create_table(table: str, *, sleep: Callable[[float], None] = time.sleep) -> 
                 "table", table, "has other keys", remedy="choose a name that is not in use"
             )
         server.expire_by("sweep_at")
-    except (ForTheMoment, Lost) as error:
+    except (Throttled, AnswerLost) as error:
         raise error.failure from error
     finally:
         server.close()

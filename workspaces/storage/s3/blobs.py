@@ -61,9 +61,9 @@ from workspaces.storage.blobs import (
     check_name,
     is_meta_word,
 )
-from workspaces.storage.s3.errors import ERRORS, Refusal, refusal_of
-from workspaces.storage.s3.listing import EVENT, PAGES_KEPT, Objects, objects_of, read_contents
-from workspaces.storage.s3.parallel_listing import Page, cuts_of, in_parts
+from workspaces.storage.s3.errors import ERRORS, S3Error, s3_error_of
+from workspaces.storage.s3.listing import EVENT, PAGES_KEPT, ListedPage, objects_of, read_contents
+from workspaces.storage.s3.parallel_listing import ListingPage, cuts_of, in_parts
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -84,7 +84,7 @@ TRIES_MAX = 3
 PAUSE_S = 0.1
 """Doubles with every try. Three tries bridge a reset connection; a longer outage is the caller's."""
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class S3Blobs:
     def read(self, name: BlobName) -> Blob:
         blob = self._read(name, None)
         if blob is None:
-            raise self._unavailable(Refusal(304, ""))  # which nobody asked for
+            raise self._unavailable(S3Error(304, ""))  # which nobody asked for
         return blob
 
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
@@ -146,7 +146,7 @@ class S3Blobs:
 
         try:
             return self._asked(get)
-        except Refusal as refusal:
+        except S3Error as refusal:
             if self._is_missing(refusal):
                 raise NotFound("file", name) from refusal
             raise self._unavailable(refusal) from refusal
@@ -167,7 +167,7 @@ class S3Blobs:
 
         try:
             return self._asked(put, repeatable=expect is Wildcard.ANY)
-        except Refusal as refusal:
+        except S3Error as refusal:
             raise self._refused_change(name, expect, refusal) from refusal
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
@@ -184,11 +184,11 @@ class S3Blobs:
             answer = client.delete_object(Bucket=self._bucket.name, Key=key, **condition)
             headers: dict[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
             if headers.get("content-length", "0") != "0":  # S3 has nothing to say about it
-                raise Refusal(0, "stranger")
+                raise S3Error(0, "stranger")
 
         try:
             self._asked(delete, repeatable=expect is Wildcard.ANY)
-        except Refusal as refusal:
+        except S3Error as refusal:
             if expect is Wildcard.ANY and self._is_missing(refusal):
                 return
             raise self._refused_change(name, expect, refusal) from refusal
@@ -214,7 +214,7 @@ class S3Blobs:
         cuts = cuts_of(known, self._page_keys) if self._names_max is None else ()
         count = 0
 
-        def ask(after: str, more: str | None) -> Page:
+        def ask(after: str, more: str | None) -> ListingPage:
             nonlocal count
             asked()
             page = self._stats(prefix, after, more)
@@ -229,7 +229,7 @@ class S3Blobs:
             found = in_parts(ask, ())  # what has gone is believed only to a listing in one piece
         yield from sorted(found, key=attrgetter("name"))
 
-    def _stats(self, prefix: str, after: str, more: str | None) -> Page:
+    def _stats(self, prefix: str, after: str, more: str | None) -> ListingPage:
         begin = {"StartAfter": self._prefix + after} if after and more is None else {}
         if more is not None:
             begin = {"ContinuationToken": more}
@@ -239,7 +239,7 @@ class S3Blobs:
         following = page.get("NextContinuationToken", "") if page["IsTruncated"] else None
         if following in {"", more} and following is not None:
             raise Unavailable(str(self._bucket), "the listing does not end")
-        return Page(stats, following)
+        return ListingPage(stats, following)
 
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
@@ -255,7 +255,7 @@ class S3Blobs:
         """Host, bucket and prefix."""
         try:
             self._asked(self._bucket.connected)
-        except Refusal as refusal:
+        except S3Error as refusal:
             raise self._unavailable(refusal) from refusal
         return f"{self._bucket.host}/{self._bucket.name}/{self._prefix}"
 
@@ -267,12 +267,12 @@ class S3Blobs:
                 Bucket=name, Prefix=prefix, MaxKeys=keys, EncodingType="url", **more
             )
             if "IsTruncated" not in page:  # to boto3 a web page is a listing with nothing in it
-                raise Refusal(0, "stranger")
+                raise S3Error(0, "stranger")
             return page
 
         try:
             return self._asked(page)
-        except Refusal as refusal:
+        except S3Error as refusal:
             raise self._unavailable(refusal) from refusal
 
     def _token_there(self, name: BlobName) -> Token | None:
@@ -284,7 +284,7 @@ class S3Blobs:
 
         try:
             return self._asked(head)
-        except Refusal as refusal:
+        except S3Error as refusal:
             if self._is_missing(refusal):
                 return None
             raise self._unavailable(refusal) from refusal
@@ -300,13 +300,13 @@ class S3Blobs:
     def _over_limit(self, name: BlobName, size: int) -> OverLimit:
         return OverLimit(f"size of {name!r}", maximum=self._bytes_max, actual=size, unit="bytes")
 
-    def _asked(self, ask: Callable[[], Answer], *, repeatable: bool = True) -> Answer:
+    def _asked(self, ask: Callable[[], T], *, repeatable: bool = True) -> T:
         tries = 0
         while True:
             try:
                 return ask()
             except ERRORS as error:
-                refusal = refusal_of(error)
+                refusal = s3_error_of(error)
                 tries += 1
                 again = refusal.is_passing if repeatable else refusal.is_without_effect
                 if not again or tries == TRIES_MAX:
@@ -314,7 +314,7 @@ class S3Blobs:
             pause = PAUSE_S * 2 ** (tries - 1)
             self._sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads writers out
 
-    def _is_missing(self, refusal: Refusal) -> bool:
+    def _is_missing(self, refusal: S3Error) -> bool:
         """Whether the object, and not the whole bucket, is missing: HEAD does not tell, nor does
         something on the way that knows nothing of S3."""
         if refusal.status != 404 or refusal.code == "NoSuchBucket":
@@ -324,7 +324,7 @@ class S3Blobs:
         return True
 
     def _refused_change(
-        self, name: BlobName, expect: Expect, refusal: Refusal
+        self, name: BlobName, expect: Expect, refusal: S3Error
     ) -> Conflict | Unavailable:
         if expect is Wildcard.ANY:
             return self._unavailable(refusal)
@@ -337,7 +337,7 @@ class S3Blobs:
             return Conflict("file", name, expected=expect, actual=None)
         return self._unavailable(refusal)
 
-    def _unavailable(self, refusal: Refusal) -> Unavailable:
+    def _unavailable(self, refusal: S3Error) -> Unavailable:
         reason, remedy = refusal.explained(self._bucket.host)
         return Unavailable(str(self._bucket), reason, remedy=remedy)
 
@@ -451,7 +451,7 @@ def _ask_where_once(model: Any, context: dict[str, Any], **_: object) -> None:
 
 
 @lru_cache(maxsize=PAGES_KEPT)
-def _stats_of(page: Objects, prefix: str, is_encoded: bool) -> tuple[Stat, ...]:
+def _stats_of(page: ListedPage, prefix: str, is_encoded: bool) -> tuple[Stat, ...]:
     return tuple(
         Stat(
             (unquote_plus(key) if is_encoded else key).removeprefix(prefix),
@@ -466,7 +466,7 @@ def _stats_of(page: Objects, prefix: str, is_encoded: bool) -> tuple[Stat, ...]:
 def _token(etag: str | None) -> Token:
     """Some servers list an ETag without the quotes that they read and write it with."""
     if not etag:
-        raise Refusal(0, "no ETag")
+        raise S3Error(0, "no ETag")
     return Token(etag if etag.endswith('"') else f'"{etag}"')
 
 

@@ -18,7 +18,7 @@ ERRORS = (boto.BotoCoreError, boto.ClientError, moved.BaseError, OSError, ValueE
 it cannot parse; boto3 has ValueError for an endpoint that is no URL."""
 
 
-class Refusal(Exception):
+class S3Error(Exception):
     """No answer, or not the one that was asked for. `status` is 0 and `code` one of ours if none came."""
 
     def __init__(self, status: int, code: str) -> None:
@@ -48,42 +48,42 @@ class Refusal(Exception):
         return reason.format(host=host), remedy
 
 
-def refusal_of(error: Exception) -> Refusal:
+def s3_error_of(error: Exception) -> S3Error:
     match error:
         case boto.ClientError():
             untyped: Any = error
             answer: dict[str, dict[str, Any]] = untyped.response
             status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-            return Refusal(status, str(answer.get("Error", {}).get("Code", "")))
+            return S3Error(status, str(answer.get("Error", {}).get("Code", "")))
         case boto.BotoCoreError():
             named = (code for kind, code in _BOTO_ERRORS.items() if isinstance(error, kind))
-            return Refusal(0, next(named, "cut"))
+            return S3Error(0, next(named, "cut"))
         case moved.BaseError() | FileNotFoundError():
             return _told_by_obstore(error)
         case ValueError():
-            return Refusal(0, "misconfigured")
+            return S3Error(0, "misconfigured")
         case _:
-            return Refusal(0, "cut")
+            return S3Error(0, "cut")
 
 
-def _told_by_obstore(error: Exception) -> Refusal:
+def _told_by_obstore(error: Exception) -> S3Error:
     """The kind of the error is reliable but coarse: a missing bucket is a FileNotFoundError too. The
     rest stands only in its text, a dump with the answer in it; no valid name looks like one, because
     names have no `:`, `<` or `>`. Should the text change some day, the kind is still right."""
     text = str(error)
     if "redirect without LOCATION" in text:  # and without what came with it
-        return Refusal(301, "PermanentRedirect")
+        return S3Error(301, "PermanentRedirect")
     status, code, kind = (found and found[1] for found in (f.search(text) for f in _IN_TEXT))
     if status is None and isinstance(error, moved.UnauthenticatedError):
-        return Refusal(0, "ExpiredToken")  # not even asked: boto3 could not renew the credentials
+        return S3Error(0, "ExpiredToken")  # not even asked: boto3 could not renew the credentials
     if status is None:
         by_kind = (number for kinds, number in _OBSTORE_ERRORS if isinstance(error, kinds))
         number = next(by_kind, 0)
     else:
         number = int(status)
     if number == 0:
-        return Refusal(0, _OBSTORE_KINDS.get(kind or "", "cut"))
-    return Refusal(number, code or "")
+        return S3Error(0, _OBSTORE_KINDS.get(kind or "", "cut"))
+    return S3Error(number, code or "")
 
 
 _IN_TEXT = (

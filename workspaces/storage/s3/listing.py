@@ -32,7 +32,7 @@ _WHOLE = "whole"
 """The group that holds all of an object."""
 
 
-class Listed(NamedTuple):
+class ListedObject(NamedTuple):
     key: str
     """As the server has encoded it."""
     size: int
@@ -41,19 +41,19 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Objects:
+class ListedPage:
     """Of one page. Two are the same where they are one: that is soon seen."""
 
-    listed: tuple[Listed, ...]
+    listed: tuple[ListedObject, ...]
 
 
-def objects_of(contents: Objects | Iterable[Mapping[str, Any]]) -> Objects:
+def objects_of(contents: ListedPage | Iterable[Mapping[str, Any]]) -> ListedPage:
     """Of a page that was read here or by botocore."""
-    if isinstance(contents, Objects):
+    if isinstance(contents, ListedPage):
         return contents
-    return Objects(
+    return ListedPage(
         tuple(
-            Listed(one["Key"], one["Size"], one.get("ETag"), one.get("LastModified"))
+            ListedObject(one["Key"], one["Size"], one.get("ETag"), one.get("LastModified"))
             for one in contents
         )
     )
@@ -74,12 +74,12 @@ def read_contents(
 
 
 @lru_cache(maxsize=PAGES_KEPT)
-def _read(page: bytes) -> Objects | None:
+def _read(page: bytes) -> ListedPage | None:
     listed = _alike(page) or _as_xml(b"<page>" + page + b"</page>")
-    return None if listed is None else Objects(listed)
+    return None if listed is None else ListedPage(listed)
 
 
-def _alike(page: bytes) -> tuple[Listed, ...] | None:
+def _alike(page: bytes) -> tuple[ListedObject, ...] | None:
     """None unless every object has the elements of the first, in its order, and nothing is between them."""
     pattern = _pattern(page[: page.index(_END) + len(_END)].decode(errors="replace"))
     if pattern is None:
@@ -93,7 +93,7 @@ def _alike(page: bytes) -> tuple[Listed, ...] | None:
             return None
         sizes = map(int, columns["Size"])
         moments = map(_moment, columns["LastModified"])
-        return tuple(map(Listed, columns["Key"], sizes, columns["ETag"], moments))
+        return tuple(map(ListedObject, columns["Key"], sizes, columns["ETag"], moments))
     except ValueError:
         return None
 
@@ -110,14 +110,14 @@ def _pattern(first: str) -> re.Pattern[str] | None:
     return pattern if pattern.fullmatch(first) else None
 
 
-def _as_xml(page: bytes) -> tuple[Listed, ...] | None:
+def _as_xml(page: bytes) -> tuple[ListedObject, ...] | None:
     """None unless there is nothing but whole objects."""
     try:
         entries = list(ElementTree.fromstring(page))  # noqa: S314
         if any(entry.tag != "Contents" for entry in entries):
             return None
         return tuple(
-            Listed(
+            ListedObject(
                 entry.findtext("Key") or "",
                 int(entry.findtext("Size") or ""),
                 entry.findtext("ETag"),

@@ -31,13 +31,13 @@ two, and more threads only take turns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListingPage:
     stats: Sequence[Stat]
     more: str | None
     """By which the next page is asked for; None on the last."""
 
 
-Ask = Callable[[str, str | None], Page]
+FetchPage = Callable[[str, str | None], ListingPage]
 """The first page after a name ("" is the beginning), or the one that `more` leads to."""
 
 
@@ -47,7 +47,7 @@ def cuts_of(known: Sequence[str], page_keys: int) -> Sequence[str]:
 
 
 def in_parts(
-    ask: Ask,
+    ask: FetchPage,
     cuts: Sequence[str],
     each: Callable[[Callable[[int], None], int], None] | None = None,
 ) -> list[Stat]:
@@ -58,7 +58,7 @@ def in_parts(
 
 
 class _Parts:
-    def __init__(self, ask: Ask, cuts: Sequence[str]) -> None:
+    def __init__(self, ask: FetchPage, cuts: Sequence[str]) -> None:
         self._ask = ask
         self._begins = ("", *cuts)
         self._met = {name: number for number, name in enumerate(self._begins) if number}

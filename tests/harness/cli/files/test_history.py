@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from harness import Harness
 from harness.cli.app import app
-from harness.presentation.history_view import Reasons
+from harness.presentation.history_view import TurnReasons
 
 
 @pytest.fixture
@@ -149,11 +149,11 @@ def test_log_is_told_by_conversation_with_what_was_asked(home: Path) -> None:
     assert first[0].endswith("  owner, through harness")
     with Harness.open(home) as harness:
         revision = harness.workspaces.get("notes").log()[1]
-        assert Reasons(harness.rooms.conversations).why(revision)
+        assert TurnReasons(harness.rooms.conversations).why(revision)
         other = harness.rooms.users.create({"name": "other"})
         stranger = harness.rooms.principal.as_user(other, may_configure=False)
         theirs = harness.house.rooms(stranger).conversations
-        assert Reasons(theirs).why(revision) is None
+        assert TurnReasons(theirs).why(revision) is None
 
 
 def test_a_difference_is_read_by_words_where_texts_are_alike(home: Path) -> None:

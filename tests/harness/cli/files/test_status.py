@@ -9,7 +9,7 @@ import pytest
 
 from harness import Harness
 from harness.jobs.job import Job
-from harness.presentation.status import SECTIONS, Line, status
+from harness.presentation.status import SECTIONS, StatusRow, status
 from tests.harness.cli.terminal import Terminal
 from workspaces.errors import Unavailable
 
@@ -51,8 +51,8 @@ def test_a_workspace_whose_files_are_gone_is_a_problem_among_the_others(harness:
 def test_whoever_adds_a_section_is_heard_and_cannot_silence_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def jobs(_: Harness) -> Iterator[Line]:
-        yield Line("nightly", "due", "since Monday")
+    def jobs(_: Harness) -> Iterator[StatusRow]:
+        yield StatusRow("nightly", "due", "since Monday")
         raise Unavailable("jobs", "the list cannot be read", remedy="look again")
 
     monkeypatch.setitem(SECTIONS, "jobs", jobs)

@@ -156,8 +156,10 @@ def test_an_event_that_nobody_answered_is_a_job_that_can_be_run(harness: Termina
 
 def _leave_unanswered(home: Path) -> None:
     with Harness.open(home, model=DemoModel()) as harness:
-        agent, ingress = harness.agents.get("assistant"), harness.rooms.ingress
-        accepted = ingress.inbox.accept(agent.id, Event.said("left", "c1", "hello?"), rejects=False)
+        agent, ingress = harness.agents.get("assistant"), harness.rooms.dispatcher
+        accepted = ingress.event_queue.accept(
+            agent.id, Event.said("left", "c1", "hello?"), rejects=False
+        )
         assert accepted.lease is not None
         ingress.leases.release(accepted.lease)
 

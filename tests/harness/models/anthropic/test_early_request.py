@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from harness.billing.ledger import Ledger, Spender
-from harness.billing.limits import Allowance
+from harness.billing.ledger import Ledger, UsageOwner
+from harness.billing.limits import AccountLimiter
 from harness.billing.price import own_prices
 from harness.messages.event import Event
 from harness.messages.message import Message, Text, ToolCall, user
-from harness.messages.model_request import Reply, Request, Usage
+from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, Progress, TextArrived, silent
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
 from harness.models.metered import MeteredModel
 from harness.models.port import Foreseeing
-from harness.models.retrying import PatientModel
+from harness.models.retrying import RetryingModel
 from harness.models.scripted import ScriptedModel
 from harness.transcripts.outcome import Outcome
 from tests.harness.messages_server import KEY, Hold, MessagesServer, breaks_off, says, text
@@ -34,13 +34,13 @@ from workspaces.errors import Failure, Unavailable
 from workspaces.ids import AgentId
 from workspaces.storage.idle_hook import about_to_wait
 from workspaces.storage.in_memory import MemoryRecords
-from workspaces.storage.records import Change, Counter, RecordStore
+from workspaces.storage.records import Counter, RecordChange, RecordStore
 
 TEST_S_MAX = 60.0
 HELD_S = TEST_S_MAX
 """Nothing here depends on how soon a head comes."""
-HELLO = Request(("Be brief.",), (user("hello"),), ())
-OTHER = Request(("Be brief.",), (user("something else"),), ())
+HELLO = ModelRequest(("Be brief.",), (user("hello"),), ())
+OTHER = ModelRequest(("Be brief.",), (user("something else"),), ())
 TURNS_OF_THE_LOOP = 100
 """In which whatever does not wait is done."""
 
@@ -127,7 +127,7 @@ def a_model(url: str) -> AnthropicModel:
     return AnthropicModel("claude-test", AnthropicClients(KEY, url))
 
 
-async def asked(model: AnthropicModel, request: Request, emit: Emit = silent) -> str:
+async def asked(model: AnthropicModel, request: ModelRequest, emit: Emit = silent) -> str:
     reply = await model.reply(request, output_tokens_max=500, emit=emit)
     assert isinstance(reply, Reply), reply
     return reply.message.text
@@ -166,7 +166,7 @@ def test_what_was_foreseen_is_sent_as_anything_else(server: MessagesServer) -> N
 
 
 @pytest.mark.parametrize("other", [(OTHER, 500), (HELLO, 400)])
-def test_what_was_foreseen_and_is_not_asked_is_taken_back(other: tuple[Request, int]) -> None:
+def test_what_was_foreseen_and_is_not_asked_is_taken_back(other: tuple[ModelRequest, int]) -> None:
     async def story() -> None:
         async with provider() as (there, url):
             model = a_model(url)
@@ -248,8 +248,8 @@ def test_a_question_that_is_cancelled_ends_what_was_begun(server: MessagesServer
 
 def test_a_wrapper_passes_it_on_to_a_model_that_has_a_use_for_it() -> None:
     seer = Seer()
-    PatientModel(seer).foresee(HELLO, output_tokens_max=500)
-    PatientModel(ScriptedModel("yes")).foresee(HELLO, output_tokens_max=500)
+    RetryingModel(seer).foresee(HELLO, output_tokens_max=500)
+    RetryingModel(ScriptedModel("yes")).foresee(HELLO, output_tokens_max=500)
     assert seer.foreseen == [HELLO]
 
 
@@ -261,8 +261,8 @@ def test_nothing_is_foreseen_where_money_may_have_run_out(
     accounts = Accounts(records, clock)
     account = accounts.create({"name": "one", "config": {"limits": limits}})
     ledger = Ledger(records, clock, own_prices())
-    allowance = Allowance(records, clock, accounts, ledger)
-    spender = Spender(account.id, AgentId("agent_1"), account.owner_id)
+    allowance = AccountLimiter(records, clock, accounts, ledger)
+    spender = UsageOwner(account.id, AgentId("agent_1"), account.owner_id)
     seer = Seer()
     model = MeteredModel(seer, spender, ledger, allowance)
     allowance.check(account.id)
@@ -277,15 +277,15 @@ class Seer(Foreseeing):
     name = "seer"
 
     def __init__(self) -> None:
-        self.foreseen: list[Request] = []
-        self.asked: list[Request] = []
+        self.foreseen: list[ModelRequest] = []
+        self.asked: list[ModelRequest] = []
         self.foresees = threading.Event()
 
-    def foresee(self, request: Request, *, output_tokens_max: int) -> None:
+    def foresee(self, request: ModelRequest, *, output_tokens_max: int) -> None:
         self.foreseen.append(request)
         self.foresees.set()
 
-    async def reply(self, request: Request, *, output_tokens_max: int, emit: Emit) -> Reply:
+    async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         self.asked.append(request)
         is_done = "read" not in request.messages[0].text or len(request.messages) > 1
         part = Text("done") if is_done else ToolCall("toolu_1", "read", {"path": "MEMORY.md"})
@@ -302,7 +302,7 @@ class Slow:
         self.fails = fails
         self.get, self.scan, self.close = store.get, store.scan, store.close
 
-    def write(self, *changes: Change) -> tuple[Counter, ...]:
+    def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         if not any(change.key.sort.startswith("receipt:") for change in changes):
             return self._store.write(*changes)
         self._seer.foresees.clear()
@@ -319,7 +319,7 @@ def said(home: Path, seer: Seer, text: str, *, fails: bool = False) -> Outcome |
     try:
         ingress = ingress_of(rooms, records=Slow(rooms.records, seer, fails=fails))
         agent, event = rooms.agents.get("assistant"), Event.said("e1", "c1", text)
-        return asyncio.run(asyncio.wait_for(ingress.deliver(agent, event), TEST_S_MAX))
+        return asyncio.run(asyncio.wait_for(ingress.run(agent, event), TEST_S_MAX))
     except Failure as failure:
         return failure
     finally:

@@ -13,15 +13,15 @@ from harness.messages.model_request import (
     Breakpoints,
     FailureKind,
     ModelFailure,
+    ModelRequest,
     Reply,
-    Request,
     ToolSpec,
     Usage,
 )
 from harness.messages.progress import Counted, Progress, TextArrived, Waiting, Withdrawn
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import PAUSES_MAX, AnthropicModel, parameters
-from harness.models.retrying import TRIES_MAX, WAIT_S_MAX, PatientModel
+from harness.models.retrying import TRIES_MAX, WAIT_S_MAX, RetryingModel
 from harness.runtime.settings import DEFAULT_MODEL
 from tests.harness.messages_server import (
     KEY,
@@ -41,7 +41,7 @@ from tests.harness.messages_server import (
 )
 
 READ = ToolSpec("read", "Read a file.", {"type": "object", "properties": {}})
-HELLO = Request(("Be brief.",), (user("hello"),), (READ,), Breakpoints(system=(0,)))
+HELLO = ModelRequest(("Be brief.",), (user("hello"),), (READ,), Breakpoints(system=(0,)))
 OVERLOADED = Refusal(529, "overloaded_error", "Overloaded")
 TEST_S_MAX = 60.0
 
@@ -82,7 +82,7 @@ def ask(server: MessagesServer) -> Ask:
 
     def asked(
         *lines: Line,
-        request: Request = HELLO,
+        request: ModelRequest = HELLO,
         key: str = KEY,
         base_url: str | None = None,
     ) -> Told:
@@ -94,7 +94,7 @@ def ask(server: MessagesServer) -> Ask:
             pauses.append(seconds)
 
         clients = AnthropicClients(key, base_url or server.url)
-        model = PatientModel(AnthropicModel("claude-test", clients), pause=pause)
+        model = RetryingModel(AnthropicModel("claude-test", clients), pause=pause)
         reply = model.reply(request, output_tokens_max=500, emit=progress.append)
         return Told(asyncio.run(asyncio.wait_for(reply, TEST_S_MAX)), progress, pauses)
 
@@ -166,7 +166,7 @@ def test_the_request_holds_the_prompt_the_tools_and_the_limit(
 def test_the_provider_is_asked_to_keep_what_stays(ask: Ask, server: MessagesServer) -> None:
     result = Message("user", (ToolResult("t1", "text"), Text("and more")))
     call = Message("assistant", (ToolCall("t1", "read", {}),))
-    request = Request(
+    request = ModelRequest(
         ("Shared.", "Own.", "For this turn."),
         (user("hello"), call, result),
         (READ,),
@@ -213,7 +213,7 @@ def test_calls_and_thinking_are_replayed_as_they_came(ask: Ask, server: Messages
         says(thinking("Hm, ", "well."), text("Looking."), tool_use("toolu_1", "read", "{}"))
     ).reply.message
     results = Message("user", (ToolResult("toolu_1", "No such file.", is_error=True),))
-    ask(says(text("done")), request=Request((), (user("hello"), first, results), (READ,)))
+    ask(says(text("done")), request=ModelRequest((), (user("hello"), first, results), (READ,)))
     assert server.requests[1]["messages"][1:] == [
         {
             "role": "assistant",
@@ -485,10 +485,10 @@ def test_thinking_that_may_not_come_back_is_left_out(ask: Ask, server: MessagesS
     server.binds_thinking = True
     first = ask(says(thinking("Hm."), tool_use("toolu_1", "read", "{}"))).reply.message
     results = Message("user", (ToolResult("toolu_1", "It is empty."),))
-    same = Request(HELLO.system, (*HELLO.messages, first, results), (READ,))
+    same = ModelRequest(HELLO.system, (*HELLO.messages, first, results), (READ,))
     ask(says(text("with")), request=same)
     assert server.requests[-1]["messages"][1]["content"][0]["type"] == "thinking"
-    other = Request(("Be long.",), same.messages, (READ,))
+    other = ModelRequest(("Be long.",), same.messages, (READ,))
     assert ask(says(text("without")), request=other).reply.message.text == "without"
     assert [b["type"] for b in server.requests[-1]["messages"][1]["content"]] == ["tool_use"]
     assert len(server.refused) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.web.http.errors import HttpFailure
-from harness.web.http.origin_check import HEADERS_MAX, Guard, public_origin
+from harness.web.http.origin_check import HEADERS_MAX, OriginCheck, public_origin
 from workspaces.errors import Refused
 
 LOCAL = ("127.0.0.1", 8642)
@@ -134,9 +134,9 @@ FOREIGN_ORIGINS = [
 ]
 
 
-def guard() -> Guard:
+def guard() -> OriginCheck:
     urls = ["https://memory.example.com", "https://other.example.com:8443/"]
-    return Guard(names=["box.lan"], public_urls=urls)
+    return OriginCheck(names=["box.lan"], public_urls=urls)
 
 
 def scope(*headers: tuple[str, str], server: Any = LOCAL, scheme: str = "http") -> dict[str, Any]:
@@ -206,7 +206,7 @@ def test_the_port_is_the_one_that_a_request_came_in_on() -> None:
 def test_what_is_bound_to_all_addresses_is_called_by_none_of_these_names() -> None:
     for name, host in (("0.0.0.0", "0.0.0.0:8642"), ("::", "[::]:8642")):
         with pytest.raises(HttpFailure):
-            Guard(names=[name]).check(scope(("host", host)))
+            OriginCheck(names=[name]).check(scope(("host", host)))
 
 
 def test_behind_a_unix_socket_only_the_public_names_count() -> None:

@@ -25,9 +25,9 @@ from harness.messages.progress import (
     Withdrawn,
 )
 from harness.transcripts.transcript import Entry
-from harness.turns.broadcast import HEARD_MAX, TEXT_CHARACTERS_MAX, Audience, Heard, Stored
-from harness.turns.event_stream import Dismissed, Silence, Step
-from harness.web.app import Patience
+from harness.turns.broadcast import HEARD_MAX, TEXT_CHARACTERS_MAX, Broadcaster, Heard, Stored
+from harness.turns.event_stream import Disconnect, KeepAlive, StreamItem
+from harness.web.app import ServerTimeouts
 from harness.web.http.sse import NAMES, written
 from harness.web.loop_watchdog import STALL_S
 from tests.harness.web.site import Caller, Site
@@ -81,7 +81,7 @@ def test_every_word_is_in_the_page_for_authors_of_clients() -> None:
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(NAMES)
 
 
-TELLABLE: tuple[Step, ...] = (
+TELLABLE: tuple[StreamItem, ...] = (
     Entry(1, Stamp("2026-01-01T00:00:00.000000Z"), TurnId("turn_1"), user("hello")),
     TextArrived("a"),
     ToolStarted(READ),
@@ -92,13 +92,13 @@ TELLABLE: tuple[Step, ...] = (
     Queued(1),
     Compacting(100_000),
     EventStatus("e1", "done", CONVERSATION, 1),
-    Silence(),
-    Dismissed(),
+    KeepAlive(),
+    Disconnect(),
 )
 
 
 def test_every_word_that_can_be_told_is_among_those_that_are_documented() -> None:
-    assert {type(step) for step in TELLABLE} == set(get_args(Step))
+    assert {type(step) for step in TELLABLE} == set(get_args(StreamItem))
     told = [written(step).decode() for step in TELLABLE]
     names = {line[7:] for text in told for line in text.splitlines() if line.startswith("event: ")}
     assert names | {"refused"} == set(NAMES)
@@ -180,7 +180,7 @@ def test_a_server_that_ends_asks_its_readers_to_come_back(
 
 
 def test_a_server_told_to_end_waits_for_no_reader(tmp_path: Path, puppet: Puppet) -> None:
-    patience = Patience(turns_s=0)
+    patience = ServerTimeouts(turns_s=0)
     with running(tmp_path / "real", model=puppet, patience=patience) as up, up.connected() as wire:
         body = json.dumps(said("e1", stream=True)).encode()
         head = up.head("POST", "/v1/agents/assistant/turns", Content_Length=str(len(body)))
@@ -202,7 +202,7 @@ def test_a_silent_stream_gives_signs_of_life_and_one_that_tells_gives_none(
     body = json.dumps(said("e1", stream=True)).encode()
     for sign_s, signs in ((0.01, 3), (3600.0, 0)):
         home = tmp_path / f"{sign_s}"
-        patience = Patience(turns_s=0, sign_s=sign_s)
+        patience = ServerTimeouts(turns_s=0, sign_s=sign_s)
         with running(home, model=puppet, patience=patience) as up, up.connected() as wire:
             head = up.head("POST", "/v1/agents/assistant/turns", Content_Length=str(len(body)))
             send(wire, head + body)
@@ -240,7 +240,7 @@ def run(coroutine: Any) -> Any:
 
 def test_a_reader_who_is_slow_loses_the_end_of_a_text_and_never_an_entry() -> None:
     async def listened() -> list[Heard]:
-        audience, found = Audience(), list[Heard]()
+        audience, found = Broadcaster(), list[Heard]()
         with audience.listening(CONVERSATION) as listener, audience.stage(CONVERSATION) as stage:
             stage.begin(0)
             stage.stored(1)
@@ -266,7 +266,7 @@ def test_a_reader_who_is_slow_loses_the_end_of_a_text_and_never_an_entry() -> No
 
 def test_texts_that_nobody_fetched_are_one_text_within_a_bound() -> None:
     async def listened() -> list[Heard]:
-        audience = Audience()
+        audience = Broadcaster()
         with audience.listening(CONVERSATION) as listener, audience.stage(CONVERSATION) as stage:
             stage.begin(3)
             for _ in range(10 * HEARD_MAX):
@@ -280,8 +280,8 @@ def test_texts_that_nobody_fetched_are_one_text_within_a_bound() -> None:
 
 
 def test_a_stage_is_kept_no_longer_than_it_is_used() -> None:
-    async def used() -> Audience:
-        audience = Audience()
+    async def used() -> Broadcaster:
+        audience = Broadcaster()
         with audience.listening(CONVERSATION), audience.stage(CONVERSATION):
             pass
         with audience.stage(CONVERSATION):

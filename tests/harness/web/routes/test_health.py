@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.bootstrap.readiness import KEPT_S, Lack, Part, Readiness
+from harness.bootstrap.readiness import KEPT_S, NotReady, Readiness, ReadinessCheck
 from tests.disk import fill
 from tests.harness.web.site import Site
 from tests.servers import BUCKET, seaweedfs_in
@@ -117,7 +117,9 @@ def test_a_home_whose_s3_is_gone_is_not_ready(
 
 def test_however_many_ask_a_part_is_looked_at_once_and_again_after_a_while() -> None:
     clock, looks = ManualClock(), list[int]()
-    readiness = Readiness([Part("disk", lambda: looks.append(1), "it is full", "empty it")], clock)
+    readiness = Readiness(
+        [ReadinessCheck("disk", lambda: looks.append(1), "it is full", "empty it")], clock
+    )
 
     async def ask() -> None:
         for number in (1, 1, 2):
@@ -135,12 +137,14 @@ def test_a_part_that_hangs_is_told_in_time_and_looked_at_by_one_thread() -> None
         looks.append(1)
         assert goes_on.wait(WAIT_S_MAX)
 
-    part = Part("disk", hang, "it is full", "empty it")
+    part = ReadinessCheck("disk", hang, "it is full", "empty it")
     readiness = Readiness([part], ManualClock(), answer_s=0.01)
 
     async def ask() -> None:
         for _ in range(3):
-            assert await readiness.lacks() == [Lack("disk", "too_slow", "it is full", "empty it")]
+            assert await readiness.lacks() == [
+                NotReady("disk", "too_slow", "it is full", "empty it")
+            ]
         assert len(looks) == 1
         goes_on.set()
         deadline = time.monotonic() + WAIT_S_MAX

@@ -12,10 +12,10 @@ from harness.conversations.event_status import EventStatus
 from harness.conversations.queue_state import WAITING_MAX
 from harness.messages.message import ToolCall
 from harness.messages.model_request import FailureKind, ModelFailure
-from harness.messages.pending_call import Asked, PendingCall
+from harness.messages.pending_call import PendingCall, RequiredAnswer
 from harness.prompts.compaction import TOO_LONG
 from harness.transcripts.outcome import Outcome, Remark
-from harness.web.app import Patience
+from harness.web.app import ServerTimeouts
 from harness.web.http.body import JSON_BYTES_MAX
 from harness.web.routes.turns import STATUS
 from tests.harness.web.site import Caller, Site
@@ -181,7 +181,7 @@ def test_instructions_are_not_a_users_to_give(
 
 
 def test_everything_that_an_outcome_can_tell_is_in_its_schema() -> None:
-    call = PendingCall(ToolCall("t1", "weather", {}), Asked("t1", "result"))
+    call = PendingCall(ToolCall("t1", "weather", {}), RequiredAnswer("t1", "result"))
     outcome = Outcome(
         "waiting",
         "",
@@ -279,7 +279,7 @@ def test_what_fails_before_anything_happened_is_given_back(acme: Caller, puppet:
 
 def test_a_turn_that_a_server_leaves_is_gone_on_with_by_the_next(tmp_path: Path) -> None:
     home, first, second = tmp_path / "other", Puppet(), Puppet()
-    with Site.open(home, model=first, patience=Patience(turns_s=0)) as site:
+    with Site.open(home, model=first, patience=ServerTimeouts(turns_s=0)) as site:
         acme = site.account("acme")
         acme.agent()
         acme.post(TURNS, said("e1"), 202)

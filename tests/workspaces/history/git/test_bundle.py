@@ -16,7 +16,7 @@ from workspaces.errors import Failure, NotFound, OverLimit, Refused
 from workspaces.history.git import quarantine as room
 from workspaces.history.git import quarantine_stage
 from workspaces.history.git.bundle import parse_bundle
-from workspaces.history.git.program import run_git, talking_git
+from workspaces.history.git.program import open_git_session, run_git
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
@@ -184,7 +184,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def counted(*arguments: str, **how: Any) -> Any:
         told.append(next(one for one in arguments if one in {"index-pack", "cat-file"}))
-        return (run_git if "told" in how else talking_git)(*arguments, **how)
+        return (run_git if "told" in how else open_git_session)(*arguments, **how)
 
     monkeypatch.setattr(quarantine_stage, "run_git", counted)
     monkeypatch.setattr(quarantine_stage, "talking_git", counted)

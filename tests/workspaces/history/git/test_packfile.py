@@ -9,7 +9,7 @@ import pytest
 
 from tests.workspaces.conftest import AGENT
 from workspaces.clock import ManualClock
-from workspaces.history.git.objects import PACKED_FROM, Objects
+from workspaces.history.git.objects import PACKED_FROM, GitObjects
 from workspaces.history.git.packfile import BYTES_MAX, Packed, fits, write_pack
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
@@ -102,7 +102,7 @@ def test_objects_of_every_size_and_name_are_found_again(directory: Path) -> None
     assert len({one[:2] for one in held}) > 200
     write_pack(directory / "objects/pack", held, level=1)
     git(directory, "verify-pack", str(packs(directory)[0]))
-    objects = Objects(directory / "objects")
+    objects = GitObjects(directory / "objects")
     assert all(objects.read(name) == one.data for name, one in held.items())
 
 

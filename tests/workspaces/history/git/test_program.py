@@ -13,7 +13,7 @@ import pytest
 
 from workspaces.errors import Refused, Unavailable
 from workspaces.history.git import program
-from workspaces.history.git.program import run_git, talking_git
+from workspaces.history.git.program import open_git_session, run_git
 
 
 def a_program(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -28,7 +28,7 @@ def a_program(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 def test_what_git_is_told_comes_back_as_with_a_run_that_is_waited_for() -> None:
     asked = ("hash-object", "--stdin-paths")
     told = f"{__file__}\n".encode() * 1000
-    with talking_git(*asked) as talk:
+    with open_git_session(*asked) as talk:
         talk.told.write(told)
         talk.told.close()
         read = talk.out.read()
@@ -41,7 +41,7 @@ def test_what_it_prints_can_be_read_before_it_ends(monkeypatch: pytest.MonkeyPat
     begun = time.monotonic()
     with (
         pytest.raises(Refused),
-        talking_git("cat-file") as talk,
+        open_git_session("cat-file") as talk,
     ):
         assert talk.out.readline() == b"first\n"
         talk.told.write(b"second\n")
@@ -55,7 +55,7 @@ def test_a_failure_is_told_after_what_was_printed(monkeypatch: pytest.MonkeyPatc
     a_program(monkeypatch, "echo half; echo fatal: it rains >&2; exit 128")
     with (
         pytest.raises(Unavailable, match="git cat-file: fatal: it rains"),
-        talking_git("--git-dir=x", "cat-file") as talk,
+        open_git_session("--git-dir=x", "cat-file") as talk,
     ):
         assert talk.out.read() == b"half\n"
 
@@ -64,7 +64,7 @@ def test_one_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "GIT_SECONDS_MAX", 0.1)
     a_program(monkeypatch, "exec sleep 60")
     begun = time.monotonic()
-    with pytest.raises(Unavailable, match="git cat-file"), talking_git("cat-file") as talk:
+    with pytest.raises(Unavailable, match="git cat-file"), open_git_session("cat-file") as talk:
         assert talk.out.read() == b""
     assert time.monotonic() - begun < 30
 
@@ -128,7 +128,7 @@ def test_a_machine_without_git_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PATH", "/nonexistent")
     with (
         pytest.raises(Unavailable, match="not installed"),
-        talking_git("cat-file", is_limited=True) as talk,
+        open_git_session("cat-file", is_limited=True) as talk,
     ):
         talk.out.read()
 
@@ -137,7 +137,7 @@ def test_who_tells_a_dead_one_hears_what_it_died_of(monkeypatch: pytest.MonkeyPa
     a_program(monkeypatch, "exec <&-; echo fatal: it rains >&2; exit 128")
     with (
         pytest.raises(Unavailable, match="git cat-file: fatal: it rains"),
-        talking_git("cat-file") as talk,
+        open_git_session("cat-file") as talk,
     ):
         talk.told.write(bytes(4 * program.PIPE_BYTES))
 
@@ -146,7 +146,7 @@ def test_one_that_ends_well_and_has_not_heard_all_has_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     a_program(monkeypatch, "exec <&-; exit 0")
-    with pytest.raises(Unavailable, match="git cat-file"), talking_git("cat-file") as talk:
+    with pytest.raises(Unavailable, match="git cat-file"), open_git_session("cat-file") as talk:
         talk.told.write(bytes(4 * program.PIPE_BYTES))
 
 
@@ -155,6 +155,6 @@ def test_where_pipes_cannot_be_widened_they_are_used_as_they_are(
 ) -> None:
     """An unprivileged user may have few wide ones."""
     monkeypatch.setattr(program.fcntl, "F_SETPIPE_SZ", -1, raising=False)
-    with talking_git("hash-object", "--stdin") as talk:
+    with open_git_session("hash-object", "--stdin") as talk:
         talk.told.close()
         assert talk.out.read() == b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\n"

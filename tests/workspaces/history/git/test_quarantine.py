@@ -14,7 +14,7 @@ from workspaces.clock import ManualClock
 from workspaces.errors import OverLimit, Refused, Unavailable
 from workspaces.history.git import object_view
 from workspaces.history.git import quarantine as room
-from workspaces.history.git.quarantine_stage import Chamber, Found
+from workspaces.history.git.quarantine_stage import ObjectListing, QuarantineStage
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
@@ -335,13 +335,13 @@ def test_what_git_does_not_print_as_it_listed_it_is_not_looked_at(
 ) -> None:
     """A disk that rots between two looks."""
     tip = stranger.commit(stranger.tree(("100644", b"a.md", stranger.file)))
-    listing = Chamber.listing
+    listing = QuarantineStage.listing
 
-    def other(self: Chamber) -> Iterator[Found]:
+    def other(self: QuarantineStage) -> Iterator[ObjectListing]:
         for kinds, ids, sizes in listing(self):
-            yield Found(kinds, ids, [size + 1 for size in sizes])
+            yield ObjectListing(kinds, ids, [size + 1 for size in sizes])
 
-    monkeypatch.setattr(Chamber, "listing", other)
+    monkeypatch.setattr(QuarantineStage, "listing", other)
     with history.quarantine() as quarantine:
         quarantine.take(stranger.bundle(tip))
         with pytest.raises(Unavailable, match="as it listed it"):

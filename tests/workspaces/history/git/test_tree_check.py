@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from workspaces.errors import Refused
 from workspaces.history.git import tree_check
-from workspaces.history.git.tree_check import Shapes
+from workspaces.history.git.tree_check import TreeChecker
 
 NAMES = st.lists(st.sampled_from(["a.md", "b.md", "notes", "x", "facts"]), unique=True, max_size=4)
 MODES = st.lists(st.sampled_from(["100644", "40000"]), min_size=5, max_size=5)
@@ -25,11 +25,11 @@ def tree(entries: list[tuple[str, str]], ids: list[bytes]) -> bytes:
 def test_trees_that_come_after_others_look_as_if_each_were_the_first(
     trees: list[tuple[list[tuple[str, str]], list[bytes]]],
 ) -> None:
-    known = Shapes()
+    known = TreeChecker()
     for entries, ids in trees:
         data = tree(entries, ids)
         told = known.of(data)
-        assert told == Shapes().of(data)
+        assert told == TreeChecker().of(data)
         files = [name for mode, name in entries if mode == "100644"]
         below = [(len(n), i.hex()) for (m, n), i in zip(entries, ids, strict=False) if m == "40000"]
         assert told.extent == (len(files), 1, max((len(name) for _, name in entries), default=0))
@@ -37,13 +37,13 @@ def test_trees_that_come_after_others_look_as_if_each_were_the_first(
 
 
 def test_ids_that_look_like_entries_are_ids() -> None:
-    known, odd = Shapes(), b"100644 b.md\x00" + b"\0" * 8
+    known, odd = TreeChecker(), b"100644 b.md\x00" + b"\0" * 8
     for one in (bytes(20), odd, b"120000 evil\x00" + b"1" * 8):
         assert known.of(b"100644 a.md\0" + one) == ((1, 1, 4), ())
 
 
 def test_a_tree_of_the_same_length_is_not_taken_for_one_that_is_known() -> None:
-    known, one = Shapes(), bytes(20)
+    known, one = TreeChecker(), bytes(20)
     known.of(b"100644 a.md\0" + one)
     for bad in (b"120000 a.md\0", b"100644 a:md\0", b"100644 .git\0", b"160000 a.md\0"):
         with pytest.raises(Refused):
@@ -52,7 +52,7 @@ def test_a_tree_of_the_same_length_is_not_taken_for_one_that_is_known() -> None:
 
 def test_not_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree_check, "KEPT_MAX", 3)
-    known = Shapes()
+    known = TreeChecker()
     for number in range(1, 20):
         assert known.of(b"100644 " + b"n" * number + b"\0" + bytes(20)).extent.bytes == number
         assert len(known._kept) <= 3
@@ -63,4 +63,4 @@ def test_not_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_no_tree_is_refused_at_its_first_byte() -> None:
     with pytest.raises(Refused, match="holds a tree that is none"):
-        Shapes().of(b"0" * 100_000)
+        TreeChecker().of(b"0" * 100_000)

@@ -9,14 +9,14 @@ from tests.servers import BUCKET, S3Server
 from workspaces.conditions import ANY
 from workspaces.ids import new_id
 from workspaces.storage.s3.blobs import S3Blobs
-from workspaces.storage.s3.listing import Listed, objects_of, read_contents
+from workspaces.storage.s3.listing import ListedObject, objects_of, read_contents
 
 ONE = (
     b"<Contents><Key>a%20b</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified>"
     b"<ETag>&quot;x&quot;</ETag><Size>3</Size></Contents>"
 )
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-READ = Listed("a%20b", 3, '"x"', AT)
+READ = ListedObject("a%20b", 3, '"x"', AT)
 HEAD = b'<?xml version="1.0"?><ListBucketResult xmlns="http://s3/"><IsTruncated>false</IsTruncated>'
 TAIL = b"<EncodingType>url</EncodingType></ListBucketResult>"
 
@@ -102,7 +102,10 @@ def test_a_page_that_was_read_lately_is_that_one() -> None:
 
 def test_what_botocore_has_read_is_the_same() -> None:
     read: list[dict[str, Any]] = [{"Key": "a%20b", "Size": 3, "ETag": '"x"', "LastModified": AT}]
-    assert objects_of([*read, {"Key": "b", "Size": 0}]).listed == (READ, Listed("b", 0, None, None))
+    assert objects_of([*read, {"Key": "b", "Size": 0}]).listed == (
+        READ,
+        ListedObject("b", 0, None, None),
+    )
 
 
 def test_a_listing_that_is_the_same_is_not_made_again(

@@ -15,7 +15,7 @@ from workspaces.ids import new_id
 from workspaces.storage.blobs import Stat, Token
 from workspaces.storage.s3 import blobs
 from workspaces.storage.s3.blobs import S3Blobs
-from workspaces.storage.s3.parallel_listing import Page, cuts_of, in_parts
+from workspaces.storage.s3.parallel_listing import ListingPage, cuts_of, in_parts
 
 NAMES = [f"{a}{b}{c}" for a in ("notes", "no") for b in ("/", "-", ".", "/x/") for c in "abcdefg"]
 
@@ -37,7 +37,7 @@ class Listed:
         self.always = {name for name in self.names if randomly.random() < 0.7}
         self.ever = set(self.names)
 
-    def ask(self, after: str, more: str | None) -> Page:
+    def ask(self, after: str, more: str | None) -> ListingPage:
         self._change()
         last = after if more is None else more
         behind = sorted(
@@ -46,7 +46,9 @@ class Listed:
         )
         page = behind[: self._page_keys]
         is_last = len(behind) <= self._page_keys
-        return Page([Stat(name, 1, Token("t")) for name in page], None if is_last else page[-1])
+        return ListingPage(
+            [Stat(name, 1, Token("t")) for name in page], None if is_last else page[-1]
+        )
 
     def _change(self) -> None:
         name = self._randomly.choice(NAMES)
@@ -59,7 +61,7 @@ def interleaved(randomly: random.Random, listed: Listed) -> tuple[object, object
     """Parts that take turns at every page, as the seed has it."""
     parts: list[greenlet] = []
 
-    def ask(after: str, more: str | None) -> Page:
+    def ask(after: str, more: str | None) -> ListingPage:
         if getcurrent() in parts:
             hub.switch()
         page = listed.ask(after, more)
@@ -97,10 +99,10 @@ def test_while_nothing_changes_every_page_is_asked_for_once() -> None:
     names = sorted(NAMES)
     asked: list[tuple[str, str | None]] = []
 
-    def ask(after: str, more: str | None) -> Page:
+    def ask(after: str, more: str | None) -> ListingPage:
         asked.append((after, more))
         behind = [name for name in names if name > (more or after)]
-        return Page(
+        return ListingPage(
             [Stat(n, 1, Token("t")) for n in behind[:10]], behind[9] if behind[10:] else None
         )
 
@@ -117,10 +119,10 @@ def test_cuts_are_where_pages_end(count: int) -> None:
 
 
 def test_what_fails_in_one_part_fails_the_listing() -> None:
-    def ask(after: str, more: str | None) -> Page:
+    def ask(after: str, more: str | None) -> ListingPage:
         if after == "b":
             raise ConnectionError
-        return Page([], None)
+        return ListingPage([], None)
 
     with pytest.raises(ConnectionError):
         in_parts(ask, ["a", "b", "c"])
