@@ -12,7 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.ratio import compare, report
-from harness.agents.agent import AgentConfig, Mount
+from harness.agents.mounts import Mount
+from harness.agents.record import AgentConfig
 from harness.context.assemble import Numbered, assemble
 from harness.context.history_message import HistoryMessage
 from harness.context.memory_parts import Memory

@@ -141,7 +141,7 @@ def _metered(model: Model) -> Model:
     records, clock = MemoryRecords(), SystemClock()
     accounts = Accounts(records, clock)
     account = accounts.create({"name": "one"})
-    ledger = Ledger(records, clock, own_prices())
+    ledger = Ledger(records, clock, own_prices)
     spender = UsageOwner(account.id, AgentId("agent_1"), account.owner_id)
     return MeteredModel(model, spender, ledger, AccountLimiter(records, clock, accounts, ledger))
 

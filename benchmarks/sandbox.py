@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.ratio import compare, report
 from harness import Harness
-from harness.agents.agent import Mount
+from harness.agents.mounts import Mount
 from harness.bootstrap.composition import TOOLS
 from harness.messages.message import ToolCall
 from harness.messages.progress import silent

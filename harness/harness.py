@@ -16,7 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from harness.agents.agent import AgentCatalog, AgentRecord, Mount, mount_name
+from harness.agents.catalog import AgentCatalog
+from harness.agents.mounts import Mount, mount_name
+from harness.agents.record import AgentRecord
 from harness.billing.ledger import Dimension, Spending, UsageReport
 from harness.bootstrap.composition import Application, PrincipalServices, wire
 from harness.bootstrap.first_start import create_defaults

@@ -209,11 +209,11 @@ class Ledger:
         self,
         records: RecordStore,
         clock: Clock,
-        prices: Prices,
+        prices: Callable[[], Prices],
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.prices = prices
+        self._prices = prices
         self._records = records
         self._clock = clock
         self._sleep = sleep
@@ -221,6 +221,11 @@ class Ledger:
         self._line = _Line()
         self._kept: dict[Key, Item] = {}
         """Sums as they were written here last: so they still are, unless others have written to them too."""
+
+    @property
+    def prices(self) -> Prices:
+        """Return the prices, read when they are first needed."""
+        return self._prices()
 
     def note(self, spender: UsageOwner, model: str, usage: Usage) -> None:
         """Durable on return. Unavailable when it is not known whether it was written."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from harness.agents.agent import AgentCatalog, AgentRecord
+from harness.agents.catalog import AgentCatalog
+from harness.agents.record import AgentRecord
 from harness.billing.ledger import AccountUsage, Ledger, UsageOwner, UsagePurpose
 from harness.billing.limits import AccountLimiter
 from harness.billing.price import Prices, own_prices
@@ -262,7 +263,7 @@ class Application:
             partial(self.open_model, principal),
             self.programs,
             self._results,
-            self.ledger.prices.find,
+            lambda model: self.ledger.prices.find(model),
             partial(self._follow, account_id),
             self.audience,
             self._memories,
@@ -442,10 +443,13 @@ def _clients(settings: Settings) -> AnthropicClients | None:
     return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)
 
 
-def _prices(settings: Settings) -> Prices:
+def _prices(settings: Settings) -> Callable[[], Prices]:
+    """Return a function that returns the prices. The shipped table is read at the first call."""
     if settings.prices is None:
-        return own_prices()
-    return own_prices().with_file(settings.home.root / settings.prices)
+        return own_prices
+    # A file of the user's is read at once, so that a mistake in it is refused at start.
+    prices = own_prices().with_file(settings.home.root / settings.prices)
+    return lambda: prices
 
 
 def _embedder(settings: Settings) -> Embedder | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from harness.cli.admin import accounts, admin, agents, bench, doctor, join, sandboxes, up, use
-from harness.cli.console.console import Shown, complain, path, print_json, say, show_failure
+from harness.cli.console.console import Shown, complain, path, print_error, say, show_failure
 from harness.cli.files import (
     files,
     grep,
@@ -95,6 +96,14 @@ def _global(  # pyright: ignore[reportUnusedFunction]
             "--account", help="The account to act in, anywhere on the line (else the default)."
         ),
     ] = None,
+    field: Annotated[
+        str | None,
+        typer.Option(
+            "--field",
+            metavar="NAME",
+            help="Print one field of the JSON document, such as version or 0.revision, anywhere on the line.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -102,6 +111,7 @@ def _global(  # pyright: ignore[reportUnusedFunction]
     del version
     Shown.home = home
     Shown.account = account
+    Shown.field = field
 
 
 _STORAGE_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
@@ -129,7 +139,7 @@ def _flushed(code: int) -> int:
 
 def _run() -> int:
     try:
-        result = app(_account_first(sys.argv[1:]), standalone_mode=False)
+        result = app(_global_options_first(sys.argv[1:]), standalone_mode=False)
     except typer.Exit as end:
         return end.exit_code
     except typer.TyperException as error:
@@ -143,21 +153,29 @@ def _run() -> int:
     return result if isinstance(result, int) else 0
 
 
-def _account_first(arguments: list[str]) -> list[str]:
-    """`--account X` may stand anywhere: nobody has to remember on which side of the command."""
-    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    for place, argument in enumerate(ours):
-        if argument == "--account" and place + 1 < len(ours):
-            return [*ours[place : place + 2], *arguments[:place], *arguments[place + 2 :]]
-        if argument.startswith("--account="):
-            return [argument, *arguments[:place], *arguments[place + 1 :]]
-    return arguments
+def _global_options_first(arguments: list[str]) -> list[str]:
+    """Return the arguments with `--account X` and `--field X` in front: they may stand anywhere.
+
+    `--field` asks the command for JSON.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    front, ours = list[str](), list[str]()
+    rest = iter(arguments[:end])
+    for argument in rest:
+        name, has_value, _ = argument.partition("=")
+        if name not in ("--account", "--field"):
+            ours.append(argument)
+            continue
+        front += [argument] if has_value else [argument, *islice(rest, 1)]
+    if any(one.startswith("--field") for one in front) and "--json" not in ours:
+        ours.append("--json")
+    return [*front, *ours, *arguments[end:]]
 
 
 def _misused(error: typer.TyperException) -> int:
     error.message = error.message.replace("Value error, ", "")
     if "--json" in sys.argv:
-        print_json({"error": {"code": "usage", "message": str(error), "remedy": None}})
+        print_error({"error": {"code": "usage", "message": str(error), "remedy": None}})
     show = getattr(error, "show", None)  # only the kinds that know their command have it
     if callable(show):
         show()
@@ -180,7 +198,7 @@ def _failed(error: Exception) -> int:
     if os.environ.get("HARNESS_TRACEBACK"):
         raise error
     if Shown.as_json:
-        print_json({"error": {"code": "bug", "message": str(error), "remedy": None}})
+        print_error({"error": {"code": "bug", "message": str(error), "remedy": None}})
     complain(
         f"error (bug): {type(error).__name__}: {error}\n"
         "  → this should not happen; HARNESS_TRACEBACK=1 shows where it did\n"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
-from harness.agents.agent import mount_name
+from harness.agents.mounts import mount_name
 from harness.client.connection import Connection
 from workspaces.storage.records import JsonObject
 from workspaces.validation import StrictModel

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from harness.agents.agent import SessionCompaction
+from harness.agents.record import SessionCompaction
 from harness.context.assemble import Numbered
 from harness.context.prune import prune
 from harness.context.receipt import Receipt, Remark

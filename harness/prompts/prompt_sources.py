@@ -19,7 +19,8 @@ from datetime import date, datetime
 from functools import lru_cache
 from hashlib import sha256
 
-from harness.agents.agent import AgentConfig, Mount
+from harness.agents.mounts import Mount
+from harness.agents.record import AgentConfig
 from harness.context.memory_parts import MEMORY, Memory, needs_ages
 from harness.context.part import DATE, PromptPart, memory_of
 from harness.context.prompt import MountView, Sources, prompt_parts

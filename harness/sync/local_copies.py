@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.agents.agent import AgentCatalog
+from harness.agents.catalog import AgentCatalog
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import WorkspaceId
 from workspaces.workspace.workspace import WorkspaceRecord

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.agents.agent import AgentCatalog, AgentRecord
+from harness.agents.catalog import AgentCatalog
+from harness.agents.record import AgentRecord
 from harness.billing.ledger import Ledger
 from harness.billing.limits import AccountLimiter
 from harness.conversations.conversation import Conversations

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from harness.agents.agent import AgentCatalog, AgentRecord
+from harness.agents.catalog import AgentCatalog
+from harness.agents.record import AgentRecord
 from harness.sandboxes.record import SandboxRecord
 from harness.sync.record_deletion import RecordDeletion
 from harness.sync.registry_sync import RecordAdapter

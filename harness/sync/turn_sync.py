@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from harness.agents.agent import Mount
+from harness.agents.mounts import Mount
 from workspaces.durability import HERE, Durable
 from workspaces.errors import Failure
 from workspaces.sync.engine import Sync

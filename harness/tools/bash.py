@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.agents.agent import Mount
+from harness.agents.mounts import Mount
 from harness.runtime.async_bridge import entered, run_in_thread
 from harness.sandboxes.output_capture import WHOLE_BYTES_MAX, Captured
 from harness.sandboxes.port import (

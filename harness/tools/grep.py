@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.agents.agent import Mount
+from harness.agents.mounts import Mount
 from harness.runtime.async_bridge import run_in_thread
 from harness.sandboxes.port import Bind, CommandLimits, CommandResult, SandboxCommand
 from harness.sandboxes.record import SandboxConfig

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from harness.agents.agent import Mount
+from harness.agents.mounts import Mount
 from harness.context.repair import sound
 from harness.messages.client_tool import ClientTool
 from harness.messages.message import INVALID_JSON, ToolCall, ToolResult

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.agents.agent import Mount
+from harness.agents.mounts import Mount
 from harness.memory.recall import Hit, recall, since_of
 from harness.tools.port import Tool
 from harness.tools.tool_context import ToolContext

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.agents.agent import Mount
+from harness.agents.mounts import Mount
 from harness.tools.programs import NO_WORKSHOP, ToolPrograms
 from harness.tools.stored_results import StoredResults
 from workspaces.errors import NotFound, Refused

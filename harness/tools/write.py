@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.agents.agent import Mount
+from harness.agents.mounts import Mount
 from harness.tools.port import Tool
 from harness.tools.tool_context import ToolContext, path_of
 from workspaces.conditions import ABSENT

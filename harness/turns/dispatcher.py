@@ -33,7 +33,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
-from harness.agents.agent import AgentRecord
+from harness.agents.record import AgentRecord
 from harness.conversations.conversation import Conversation
 from harness.conversations.event_queue import Opening, QueuedEvent
 from harness.conversations.event_status import EventStatus, GivenBack, state_of

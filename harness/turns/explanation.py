@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
-from harness.agents.agent import AgentCatalog
+from harness.agents.catalog import AgentCatalog
 from harness.context.memory_parts import MEMORY, NOTES
 from harness.context.part import memory_of
 from harness.context.receipt import Entrance, Receipt, entrances

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from harness.agents.agent import AgentRecord, missing_mounts
+from harness.agents.mounts import missing_mounts
+from harness.agents.record import AgentRecord
 from harness.billing.price import Price
 from harness.conversations.conversation import Conversation
 from harness.messages.event import Event

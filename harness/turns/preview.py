@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.agents.agent import AgentRecord
+from harness.agents.record import AgentRecord
 from harness.messages.message import user
 from harness.prompts.prompt_request import PromptRequest, build_request
 from harness.prompts.prompt_sources import PromptSources, ViewOf, newest

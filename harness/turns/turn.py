@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from harness.agents.agent import Limits
+from harness.agents.record import Limits
 from harness.billing.price import NANODOLLARS, Price
 from harness.context.receipt import Remark
 from harness.context.repair import INTERRUPTED, sound_json

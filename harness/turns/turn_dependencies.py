@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.agents.agent import AgentCatalog, AgentRecord
+from harness.agents.catalog import AgentCatalog
+from harness.agents.record import AgentRecord
 from harness.billing.ledger import UsagePurpose
 from harness.billing.limits import AccountLimiter
 from harness.billing.price import Price

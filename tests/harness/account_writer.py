@@ -24,7 +24,7 @@ USAGE = Usage(100, 10, 1000, 50, 20)
 def main(file: Path, account_id: AccountId, mode: str, times: int) -> None:
     records, clock = SqliteRecords(file), SystemClock()
     accounts = Accounts(records, clock)
-    ledger = Ledger(records, clock, own_prices())
+    ledger = Ledger(records, clock, own_prices)
     allowance = AccountLimiter(records, clock, accounts, ledger)
     match mode:
         case "note":

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.agents.agent import AgentRecord
+from harness.agents.record import AgentRecord
 from harness.billing.ledger import UsageOwner, UsagePurpose
 from harness.bootstrap.composition import PrincipalServices, wire
 from harness.bootstrap.first_start import create_defaults

@@ -2,8 +2,8 @@
 
 What runs is the product: `Workspace`, `TreeScan`, `SafeReplace`, `Baseline`, `Replication`, `Sync`. What is
 given to it is in memory: the live tree, the store, the history, the locks and the clocks. At each of their
-calls the seed decides whether a process or its machine dies, the answer is lost, or others go on first; what a
-process does is a greenlet, so that any two of them can be interleaved at every call.
+calls the seed decides whether a process or its machine dies, the answer is lost, or others go on first.
+What a process does is a greenlet, so that any two of them can be interleaved at every call.
 
 Two to four machines, one or two processes each, whose clocks may differ by days and jump. People append,
 save, delete, move, and write to what they have opened long ago; programs write and delete under conditions;

@@ -72,6 +72,8 @@ class Written:
     revision: RevisionId | None
     """None when the bytes were there already: nothing changed, so there is nothing to tell."""
     durable: Durable = HERE
+    created: bool = False
+    """No file was there before."""
 
 
 @dataclass(slots=True)
@@ -226,7 +228,7 @@ class Workspace:
                     continue  # an editor came in past the lock: what it wrote is settled first
                 revision = self._history.record({path: data}, by)
                 held.fulfilled()
-                return Written(path, version_of(data), revision)
+                return Written(path, version_of(data), revision, created=current is None)
         raise Unavailable(path, "it changes faster than it can be written")
 
     def plant(self, files: Mapping[str, bytes], *, by: Author) -> RevisionId | None:
@@ -441,7 +443,8 @@ class Workspace:
                     if has_followed:
                         follow()
                     version = None if data is None else version_of(data)
-                    return Written(path, version, revision, Durable(files=True))
+                    is_new = current is None and data is not None
+                    return Written(path, version, revision, Durable(files=True), is_new)
             remote.refresh(path)
         raise Unavailable(path, "it changes faster than it can be written")
 

@@ -61,6 +61,8 @@ class Shown:
     home: Path | None = None
     account: str | None = None
     as_json: bool = False
+    field: str | None = None
+    """The one field of the JSON document to print."""
 
 
 @contextmanager
@@ -168,10 +170,44 @@ def as_config(stated: str | None, **options: object) -> dict[str, Any]:
 
 
 def print_json(document: object) -> None:
-    """One document. What is no text in it, as a file name can be, is escaped."""
+    """Print one document, or the field of it that `--field` names. Bytes that are no text are escaped."""
+    if Shown.field is None:
+        _print_document(document)
+        return
+    value = _field(document, Shown.field)
+    if isinstance(value, str):
+        put(value + "\n")
+    else:
+        _print_document(value)
+
+
+def print_error(document: object) -> None:
+    """Print the document of a failure, whole."""
+    _print_document(document)
+
+
+def _print_document(document: object) -> None:
     text = json.dumps(document, ensure_ascii=not _takes_unicode(), indent=2)
     text = STEERING.sub(_in_json, text)
     sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")
+
+
+def _field(document: Any, name: str) -> Any:
+    """Return the value at a dotted name: keys of objects, positions in lists.
+
+    Raises: Refused if the document has no such field.
+    """
+    from workspaces.errors import Refused
+
+    value = document
+    for part in name.split("."):
+        try:
+            value = value[int(part) if isinstance(value, list) else part]
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            names = cast(dict[str, Any], value) if isinstance(value, dict) else {}
+            remedy = f"the fields here are: {', '.join(names)}" if names else None
+            raise Refused("--field", name, f"is not there: no {part!r}", remedy=remedy) from error
+    return value
 
 
 def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
@@ -258,7 +294,7 @@ def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
     if Shown.as_json and not is_one_of_many:
         error = {"code": failure.code, "message": str(failure), "remedy": remedy}
         field = getattr(failure, "field", None)
-        print_json({"error": {**error, **({"field": field} if field else {})}})
+        print_error({"error": {**error, **({"field": field} if field else {})}})
     complain(f"error ({failure.code}): {failure}\n")
     if remedy:
         complain(f"  → {remedy}\n")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.console.arguments import PathArgument, WorkspaceArgument
+from harness.cli.console.arguments import PathArgument, RevisionOption, WorkspaceArgument
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
@@ -19,10 +19,6 @@ from harness.cli.console.console import (
     read_input,
     say,
 )
-
-RevisionOption = Annotated[
-    str | None, typer.Option("--revision", "-r", help="As it was at this revision.")
-]
 
 
 def register(app: typer.Typer) -> None:

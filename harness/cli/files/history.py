@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.console.arguments import PathArgument, WorkspaceArgument
+from harness.cli.console.arguments import PathArgument, RevisionOption, WorkspaceArgument
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
@@ -34,7 +34,7 @@ from harness.cli.console.diff_printer import (
 
 if TYPE_CHECKING:
     from harness import Harness
-    from workspaces.revision import Author
+    from workspaces.revision import Author, RevisionId
     from workspaces.workspace.workspace import Workspace
 
 RevisionArgument = Annotated[
@@ -189,7 +189,10 @@ def blame(
 def restore(
     workspace: WorkspaceArgument,
     path: PathArgument,
-    revision: Annotated[str, typer.Option("--revision", "-r", help="As it was at this revision.")],
+    revision: RevisionOption = None,
+    previous: Annotated[
+        bool, typer.Option("--previous", help="As it was before its last change.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -199,13 +202,31 @@ def restore(
     """
     from harness.presentation.file_json import written_document
 
+    if (revision is None) != previous:
+        raise typer.BadParameter("name one: --revision ID, or --previous")
     with settled(workspace, home, as_json) as (place, person):
-        written = place.restore(path, revision, by=person)
+        written = place.restore(path, revision or _before_last_change(place, path), by=person)
     if as_json:
         print_json(written_document(written))
     else:
         told = written.revision[:10] if written.revision else "is like that already"
         complain(f"{written.path}: {told}\n")
+
+
+def _before_last_change(place: Workspace, path: str) -> RevisionId:
+    """Return the revision before the last one that changed the file.
+
+    Raises: NotFound if no revision changed it; Refused if the first revision of all did.
+    """
+    from workspaces.errors import NotFound, Refused
+
+    last = next(iter(place.log(path, limit=1)), None)
+    if last is None:
+        raise NotFound("file", path)
+    if not last.parents:
+        remedy = f"`harness log` lists the revisions of {path}"
+        raise Refused("--previous", path, "has no earlier revision", remedy=remedy)
+    return last.parents[0]
 
 
 def revert(

@@ -33,7 +33,7 @@ from harness.cli.talk.run import ConversationOption
 
 if TYPE_CHECKING:
     from harness import Harness
-    from harness.agents.agent import AgentRecord
+    from harness.agents.record import AgentRecord
     from harness.tools.tool_context import ToolRevision
     from workspaces.ids import TurnId
     from workspaces.workspace.workspace import Workspace

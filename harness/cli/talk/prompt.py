@@ -103,7 +103,8 @@ def _check_absent(option: str, value: str | None, rule: str) -> None:
 
 
 def _of_workspace(harness: Harness, reference: str, revision: str | None) -> list[dict[str, Any]]:
-    from harness.agents.agent import AgentConfig, Mount, mount_name
+    from harness.agents.mounts import Mount, mount_name
+    from harness.agents.record import AgentConfig
     from harness.prompts.prompt_sources import PromptSources
     from workspaces.history.history import HEAD
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.agents.agent import AgentRecord
+from harness.agents.record import AgentRecord
 from harness.web.http.record_routes import RecordRoutes, new_schema, record_router
 
 router = record_router(

@@ -200,7 +200,7 @@ def _write(
 
     written = condition.act(lambda: _version(place, path), write)
     headers = {"ETag": etag(written.version)} if written.version else {}
-    return Json(written_document(written), 201 if _is_new(place, written) else 200, headers)
+    return Json(written_document(written), 201 if written.created else 200, headers)
 
 
 def _version(place: Workspace, path: str) -> Version | None:
@@ -208,14 +208,6 @@ def _version(place: Workspace, path: str) -> Version | None:
         return place.read(path).version
     except NotFound:
         return None
-
-
-def _is_new(place: Workspace, written: Written) -> bool:
-    """Whether the revision before did not have it: what lay there was made one before the write."""
-    if written.revision is None:
-        return False
-    parents = place.history.commit(written.revision).parents
-    return place.history.find(parents[0] if parents else None, written.path) is None
 
 
 def _content_type(file: File) -> str:

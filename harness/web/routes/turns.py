@@ -10,7 +10,7 @@ from fastapi import Query as QueryOf
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from harness.agents.agent import AgentRecord
+from harness.agents.record import AgentRecord
 from harness.bootstrap.composition import Application, PrincipalServices
 from harness.conversations.event_queue import QueuedEvent
 from harness.conversations.event_status import EventStatus

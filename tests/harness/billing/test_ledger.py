@@ -54,12 +54,12 @@ def spender(
 
 @pytest.fixture
 def ledger(store: RecordStore, clock: ManualClock) -> Ledger:
-    return Ledger(store, clock, own_prices())
+    return Ledger(store, clock, own_prices)
 
 
 @pytest.fixture
 def in_memory(clock: ManualClock) -> Ledger:
-    return Ledger(MemoryRecords(clock), clock, own_prices())
+    return Ledger(MemoryRecords(clock), clock, own_prices)
 
 
 def by_name(report: UsageReport) -> dict[str, int]:
@@ -181,7 +181,7 @@ def test_notes_of_several_ledgers_on_one_store_are_all_there(
     store: RecordStore, clock: ManualClock
 ) -> None:
     """As several machines."""
-    ledgers = [Ledger(store, clock, own_prices()) for _ in range(4)]
+    ledgers = [Ledger(store, clock, own_prices) for _ in range(4)]
     race(4, lambda index: [ledgers[index].note(spender(), MODEL, USAGE) for _ in range(8)])
     assert ledgers[0].report(ACCOUNT).total.asked == 32
 
@@ -192,7 +192,7 @@ def test_notes_of_several_processes_are_all_there(tmp_path: Path) -> None:
     writers = [started(file, ACCOUNT, "note", 40) for _ in range(3)]
     assert [ended(writer) for writer in writers] == [(0, "")] * 3
     records = SqliteRecords(file)
-    ledger = Ledger(records, SystemClock(), own_prices())
+    ledger = Ledger(records, SystemClock(), own_prices)
     today = ledger.today()
     report = ledger.report(ACCOUNT, since=date(today.year - 1, 12, 1), until=today)
     assert (report.total.asked, report.total.nanodollars) == (120, 120 * ONE)
@@ -201,7 +201,7 @@ def test_notes_of_several_processes_are_all_there(tmp_path: Path) -> None:
 
 def test_each_process_that_was_forked_notes_for_itself(tmp_path: Path) -> None:
     records = SqliteRecords(tmp_path / "state.db")
-    ledger = Ledger(records, SystemClock(), own_prices())
+    ledger = Ledger(records, SystemClock(), own_prices)
     before = ledger.today()
     for _ in range(3):
         assert forked(lambda: ledger.note(spender(), MODEL, USAGE))
@@ -214,7 +214,7 @@ def test_a_lost_answer_is_neither_counted_twice_nor_lost(clock: ManualClock) -> 
     print(f"seed {seed}")
     behind = MemoryRecords(clock)
     faulty = FaultyRecords(behind, seeded(seed, before=0.05, after=0.1))
-    ledgers = [Ledger(faulty, clock, own_prices(), sleep=lambda _: None) for _ in range(3)]
+    ledgers = [Ledger(faulty, clock, own_prices, sleep=lambda _: None) for _ in range(3)]
     noted = 0
     for number in range(300):
         ledger = ledgers[number % 3]
@@ -223,14 +223,14 @@ def test_a_lost_answer_is_neither_counted_twice_nor_lost(clock: ManualClock) -> 
             noted += 1
         except Unavailable:
             pass  # three faults in a row: whether it was written is not known, and said so
-    total = Ledger(behind, clock, own_prices()).report(ACCOUNT).total.asked
+    total = Ledger(behind, clock, own_prices).report(ACCOUNT).total.asked
     assert noted <= total <= 300
 
 
 def test_a_batch_whose_answer_was_lost_is_found_again(clock: ManualClock) -> None:
     behind = MemoryRecords(clock)
     plan = [*[StoreFault.NONE] * 5, StoreFault.AFTER]  # five rows are read, then the answer is lost
-    ledger = Ledger(FaultyRecords(behind, iter(plan)), clock, own_prices(), sleep=lambda _: None)
+    ledger = Ledger(FaultyRecords(behind, iter(plan)), clock, own_prices, sleep=lambda _: None)
     ledger.note(spender(), MODEL, USAGE)
     assert ledger.report(ACCOUNT).total.asked == 1
 
@@ -246,7 +246,7 @@ def test_a_sum_is_read_before_it_is_added_to_only_where_somebody_else_has_writte
             return super().get(key)
 
     store = Counting(MemoryRecords(clock), itertools.repeat(StoreFault.NONE))
-    ours, theirs = (Ledger(store, clock, own_prices(), sleep=lambda _: None) for _ in range(2))
+    ours, theirs = (Ledger(store, clock, own_prices, sleep=lambda _: None) for _ in range(2))
     read: list[int] = []
     for ledger in (ours, ours, theirs, ours, ours):
         before = store.read
@@ -281,7 +281,7 @@ def test_notes_of_several_ledgers_go_with_what_was_paid_for(
 ) -> None:
     """As several machines: the sums are another's in the meantime, and what is stored is not."""
     replies = Replies(store)
-    ledgers = [Ledger(store, clock, own_prices()) for _ in range(3)]
+    ledgers = [Ledger(store, clock, own_prices) for _ in range(3)]
 
     def reply(index: int) -> None:
         for number in range(8):
@@ -298,7 +298,7 @@ def test_of_a_lost_answer_there_is_the_note_with_the_reply_or_neither(clock: Man
     behind = MemoryRecords(clock)
     faulty = FaultyRecords(behind, seeded(seed, before=0.1, after=0.2))
     replies = Replies(faulty)
-    ledgers = [Ledger(faulty, clock, own_prices(), sleep=lambda _: None) for _ in range(3)]
+    ledgers = [Ledger(faulty, clock, own_prices, sleep=lambda _: None) for _ in range(3)]
     known: list[int] = []
     failed = 0
     for number in range(300):
@@ -308,7 +308,7 @@ def test_of_a_lost_answer_there_is_the_note_with_the_reply_or_neither(clock: Man
         except Unavailable:
             failed += 1
     stored = Replies(behind).stored()
-    total = Ledger(behind, clock, own_prices()).report(ACCOUNT).total.asked
+    total = Ledger(behind, clock, own_prices).report(ACCOUNT).total.asked
     assert set(known) <= set(stored)
     assert len(stored) <= total <= len(stored) + failed
 
@@ -319,7 +319,7 @@ def test_who_waits_for_a_store_that_fails_is_told(clock: ManualClock) -> None:
             yield StoreFault.BEFORE
 
     ledger = Ledger(
-        FaultyRecords(MemoryRecords(clock), always()), clock, own_prices(), sleep=lambda _: None
+        FaultyRecords(MemoryRecords(clock), always()), clock, own_prices, sleep=lambda _: None
     )
     told: list[Unavailable] = []
 
@@ -336,7 +336,7 @@ def test_who_waits_for_a_store_that_fails_is_told(clock: ManualClock) -> None:
 def test_those_who_wait_are_carried_together(clock: ManualClock) -> None:
     """While one batch is on its way, everyone who comes is in the next."""
     store = _Slow(clock)
-    ledger = Ledger(store, clock, own_prices())
+    ledger = Ledger(store, clock, own_prices)
     first = threading.Thread(target=ledger.note, args=(spender(), MODEL, USAGE))
     first.start()
     assert store.is_writing.wait(30)

@@ -38,7 +38,7 @@ class House:
         self.accounts = Accounts(records, clock)
         stated = {"name": "one", "config": {"limits": limits}}
         self.account: AccountRecord = self.accounts.create(stated)
-        self.ledger = Ledger(records, clock, own_prices())
+        self.ledger = Ledger(records, clock, own_prices)
 
     def allowance(self) -> AccountLimiter:
         return AccountLimiter(self.records, self.clock, self.accounts, self.ledger)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.agents.agent import AgentRecord, missing_mounts
+from harness.agents.mounts import missing_mounts
+from harness.agents.record import AgentRecord
 from harness.bootstrap.composition import TOOLS
 from harness.messages.message import ToolCall, ToolResult
 from harness.messages.progress import silent

@@ -260,7 +260,7 @@ def test_a_limit_on_money_that_is_set_meanwhile_holds_a_moment_later_or_from_the
     records = MemoryRecords(clock)
     accounts = Accounts(records, clock)
     account = accounts.create({"name": "one"})
-    ledger = Ledger(records, clock, own_prices())
+    ledger = Ledger(records, clock, own_prices)
     allowance = AccountLimiter(records, clock, accounts, ledger)
     spender = UsageOwner(account.id, AgentId("agent_1"), account.owner_id)
     scripted = ScriptedModel("one", "two", name="claude-sonnet-5-5")
@@ -304,7 +304,7 @@ def metered(
     records = records or MemoryRecords(clock)
     accounts = Accounts(records, clock)
     account = accounts.create({"name": "one", "config": {"limits": limits or {}}})
-    ledger = Ledger(records, clock, own_prices())
+    ledger = Ledger(records, clock, own_prices)
     spender = UsageOwner(account.id, AgentId("agent_1"), account.owner_id)
     allowance = AccountLimiter(records, clock, accounts, ledger)
     return MeteredModel(model, spender, ledger, allowance), ledger, spender

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.agents.agent import AgentRecord
+from harness.agents.record import AgentRecord
 from harness.context.repair import repair
 from harness.messages.message import Message, Part, Text, ToolCall, ToolResult
 from harness.messages.model_request import ModelRequest, Reply, Usage

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents.agent import AgentConfig, Mount
+from harness.agents.mounts import Mount
+from harness.agents.record import AgentConfig
 from harness.context.part import PromptPart
 from harness.prompts.prompt_sources import PromptSources
 from tests.workspaces.conftest import CALLER

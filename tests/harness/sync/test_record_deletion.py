@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from harness import Harness
-from harness.agents.agent import missing_mounts
+from harness.agents.mounts import missing_mounts
 from harness.bootstrap.authentication import Access
 from workspaces.errors import InUse, NotFound, Refused, Unauthorized
 

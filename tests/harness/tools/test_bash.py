@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.agents.agent import AgentRecord, Mount
+from harness.agents.mounts import Mount
+from harness.agents.record import AgentRecord
 from harness.bootstrap.composition import TOOLS
 from harness.messages.message import ToolCall, ToolResult
 from harness.messages.progress import ToolEnded, ToolStarted, silent

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.agents.agent import Mount
+from harness.agents.mounts import Mount
 from harness.bootstrap.composition import TOOLS
 from harness.messages.message import ToolCall
 from harness.messages.progress import silent

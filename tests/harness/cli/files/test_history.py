@@ -83,6 +83,19 @@ def test_the_past_comes_back() -> None:
 
 
 @pytest.mark.usefixtures("home")
+def test_previous_is_the_file_before_its_last_change() -> None:
+    for text in ("one\n", "two\n"):
+        edit(text)
+        run("log", "journal")
+    run("restore", "journal", "MEMORY.md", "--previous")
+    assert run("cat", "journal", "MEMORY.md") == "one\n"
+    run("restore", "journal", "MEMORY.md", "--previous")
+    assert run("cat", "journal", "MEMORY.md") == "two\n"
+    assert run("restore", "journal", "MEMORY.md", code=2) == ""
+    run("restore", "journal", "MEMORY.md", "--previous", "--revision", "head", code=2)
+
+
+@pytest.mark.usefixtures("home")
 def test_a_refusal_is_a_sentence_and_one_document() -> None:
     for arguments in (
         ["git", "journal", "log", "--output=/tmp/x"],

@@ -260,7 +260,7 @@ def test_nothing_is_foreseen_where_money_may_have_run_out(
     records, clock = MemoryRecords(), ManualClock()
     accounts = Accounts(records, clock)
     account = accounts.create({"name": "one", "config": {"limits": limits}})
-    ledger = Ledger(records, clock, own_prices())
+    ledger = Ledger(records, clock, own_prices)
     allowance = AccountLimiter(records, clock, accounts, ledger)
     spender = UsageOwner(account.id, AgentId("agent_1"), account.owner_id)
     seer = Seer()

@@ -1,24 +1,23 @@
-"""Agents: their records, and what their mounts resolve to.
-
-Every part of the harness that an agent can configure adds its key to `AgentConfig` and nowhere else.
-"""
+"""The agents of an account: their records, and what their mounts resolve to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from harness.context.budget import CONTEXT_CHARACTERS_MAX, MEMORY_CHARACTERS_MAX, budget
-from harness.context.prune import TURNS, Pruning
-from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool, check_names
-from harness.messages.event import OnBusy
+from harness.agents.mounts import (
+    Mount,
+    allows_writing,
+    has_no_sandbox,
+    is_read_in_place,
+    mount_name,
+)
+from harness.agents.record import AGENTS, AgentRecord, MountConfig
+from harness.messages.client_tool import check_names
 from harness.sandboxes.record import SandboxRecord
 from workspaces.accounts.account import Principal
-from workspaces.accounts.record_catalog import Catalog, RecordKind, partition_of
+from workspaces.accounts.record_catalog import Catalog, partition_of
 from workspaces.clock import Clock
 from workspaces.errors import NotFound, Refused
 from workspaces.home.workspaces import (
@@ -28,145 +27,11 @@ from workspaces.home.workspaces import (
     private_to_both,
     private_to_user,
 )
-from workspaces.ids import AgentId, Namespace, SandboxId, WorkspaceId
-from workspaces.remote.remote_workspace import RemoteWorkspace
+from workspaces.ids import Namespace, SandboxId, WorkspaceId
 from workspaces.storage.records import RecordStore
-from workspaces.timestamp import Stamp
-from workspaces.validation import StrictModel
 from workspaces.workspace.workspace import Workspace
-from workspaces.workspace_record import Name, WorkspaceRecord
 
 _FindSandbox = Callable[[SandboxId | None], SandboxRecord | None]
-
-SYSTEM_CHARACTERS_MAX = 50_000
-MEMORY_CHARACTERS_HIGHEST = 200_000
-"""What memory may ever take of the largest context that can be configured."""
-CONTEXT_CHARACTERS_HIGHEST = 500_000
-MOUNTS_MAX = 20
-STEPS_HIGHEST = 1000
-OUTPUT_TOKENS_HIGHEST = 128_000
-"""As many as the largest answer of a model may have."""
-PRUNING_TURNS_HIGHEST = 1000
-TURN_SECONDS_MAX = 86_400
-TURN_DOLLARS_MAX = 10_000
-"""More than these is a typing error."""
-
-
-class MountConfig(StrictModel):
-    name: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
-    workspace_id: Annotated[WorkspaceId, Field(min_length=1)]
-    sandbox: SandboxId | None = None
-    """Absent: the agent's. Null: no sandbox, so the mount is read-only; and a workspace that is kept in S3
-    is read there, without a copy on the machine that runs the turn."""
-
-
-class Limits(StrictModel):
-    """Of one turn. None: no limit."""
-
-    steps: Annotated[int, Field(ge=1, le=STEPS_HIGHEST)] = 40
-    seconds: Annotated[float, Field(gt=0, le=TURN_SECONDS_MAX)] | None = None
-    """While it is at it: the time in which it waits for an answer does not count."""
-    dollars: Annotated[float, Field(gt=0, le=TURN_DOLLARS_MAX)] | None = None
-    """Looked at before each question, so that the last one may pass it."""
-    output_tokens: Annotated[int, Field(ge=1, le=OUTPUT_TOKENS_HIGHEST)] = 16_000
-
-
-class SessionMemory(StrictModel):
-    max_length: Annotated[int, Field(ge=1, le=MEMORY_CHARACTERS_HIGHEST)] = MEMORY_CHARACTERS_MAX
-    """How much memory a prompt shows, in code points, of all mounts together."""
-
-
-class SessionPruning(StrictModel):
-    enabled: bool = True
-    turns: Annotated[int, Field(ge=0, le=PRUNING_TURNS_HIGHEST)] = TURNS
-    """How many further turns the tool traffic of one stays in the context for."""
-
-
-class SessionCompaction(StrictModel):
-    enabled: bool = False
-    max_context_length: Annotated[int, Field(ge=1, le=CONTEXT_CHARACTERS_HIGHEST)] = (
-        CONTEXT_CHARACTERS_MAX
-    )
-    """In code points of the request's JSON, system and messages: one more, and it is compacted."""
-    flush: bool = True
-    """Whether the model may write down what must last before the conversation is summarised."""
-
-
-class SessionConfig(StrictModel):
-    memory: SessionMemory = SessionMemory()
-    pruning: SessionPruning = SessionPruning()
-    compaction: SessionCompaction = SessionCompaction()
-
-    @property
-    def memory_characters_max(self) -> int:
-        return budget(self.memory.max_length, self.compaction.max_context_length)
-
-    @property
-    def as_pruned(self) -> Pruning | None:
-        """None: everything is shown."""
-        return Pruning(self.pruning.turns) if self.pruning.enabled else None
-
-
-class AgentConfig(StrictModel):
-    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Absent: the home's setting `model`."""
-    system: Annotated[str, Field(max_length=SYSTEM_CHARACTERS_MAX)] | None = None
-    sandbox: SandboxId | None = None
-    workspaces: list[MountConfig] = Field(default=[], max_length=MOUNTS_MAX)
-    private: Literal["ro", "rw", "off"] = "ro"
-    """How the private workspaces of the agent and of the user it talks to are mounted."""
-    on_busy: OnBusy = "queue"
-    """What becomes of an event while the conversation is in use, unless the event says so itself."""
-    tools: list[ClientTool] = Field(default=[], max_length=CLIENT_TOOLS_MAX)
-    """Those that the client runs: a turn waits for what comes of them."""
-    session: SessionConfig = SessionConfig()
-    limits: Limits = Limits()
-
-
-class AgentRecord(StrictModel):
-    id: AgentId
-    name: Name
-    config: AgentConfig = AgentConfig()
-    created_at: Stamp
-    updated_at: Stamp
-
-
-AGENTS = RecordKind("agent", "agent", AgentRecord)
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A workspace under the name by which an agent sees it."""
-
-    name: str
-    workspace: Workspace | RemoteWorkspace
-    is_writable: bool
-    is_private: bool = False
-    """Then it is never the default."""
-    sandbox: SandboxRecord | None = None
-    """Where commands see it. None: it is seen by no command, and only read."""
-
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether somebody must allow each command and each write here."""
-        return self.sandbox is not None and self.sandbox.config.permission == "ask"
-
-    @property
-    def namespace(self) -> Namespace:
-        return self.workspace.namespace
-
-    @property
-    def here(self) -> Workspace:
-        """The files on this machine. Refused where there are none."""
-        if isinstance(self.workspace, RemoteWorkspace):
-            rule = "is read in S3, and has no copy on this machine"
-            remedy = "use read and glob there, or name another workspace"
-            raise Refused("workspace", self.name, rule, remedy=remedy)
-        return self.workspace
-
-    @property
-    def is_distant(self) -> bool:
-        return isinstance(self.workspace, RemoteWorkspace)
 
 
 class AgentCatalog:
@@ -271,7 +136,7 @@ class AgentCatalog:
         there, copied = set[WorkspaceId](), set[WorkspaceId]()
         for agent in self.list():
             for mount in agent.config.workspaces:
-                (there if _is_without_sandbox(mount) else copied).add(mount.workspace_id)
+                (there if has_no_sandbox(mount) else copied).add(mount.workspace_id)
         return frozenset(there - copied)
 
     def default_namespace(self, agent: AgentRecord) -> Namespace | None:
@@ -282,12 +147,12 @@ class AgentCatalog:
     def _resolved(self, agent: AgentRecord, mount: MountConfig, find: _FindSandbox) -> Mount | None:
         try:
             record = self._workspaces.record(mount.workspace_id)
-            if _is_read_in_place(mount, record):
+            if is_read_in_place(mount, record):
                 return Mount(mount.name, self._workspaces.distant(record), is_writable=False)
             states_one = "sandbox" in mount.model_fields_set
             sandbox = find(mount.sandbox if states_one else agent.config.sandbox)
             workspace = self._workspaces.open(record)
-            return Mount(mount.name, workspace, _allows_writing(sandbox), sandbox=sandbox)
+            return Mount(mount.name, workspace, allows_writing(sandbox), sandbox=sandbox)
         except NotFound:
             return None
 
@@ -300,7 +165,7 @@ class AgentCatalog:
             sandbox = find(agent.config.sandbox)
         except NotFound:
             sandbox = None
-        is_writable = agent.config.private == "rw" and _allows_writing(sandbox)
+        is_writable = agent.config.private == "rw" and allows_writing(sandbox)
         mounts: list[Mount] = []
         for name, workspace_id in (
             ("_agent", private_to_agent(agent.id)),
@@ -366,28 +231,3 @@ def _references(agent: AgentRecord | None) -> set[str | None]:
     mounts = agent.config.workspaces
     ids = (one for mount in mounts for one in (mount.sandbox, mount.workspace_id))
     return {agent.config.sandbox, *ids}
-
-
-def missing_mounts(agent: AgentRecord, bindings: Sequence[Mount]) -> list[str]:
-    """The names of the mounts that are left out of what the agent's were resolved to."""
-    bound = {mount.name for mount in bindings}
-    return [mount.name for mount in agent.config.workspaces if mount.name not in bound]
-
-
-def _is_read_in_place(mount: MountConfig, record: WorkspaceRecord) -> bool:
-    return record.is_shared and _is_without_sandbox(mount)
-
-
-def _is_without_sandbox(mount: MountConfig) -> bool:
-    """Only where the mount itself says so: an agent without a sandbox reads copies."""
-    return mount.sandbox is None and "sandbox" in mount.model_fields_set
-
-
-def _allows_writing(sandbox: SandboxRecord | None) -> bool:
-    return sandbox is not None and sandbox.config.mode == "rw"
-
-
-def mount_name(workspace_name: str) -> str:
-    """A workspace's name, with what a mount name may not hold turned into `-`."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in ".-") else "-" for c in workspace_name)
-    return kept.lstrip(".-")[:64] or "workspace"

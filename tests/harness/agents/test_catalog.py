@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.agents.agent import mount_name
+from harness.agents.mounts import mount_name
 from workspaces.errors import AlreadyExists, NotFound, Refused
 
 
