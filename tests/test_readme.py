@@ -1,4 +1,4 @@
-"""README and guides are executed: every block, in order, as someone would who follows them."""
+"""README, tour and guides are executed: every block, in order, as a reader would who follows them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.servers import BUCKET, S3Server
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"```(\w+)\n(.*?)```(?:\n\n((?:    [^\n]*\n)+))?", re.DOTALL)
 GUIDES = sorted(f"docs/guides/{guide.name}" for guide in (ROOT / "docs/guides").glob("*.md"))
-DOCUMENTS = ("README.md", *GUIDES)
+DOCUMENTS = ("README.md", "docs/tour.md", *GUIDES)
+PAGES = (*DOCUMENTS, "docs/configuration.md", "docs/architecture.md", "docs/performance.md")
 DOCUMENT_S_MAX = 300.0
 
 FOUND = {
@@ -92,7 +93,7 @@ def test_every_shell_block_works_in_order(
         environment.update(server.environment())
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/activate").write_text("")
-    if document != "README.md":
+    if document in GUIDES:
         environment["HARNESS_HOME"] = str(tmp_path / ".harness")
         for name, text in FOUND.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -150,8 +151,9 @@ def test_the_readmes_own_loop_asks_the_provider_with_its_client(
     assert kept.read_text() == note["content"]
 
 
-def test_the_readmes_client_asks_a_server(environment: dict[str, str], tmp_path: Path) -> None:
-    (source,) = python_blocks("harness.client")
+def client_block(document: str, environment: dict[str, str], tmp_path: Path) -> list[str]:
+    """Run the client's example of a document against a server; return the lines that it printed."""
+    (source,) = python_blocks("harness.client", document)
     home = home_at(tmp_path / "home")
     with home.served() as server:
         source = source.replace("http://127.0.0.1:8642", server.url).replace("wh_…", server.key)
@@ -163,22 +165,38 @@ def test_the_readmes_client_asks_a_server(environment: dict[str, str], tmp_path:
             text=True,
         )
     assert ended.returncode == 0, ended.stderr
-    first, *entries = ended.stdout.splitlines()
+    return ended.stdout.splitlines()
+
+
+def test_the_readmes_client_asks_a_server(environment: dict[str, str], tmp_path: Path) -> None:
+    reply, *file = client_block("README.md", environment, tmp_path)
+    assert "green tea" in reply
+    assert "- I like green tea" in file
+
+
+def test_the_tours_client_has_a_tool(environment: dict[str, str], tmp_path: Path) -> None:
+    first, *entries = client_block("docs/tour.md", environment, tmp_path)
     assert "green tea" in first
     assert entries[:2] == ["1 user", "2 assistant"]
     assert "- I like green tea" in entries
 
 
-def test_every_python_block_of_the_readme_is_run_by_one_of_these() -> None:
+def test_every_python_block_is_run_by_one_of_these() -> None:
     known = ("harness.workspaces", "anthropic.Anthropic", "harness.client")
     assert sorted(source for one in known for source in python_blocks(one)) == sorted(
         python_blocks("")
     )
+    assert python_blocks("", "docs/tour.md") == python_blocks("harness.client", "docs/tour.md")
 
 
-def python_blocks(known_by: str) -> list[str]:
-    found = [source for language, source, _ in blocks("README.md") if language == "python"]
+def python_blocks(known_by: str, document: str = "README.md") -> list[str]:
+    found = [source for language, source, _ in blocks(document) if language == "python"]
     return [source for source in found if known_by in source]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_no_example_needs_a_program_of_its_own_to_read_an_answer(document: str) -> None:
+    assert "python -c" not in (ROOT / document).read_text()
 
 
 def test_the_hashes_of_the_data_page_are_right(environment: dict[str, str]) -> None:
@@ -191,9 +209,9 @@ def test_the_hashes_of_the_data_page_are_right(environment: dict[str, str]) -> N
     assert ended.stdout == shown
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", PAGES)
 def test_every_link_leads_somewhere(document: str) -> None:
     file = ROOT / document
     links = re.findall(r"\]\(([^)#]+)\)", file.read_text())
-    assert links or document != "README.md"
+    assert links or document not in ("README.md", "docs/configuration.md")
     assert [link for link in links if not (file.parent / link).exists()] == []
