@@ -42,7 +42,7 @@ from workspaces.workspace_record import NAME_CHARACTERS_MAX
 RegistryKind = Literal["account", "user", "workspace", "agent"]
 
 KINDS: tuple[RegistryKind, ...] = ("account", "user", "workspace", "agent")
-"""Ordered so that each kind refers only to the kinds before it."""
+"""In the order in which their records refer to each other."""
 
 PREFIX = ".records"
 

@@ -94,7 +94,7 @@ def decide(
     """
     if not _is_same_life(base, here):
         base = None
-    if there is None:
+    if there is None:  # no entry in the registry
         if here is not None:
             return Publish(LiveEntry(entry_id, here, _own_epoch(base)), ABSENT)
         return DropEntry() if base is not None else None

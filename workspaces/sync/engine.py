@@ -166,8 +166,8 @@ class Sync:
     def pull(self) -> SyncReport:
         """Fetch the changes of other machines, and send local changes.
 
-        This is one request while the head of their history names no new revision. Now and then it
-        surveys everything.
+        This is one request while the head of their history names no new revision. It surveys everything
+        if the last listing is older than `LISTED_EVERY_S`.
         """
         with self._reporting() as report:
             self._get_ready()
@@ -195,7 +195,7 @@ class Sync:
         return report
 
     def refresh(self, path: WorkspacePath) -> None:
-        """Fetch the current object at one path."""
+        """Apply the current object at one path to the file here."""
         with self._alone():
             self._get_ready()
             base = self._baseline.find(path)  # first, so that the object is not older than the row
@@ -221,16 +221,16 @@ class Sync:
         """
         self._get_ready()
         base = self._baseline.find(path)
-        step = self._outgoing.put(path, data, base, expect=base.token if base else ABSENT)
+        change = self._outgoing.put(path, data, base, expect=base.token if base else ABSENT)
 
-        def agree() -> None:
+        def record() -> None:
             if self._baseline.fact("root") is None:  # never synced as a whole
                 root = self._workspace.identity()
                 if root is not None:
                     self._baseline.note("root", root, wait=False)
-            self._baseline.take([step], wait=False)
+            self._baseline.take([change], wait=False)
 
-        return agree
+        return record
 
     def problems(self) -> list[Problem]:
         """Return the files in the store that could not be brought here."""

@@ -190,7 +190,7 @@ def _wait_for_fetch(
 ) -> FetchedHistory | None:
     try:
         return tip, fetching.result()
-    except Deleted:  # this life of the workspace is over: change none of its files
+    except Deleted:  # this life of the workspace is over: no file may change
         raise
     except Failure as failure:
         report.unfollowed = failure

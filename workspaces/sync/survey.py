@@ -152,7 +152,7 @@ class Surveyor:
         files, size = len(tree.files), tree.bytes
         for stat in stats:
             path = good.get(stat.name)
-            if path is None:
+            if path is None:  # a name that is new to this machine
                 rule = broken_rule(stat.name)
                 if rule is not None:
                     refused.append(Problem(stat.name, "bad_name", f"in the store: {rule}"))
@@ -166,7 +166,9 @@ class Surveyor:
             ):
                 refused.append(Problem(path, "over_quota", "in the store: exceeds the quota"))
             if stat.token is None:
-                raise Refused("store", self._place(), "lists no tokens, which sync needs")
+                raise Refused(
+                    "store", self._place(), "lists objects without tokens, which sync needs"
+                )
             there[path] = stat.token
         return there, refused
 
