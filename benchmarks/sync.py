@@ -178,10 +178,10 @@ class _Bench:
         work: Callable[[], SyncReport] | None = None,
     ) -> None:
         sync = machine.sync
-        files, history = sync._there.requests, sync._past.requests
+        files, history = sync._there.requests, sync._history_sync.requests
         done = (work or sync.run)()
         assert done.pulled == [path]
-        files, history = sync._there.requests - files, sync._past.requests - history
+        files, history = sync._there.requests - files, sync._history_sync.requests - history
         print(f"{claim}: {files} requests for 2 pages and 1 GET, {history} of the history")
 
     def first_upload_and_download(self) -> None:
@@ -192,7 +192,7 @@ class _Bench:
         down: dict[str, list[float]] = {}
         for _ in range(ROUNDS):
             source, alone = self._source(size), self._source(size)
-            alone.sync._past._replication = None
+            alone.sync._history_sync._replication = None
             target = self._machine_beside(source)
             target.sync._get_ready()
             prefix = f"{source.prefix}/{source.workspace.namespace}/"

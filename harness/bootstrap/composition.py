@@ -250,7 +250,7 @@ class Application:
             self.ledger,
             self.allowance,
             clock,
-            None if self.place is None else self.place.roster(account_id),
+            None if self.place is None else self.place.registry(account_id),
         )
         ingress = Dispatcher(
             clock,
@@ -299,7 +299,7 @@ class Application:
         if self.place is None:
             return None
         return RegistrySync(
-            self.place.roster(account_id),
+            self.place.registry(account_id),
             RegistryState(account_id, self.place.location, self.records),
             self.settings.home,
             self.clock,

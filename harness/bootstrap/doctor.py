@@ -179,7 +179,7 @@ def _s3(settings: Settings) -> Finding:
     place = bucket_at(settings.s3)
     try:
         place.check()
-        if not place.honesty().conditional_delete:
+        if not place.capabilities().conditional_delete:
             detail = f"{settings.s3}: has no conditional DELETE, so files are deleted under a lease"
             return Finding("s3", "note", detail)
     finally:
@@ -193,7 +193,7 @@ def _machines(house: Application) -> Finding:
     account_id, place = rooms.principal.account_id, house.settings.s3
     if house.place is None or rooms.registry_sync is None:
         return Finding("machines", "ok", "nothing is shared")
-    seen = house.place.roster(account_id).read("account", account_id)
+    seen = house.place.registry(account_id).read("account", account_id)
     if seen is None:
         told = f"{place} knows nothing of this account yet: no other machine can join it"
         return Finding("machines", "note", told, "`harness sync` tells it")

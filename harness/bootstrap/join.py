@@ -105,7 +105,7 @@ def _found(place: SharedBucket) -> _Found:
     accounts: list[AccountRecord] = []
     for account_id in ids:
         try:
-            seen = place.roster(account_id).read("account", account_id)
+            seen = place.registry(account_id).read("account", account_id)
             if seen is not None and isinstance(seen.entry, LiveEntry):
                 accounts.append(parse(AccountRecord, seen.entry.record, within=account_id))
         except (Refused, OverLimit) as failure:
@@ -200,7 +200,7 @@ def _adopted(house: Application, place: SharedBucket, chosen: AccountRecord) -> 
 
 def _entry(place: SharedBucket, chosen: AccountRecord) -> RegistryEntry | None:
     """The owner's."""
-    seen = place.roster(chosen.id).read("user", chosen.owner_id)
+    seen = place.registry(chosen.id).read("user", chosen.owner_id)
     return seen.entry if seen else None
 
 

@@ -145,9 +145,9 @@ class RecordDeletion:
         if self.registry is None or self.registry.read("account", account.id) is None:
             return
         now = stamp_of(self.clock.now())
-        self.registry.entomb("account", account.id, account.name, now)
+        self.registry.write_tombstone("account", account.id, account.name, now)
         for agent in self.agents.list():
-            self.registry.entomb("agent", agent.id, agent.name, now)
+            self.registry.write_tombstone("agent", agent.id, agent.name, now)
 
     def _check_reachable(self, owner_id: AgentId | UserId) -> None:
         """What is private to it and shared is deleted for all machines, and they must hear of it."""

@@ -377,7 +377,9 @@ class RegistrySync:
             case PublishDeletion(was):
                 name = _called(kind, entry_id, was.record if isinstance(was, LiveEntry) else None)
                 now = stamp_of(self._clock.now())
-                self._agreements.agree(kind, self._roster.entomb(kind, entry_id, name, now))
+                self._agreements.agree(
+                    kind, self._roster.write_tombstone(kind, entry_id, name, now)
+                )
                 followed.published.append(name)
                 return False
             case Apply(record, there, clashes):

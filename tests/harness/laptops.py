@@ -56,7 +56,7 @@ class Laptop:
 
     @property
     def roster(self) -> Registry:
-        return self.place().roster(self.harness.rooms.principal.account_id)
+        return self.place().registry(self.harness.rooms.principal.account_id)
 
     def entry(self, kind: RegistryKind, entry_id: str) -> StoredEntry:
         found = self.roster.read(kind, entry_id)

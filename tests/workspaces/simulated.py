@@ -102,7 +102,7 @@ History = at_each_call(MemoryHistory, "record", "follow", "receive", "keep")
 class _Empty(Baseline):
     """Made once and copied: most worlds are over before as many rows are written as tables are made."""
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         database = sqlite3.connect(":memory:", isolation_level=None)
         database.deserialize(_empty_rows())
         return database
@@ -111,7 +111,7 @@ class _Empty(Baseline):
 @cache
 def _empty_rows() -> bytes:
     rows = Baseline(None)
-    with rows._asked() as database:
+    with rows._connection() as database:
         return database.serialize()
 
 

@@ -265,7 +265,7 @@ class Workspaces:
         """The tombstone of a workspace, as it stands in the place from now on."""
         now = stamp_of(self._clock.now())
         try:
-            return self._roster().entomb("workspace", record.id, record.name, now)
+            return self._roster().write_tombstone("workspace", record.id, record.name, now)
         except Unavailable as error:
             raise Unavailable(error.what, error.reason, remedy=_DELETED_EVERYWHERE) from error
 
@@ -275,7 +275,7 @@ class Workspaces:
     def _roster(self) -> Registry:
         if self._place is None:
             raise _no_place()
-        return self._place.roster(self._principal.account_id)
+        return self._place.registry(self._principal.account_id)
 
     def _let_go(self, workspace_id: WorkspaceId) -> None:
         """Nobody reads or writes it any more, nor what is known by heart of it."""
@@ -373,7 +373,7 @@ class Workspaces:
         name, quota = self._namespace(record.id), record.config.quota
         if self._place is None:
             return RemoteWorkspace(record, name, _OutOfReach())
-        shelf = self._place.shelf(name, bytes_max=quota.file_bytes, names_max=quota.files)
+        shelf = self._place.file_listing(name, bytes_max=quota.file_bytes, names_max=quota.files)
         return RemoteWorkspace(record, name, shelf)
 
     def _synced(self, workspace: Workspace, place: SharedBucket) -> Sync:

@@ -1,4 +1,4 @@
-"""The place: a prefix in S3 where machines share their workspaces, one namespace below the other."""
+"""The shared bucket: a prefix in S3 where machines share their workspaces, each below its own namespace."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from workspaces.storage.retrying import Retries, RetryingBlobs
 LEASE_PREFIX = ".lease/"
 ENTRIES = ".entries"
 HISTORY = ".history"
-NOBODYS = ".ready"
+NEVER_WRITTEN = ".ready"
 
 SWEEP_THREADS = 32
-"""As many as a sync has: ten thousand files at 50 ms each take 16 s."""
+"""Parallel deletions, as many as requests of a sync. Ten thousand files at 50 ms each take 16 s."""
 
 RETRIES = Retries(tries_max=2)
-"""Of a write whose answer was lost: once more, to find out what became of it. The store itself repeats
-what certainly had no effect; a longer outage is told, and the files stay here until it is over."""
+"""Retries of a write whose answer was lost: one more try, to find out whether the write happened. The
+store itself repeats requests that certainly had no effect. A longer outage is reported, and the files
+stay here until it ends."""
 
 
 class Prefix(BlobStore, Protocol):
-    """A store of which a part can be had."""
+    """A store that can give access to a part of itself."""
 
     def walk(
         self,
@@ -43,51 +44,61 @@ class Prefix(BlobStore, Protocol):
         known: Sequence[str] = (),
         asked: Callable[[], None] = lambda: None,
     ) -> Iterator[Stat]:
-        """Every object, under a good name or not. `known`: names that were there, ascending, by which a
-        long listing may be cut. `asked` is called with each request."""
+        """Yield every object, under a valid name or not.
+
+        `known` holds names from before, in ascending order, at which a long listing may be divided.
+        `asked` is called with each request.
+        """
         ...
 
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
     ) -> Prefix:
-        """`bytes_max`: of one object that is read. `names_max`: of one listing. OverLimit beyond."""
+        """Return the part of the store below a prefix.
+
+        `bytes_max` limits one object that is read, `names_max` one listing.
+
+        Raises: OverLimit, on a later read or listing, beyond these limits.
+        """
         ...
 
     def address(self) -> str:
-        """Where it really is: the same for all machines that reach it, another for another store."""
+        """Return the real address: equal on all machines that reach this store, and different for
+        another store."""
         ...
 
     def close(self) -> None: ...
 
 
 class SharedBucket:
-    """Threads may share it. Nothing is asked of the store before it is needed."""
+    """The bucket that the machines of an account share. Threads may share it. It sends no request before
+    it must."""
 
     def __init__(self, location: str, store: Prefix) -> None:
         self.location = location
         self._store = store
-        self._honesty: Capabilities | None = None
+        self._capabilities: Capabilities | None = None
         self._lock = threading.Lock()
 
     def files(self, namespace: Namespace) -> BlobStore:
-        """The objects of one workspace."""
+        """Return the store with the files of one workspace."""
         return LeasedDelete(
             RetryingBlobs(self._store.below(namespace), RETRIES),
             self._store,
             LEASE_PREFIX + namespace,
-            is_needed=lambda: not self.honesty().conditional_delete,
+            is_needed=lambda: not self.capabilities().conditional_delete,
         )
 
-    def shelf(self, namespace: Namespace, *, bytes_max: int, names_max: int) -> FileListing:
-        """The objects of one workspace, to be read where they are."""
+    def file_listing(self, namespace: Namespace, *, bytes_max: int, names_max: int) -> FileListing:
+        """Return a reader of one workspace's objects in place."""
         return self._store.below(namespace, bytes_max=bytes_max, names_max=names_max)
 
     def history(self, namespace: Namespace) -> BlobStore:
-        """The head and the packs of one workspace's history."""
+        """Return the store with the head and the packs of one workspace's history."""
         return RetryingBlobs(self._store.below(f"{HISTORY}/{namespace}"), RETRIES)
 
     def entries(self) -> BlobStore:
-        """What is too large for a record, where the records are shared too."""
+        """Return the store for values too large for a record, where the records are shared too."""
         return RetryingBlobs(self._store.below(ENTRIES), RETRIES)
 
     def walk(
@@ -96,47 +107,54 @@ class SharedBucket:
         return self._store.below(namespace).walk(known=known, asked=asked)
 
     def sweep(self, namespace: Namespace) -> None:
-        """Remove everything of a workspace that is over: its files and its history. May be repeated."""
+        """Delete all files and the history of a deleted workspace. May be repeated."""
         for part in (namespace, f"{HISTORY}/{namespace}"):
             below = RetryingBlobs(self._store.below(part), RETRIES)
             remove = partial(below.delete, expect=ANY)
             with ThreadPoolExecutor(SWEEP_THREADS) as pool:
                 list(pool.map(remove, [stat.name for stat in below.scan()]))
 
-    def roster(self, account_id: AccountId) -> Registry:
-        """What the machines of an account tell each other of its records."""
+    def registry(self, account_id: AccountId) -> Registry:
+        """Return the registry of an account's records, which its machines share."""
         below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
         return Registry(account_id, RetryingBlobs(below, RETRIES), below.walk)
 
     def accounts(self) -> tuple[list[AccountId], list[InvalidEntry]]:
-        """Those that somebody has told of here, and what lies there under no account's id."""
+        """Return the accounts in this bucket, and the objects in their place that have no valid account
+        id."""
         return accounts_in(self._store.below(RECORDS_PREFIX).walk())
 
     def address(self) -> str:
         return self._store.address()
 
     def ask(self) -> None:
-        """Raise Unavailable unless the store answers a read. It is asked for what nobody writes."""
+        """Check that the store answers, by reading a name that no program writes.
+
+        Raises: Unavailable if the store does not answer a read.
+        """
         with suppress(NotFound):
-            self._store.read(NOBODYS)
+            self._store.read(NEVER_WRITTEN)
 
     def check(self) -> None:
-        """Refused where two machines would overwrite each other."""
-        if not self.honesty().conditional_put:
+        """Check that the store keeps its conditions.
+
+        Raises: Refused if two machines would overwrite each other's changes.
+        """
+        if not self.capabilities().conditional_put:
             raise Refused(
                 "s3",
                 self.location,
-                "accepts conditions on writes and does not keep them: machines would overwrite "
+                "ignores the conditions of conditional writes: machines would overwrite "
                 "each other's changes",
-                remedy="use a server that honours If-Match and If-None-Match, as S3 itself does",
+                remedy="use a server that supports If-Match and If-None-Match, as S3 itself does",
             )
 
-    def honesty(self) -> Capabilities:
-        """Found out by trying, once in a process."""
+    def capabilities(self) -> Capabilities:
+        """Return the capabilities of the store, probed once in each process."""
         with self._lock:
-            if self._honesty is None:
-                self._honesty = probe(self._store)
-            return self._honesty
+            if self._capabilities is None:
+                self._capabilities = probe(self._store)
+            return self._capabilities
 
     def close(self) -> None:
         self._store.close()

@@ -1,9 +1,11 @@
-"""Deleting under a condition where the store has none for it: look, then delete, under a lease.
+"""Delete conditionally in a store without conditional deletes: compare, then delete, while holding a
+lease.
 
-Some servers honour `If-Match` on PUT and not on DELETE. There the look and the deletion are two requests,
-and another machine's deletion must not come in between: a lease object, taken by a conditional write,
-keeps it out. What it does not keep out is another machine's write in those milliseconds. Its bytes are in
-its history then, but gone from both sides; a store that is to be trusted with more must honour the condition.
+Some servers honour `If-Match` on PUT and not on DELETE. There the comparison and the deletion are two
+requests, and another machine's deletion must not happen in between. A lease object, taken with a
+conditional write, prevents that. It does not prevent another machine's write in those milliseconds. The
+bytes of that write are then in that machine's history, but gone from both sides. Only a store that
+honours the condition avoids this.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ from workspaces.ids import new_id
 from workspaces.storage.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
 
 LEASE_S = 10.0
-"""Two requests take less. A lease that stays unchanged for so long, on one's own clock, is a dead one's."""
+"""Seconds after which an unchanged lease counts as abandoned, measured on this machine's clock. Two
+requests take less."""
 
 WAIT_S = 30.0
 PAUSE_S = 0.2
 
 
 class LeasedDelete:
-    """A store whose deletions, where `is_needed`, are looked at first."""
+    """A store that compares before each conditional deletion, if `is_needed` returns True."""
 
     def __init__(
         self,
@@ -38,7 +41,8 @@ class LeasedDelete:
         clock: Clock | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`leases` is not the store itself: there, the lease would be somebody's file."""
+        """Wrap a store. `leases` must be another store, because a lease in `store` would look like a
+        user's file."""
         self._store = store
         self._leases = leases
         self._lease = lease
@@ -62,7 +66,7 @@ class LeasedDelete:
         if expect is ANY or not self._is_needed():
             self._store.delete(name, expect=expect)
             return
-        with self._leased():
+        with self._hold_lease():
             try:
                 there = self._store.read(name).token
             except NotFound:
@@ -72,24 +76,24 @@ class LeasedDelete:
             self._store.delete(name, expect=ANY)
 
     @contextmanager
-    def _leased(self) -> Generator[None]:
+    def _hold_lease(self) -> Generator[None]:
         self._acquire()
         try:
             yield
         finally:
-            with suppress(Failure):  # else it ends by itself
+            with suppress(Failure):  # an undeleted lease expires
                 self._leases.delete(self._lease, expect=ANY)
 
     def _acquire(self) -> None:
-        mine = new_id("lease").encode()
-        begun = self._clock.monotonic()
+        lease_id = new_id("lease").encode()
+        started_at = self._clock.monotonic()
         seen: Token | None = None
-        seen_at = begun
-        while self._clock.monotonic() - begun < WAIT_S:
+        seen_at = started_at
+        while self._clock.monotonic() - started_at < WAIT_S:
             now = self._clock.monotonic()
             expect = seen if seen is not None and now - seen_at >= LEASE_S else ABSENT
             with suppress(Conflict):
-                self._leases.write(self._lease, mine, expect=expect)
+                self._leases.write(self._lease, lease_id, expect=expect)
                 return
             with suppress(NotFound):
                 there = self._leases.read(self._lease).token

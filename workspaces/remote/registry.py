@@ -1,22 +1,22 @@
-"""The roster: what the machines of one account tell each other of its records, in the place.
+"""The registry: the records of one account as its machines publish them to each other, in the bucket.
 
     .records/<accountId>/account.json
     .records/<accountId>/{users,workspaces,agents}/<id>.json        `:` of a private workspace's id is `.`
 
-An entry says what a record is (*living*), or that it was deleted (a *tombstone*, which stays for ever).
-It holds no secret: no key, no hash of one, and nothing that decides what a machine may do (see
-`harness.agents.agent` on sandboxes). Entries are replaced under conditions only, so nobody overwrites what it
-has not seen.
+An entry holds a record (*live*), or states that the record was deleted (a *tombstone*, which is kept for
+ever). It holds no secret: no key, no hash of a key, and no setting that decides what a machine may do
+(see `harness.agents.agent` on sandboxes). Entries are replaced under conditions only, so no machine
+overwrites a version that it has not read.
 
-**Epochs.** Each entry has an epoch, 0 at first. It grows when what a workspace was is over and something
-else begins under the same id: a private workspace that was deleted and is needed again, a history from
-which something was erased. A machine whose own epoch is older has nothing to bring to the new one: what
-it has is buried (`Workspaces.bury`), files and history, and it begins anew with what is there. The epoch
-of a workspace is the one in its entry, wherever else it may be repeated.
+**Epochs.** Each entry has an epoch, 0 at first. It grows when the old workspace is over and another
+begins under the same id: a private workspace that was deleted and is needed again, or a history from
+which text was erased. A machine whose own epoch is older must not publish to the new one. Its local
+files and history are moved away (`Workspaces.bury`), and it starts again from the state in the bucket.
+The epoch of a workspace is the one in its entry, wherever else it may be repeated.
 
-**Whom to believe.** Whoever can write to the place can write here, and what is read is a stranger's: an
-entry is as large as it may be, is JSON, stands under its own id, and its record passes the same shape as
-one that comes over HTTP. What does not is listed with the reason and touches nothing.
+**Trust.** Any program that can write to the bucket can write here, so entries are untrusted input. An
+entry must keep its size limit, be JSON, and stand under its own id. Its record must pass the same
+validation as one that arrives over HTTP. An invalid entry is listed with the reason and changes nothing.
 """
 
 from __future__ import annotations
@@ -42,28 +42,29 @@ from workspaces.workspace_record import NAME_CHARACTERS_MAX
 RegistryKind = Literal["account", "user", "workspace", "agent"]
 
 KINDS: tuple[RegistryKind, ...] = ("account", "user", "workspace", "agent")
-"""In the order in which they refer to each other."""
+"""In the order in which their records refer to each other."""
 
 PREFIX = ".records"
 
 FORMAT = 1
 
 ENTRY_BYTES_MAX = 60 * 1024
-"""A record fits in an item of the record store (64 KiB), and so does what is remembered of its entry."""
+"""Size limit that lets a record, and the stored copy of its entry, fit in an item of the record store
+(64 KiB)."""
 
 ENTRIES_MAX = 20_000
-"""Of one account: what a listing of twenty requests brings."""
+"""Entries of one account, as many as a listing of twenty requests returns."""
 
 YEAR_MAX = 9000
-"""Stamps grow by a microsecond at each change, and years end at 9999."""
+"""Latest year of a stamp. Stamps grow by a microsecond at each change, and years end at 9999."""
 
 EPOCH_MAX = 2**31
 
 RACES_MAX = 20
-"""How often a deletion is said anew; twenty changes in a row are no accident."""
+"""Tries to write a tombstone. Twenty concurrent changes in a row are not an accident."""
 
 THREADS = 16
-"""Entries that are read at the same time: a join of a thousand at 50 ms each takes three seconds."""
+"""Entries read at the same time. A join of a thousand at 50 ms each takes three seconds."""
 
 _FOLDERS: Mapping[RegistryKind, str] = {
     "user": "users",
@@ -86,7 +87,7 @@ _IDS: Mapping[RegistryKind, re.Pattern[str]] = {
 class LiveEntry:
     id: str
     record: Mapping[str, Any] = field(hash=False)
-    """As the API shows it, but for what is a machine's own business."""
+    """The record as the API shows it, without the fields that concern one machine only."""
     epoch: int = 0
 
 
@@ -96,9 +97,9 @@ class Tombstone:
     name: str
     at: Stamp
     epoch: int = 0
-    """Of the life that has ended."""
+    """The epoch of the life that has ended."""
     is_swept: bool = False
-    """Whether nothing of it is left in the place."""
+    """True if no object of the deleted record is left in the bucket."""
 
 
 RegistryEntry = LiveEntry | Tombstone
@@ -106,7 +107,7 @@ RegistryEntry = LiveEntry | Tombstone
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """An entry as it was found."""
+    """An entry as it was read from the bucket."""
 
     entry: RegistryEntry
     token: Token
@@ -114,7 +115,7 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class InvalidEntry:
-    """What lies there and cannot be believed."""
+    """An object among the entries that cannot be trusted."""
 
     name: str
     reason: str
@@ -122,7 +123,7 @@ class InvalidEntry:
 
 @dataclass(slots=True)
 class RegistryListing:
-    """What is there, unread."""
+    """A listing of the entries, which have not been read."""
 
     tokens: dict[tuple[RegistryKind, str], Token] = field(
         default_factory=dict[tuple[RegistryKind, str], Token]
@@ -131,33 +132,39 @@ class RegistryListing:
 
 
 class Registry:
-    """Of one account. Threads may share it."""
+    """The registry of one account. Threads may share it."""
 
     def __init__(
         self, account_id: AccountId, store: BlobStore, walk: Callable[[], Iterable[Stat]]
     ) -> None:
-        """`walk`: every object of the account, under a good name or not."""
+        """Open the registry of an account. `walk` yields every object of the account, under a valid name
+        or not."""
         self.account_id = account_id
         self._store = store
         self._walk = walk
 
     def look(self) -> RegistryListing:
-        """One listing, and nothing read."""
+        """List all entries without reading them."""
         listing = RegistryListing()
         for stat in self._walk():
-            named = _named(self.account_id, stat.name)
-            if named is None:
-                listing.doubts.append(InvalidEntry(stat.name, "is no name of an entry"))
+            key = _parse_name(self.account_id, stat.name)
+            if key is None:
+                listing.doubts.append(InvalidEntry(stat.name, "is not the name of an entry"))
             elif len(listing.tokens) >= ENTRIES_MAX:
-                listing.doubts.append(InvalidEntry(stat.name, f"is beyond {ENTRIES_MAX:,} entries"))
+                listing.doubts.append(
+                    InvalidEntry(stat.name, f"exceeds the limit of {ENTRIES_MAX:,} entries")
+                )
             elif stat.size > ENTRY_BYTES_MAX:
                 listing.doubts.append(InvalidEntry(stat.name, _too_large(stat.size)))
             elif stat.token is not None:
-                listing.tokens[named] = stat.token
+                listing.tokens[key] = stat.token
         return listing
 
     def read(self, kind: RegistryKind, entry_id: str) -> StoredEntry | None:
-        """None when there is none. Refused, OverLimit when it cannot be believed."""
+        """Return one entry, or None if there is none.
+
+        Raises: Refused or OverLimit if the entry is not valid.
+        """
         try:
             blob = self._store.read(_name(kind, entry_id))
         except NotFound:
@@ -167,7 +174,7 @@ class Registry:
     def read_all(
         self, wanted: Iterable[tuple[RegistryKind, str]]
     ) -> dict[tuple[RegistryKind, str], StoredEntry | InvalidEntry | None]:
-        """Several at the same time."""
+        """Read several entries at the same time."""
         keys = list(wanted)
         if len(keys) <= 1:
             return {key: self._read(key) for key in keys}
@@ -175,18 +182,26 @@ class Registry:
             return dict(zip(keys, pool.map(self._read, keys), strict=True))
 
     def write(self, kind: RegistryKind, entry: RegistryEntry, *, expect: Expect) -> Token:
-        """Conflict when somebody has been there; OverLimit."""
+        """Write an entry, and return its token.
+
+        Raises: Conflict if another machine has changed it; OverLimit if it is too large.
+        """
         return self._store.write(_name(kind, entry.id), encoded(kind, entry), expect=expect)
 
-    def entomb(self, kind: RegistryKind, entry_id: str, name: str, at: Stamp) -> StoredEntry:
-        """The tombstone of a record, as it stands there from now on, whatever was told of it before."""
+    def write_tombstone(
+        self, kind: RegistryKind, entry_id: str, name: str, at: Stamp
+    ) -> StoredEntry:
+        """Replace any entry of a record by a tombstone, and return the tombstone that is now stored.
+
+        Raises: Unavailable if other machines keep changing the entry.
+        """
         for _ in range(RACES_MAX):
             there = self.read(kind, entry_id)
             if there is not None and isinstance(there.entry, Tombstone):
                 return there
             tombstone = Tombstone(entry_id, name, at, there.entry.epoch if there else 0)
             expect = there.token if there else ABSENT
-            with suppress(Conflict):  # changed in this instant: what it is now is deleted
+            with suppress(Conflict):  # changed since the read: delete the new state
                 return StoredEntry(tombstone, self.write(kind, tombstone, expect=expect))
         raise Unavailable(f"{kind} {entry_id}", "other machines keep changing its record")
 
@@ -198,22 +213,22 @@ class Registry:
 
 
 def accounts_in(walk: Iterable[Stat]) -> tuple[list[AccountId], list[InvalidEntry]]:
-    """The accounts that have an `account.json` somewhere below `.records`, from a listing of it."""
-    found: list[AccountId] = []
+    """Return the accounts with an `account.json` below `.records`, and the invalid names, from a listing."""
+    account_ids: list[AccountId] = []
     doubts: list[InvalidEntry] = []
     for stat in walk:
         folder, _, name = stat.name.partition("/")
         if name != "account.json":
             continue
         if _IDS["account"].fullmatch(folder):
-            found.append(AccountId(folder))
+            account_ids.append(AccountId(folder))
         else:
-            doubts.append(InvalidEntry(stat.name, "is not below the id of an account"))
-    return found, doubts
+            doubts.append(InvalidEntry(stat.name, "is not below an account id"))
+    return account_ids, doubts
 
 
 def is_id(kind: RegistryKind, text: str) -> bool:
-    """Whether it is an id as this system gives them: what others call an id is no name of a file."""
+    """Return True if this system issues ids of this form. Any other id must not become the name of a file."""
     return _IDS[kind].fullmatch(text) is not None
 
 
@@ -222,25 +237,31 @@ def swept(tombstone: Tombstone) -> Tombstone:
 
 
 def encoded(kind: RegistryKind, entry: RegistryEntry) -> bytes:
-    """For people too, who look into the bucket."""
+    """Return the bytes of an entry, formatted so that people who browse the bucket can read it.
+
+    Raises: Refused if the id is not valid; OverLimit if the entry is too large.
+    """
     if not is_id(kind, entry.id):
-        raise Refused(f"{kind}.id", entry.id, "is not an id as this system gives them")
+        raise Refused(f"{kind}.id", entry.id, "is not an id issued by this system")
     text = json.dumps(as_document(entry), ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     data = text.encode()
     if len(data) > ENTRY_BYTES_MAX:
-        limit = f"what other machines are told of {kind} {entry.id}"
+        limit = f"registry entry of {kind} {entry.id}"
         raise OverLimit(limit, maximum=ENTRY_BYTES_MAX, actual=len(data), unit="bytes")
     return data
 
 
 def decoded(kind: RegistryKind, entry_id: str, data: bytes) -> RegistryEntry:
-    """Refused, OverLimit."""
+    """Return the entry stored in these bytes.
+
+    Raises: Refused if it is not valid; OverLimit if it is too large.
+    """
     name = _name(kind, entry_id)
     if len(data) > ENTRY_BYTES_MAX:
         raise OverLimit(f"size of {name}", maximum=ENTRY_BYTES_MAX, actual=len(data), unit="bytes")
     try:
         document = json.loads(data.decode(), parse_constant=_no_number)
-        json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        json.dumps(document, ensure_ascii=False).encode()  # refuses a lone surrogate
     except (ValueError, RecursionError) as error:
         raise Refused(name, data[:40], f"is not JSON: {error}") from error
     return of_document(kind, entry_id, document)
@@ -259,19 +280,21 @@ def as_document(entry: RegistryEntry) -> dict[str, Any]:
 
 def of_document(kind: RegistryKind, entry_id: str, document: object) -> RegistryEntry:
     name = _name(kind, entry_id)
-    shaped = parse(_Document, document, within=name)
-    if shaped.deleted is not None and shaped.record is None:
-        deleted = shaped.deleted
+    parsed = parse(_Document, document, within=name)
+    if parsed.deleted is not None and parsed.record is None:
+        deleted = parsed.deleted
         _check_stamp(f"{name}.deleted.at", deleted.at)
-        return Tombstone(entry_id, deleted.name, Stamp(deleted.at), shaped.epoch, deleted.swept)
-    if shaped.record is None or shaped.deleted is not None:
+        return Tombstone(entry_id, deleted.name, Stamp(deleted.at), parsed.epoch, deleted.swept)
+    if parsed.record is None or parsed.deleted is not None:
         raise Refused(name, document, "must have either a record or a deletion")
-    record = shaped.record
+    record = parsed.record
     if record.get("id") != entry_id:
-        raise Refused(f"{name}.record.id", record.get("id"), "is not the id that it stands under")
+        raise Refused(
+            f"{name}.record.id", record.get("id"), "is not the id in the name of the entry"
+        )
     for key in ("createdAt", "updatedAt"):
         _check_stamp(f"{name}.record.{key}", record.get(key))
-    return LiveEntry(entry_id, record, shaped.epoch)
+    return LiveEntry(entry_id, record, parsed.epoch)
 
 
 class _Deleted(StrictModel):
@@ -287,19 +310,23 @@ class _Document(StrictModel):
     deleted: _Deleted | None = None
 
 
-def _check_stamp(field_name: str, stated: object) -> None:
-    """A time that is none, or so late that nothing comes after it, would break whoever counts on from it."""
+def _check_stamp(field_name: str, value: object) -> None:
+    """Check a stamp: one that is malformed, or too late for any later stamp, would break code that
+    counts on from it.
+
+    Raises: Refused if the value is not such a stamp.
+    """
     try:
-        moment = moment_of(Stamp(cast(str, stated).removesuffix("Z")))
-        if moment.year <= YEAR_MAX and stamp_of(moment) == stated:
+        moment = moment_of(Stamp(cast(str, value).removesuffix("Z")))
+        if moment.year <= YEAR_MAX and stamp_of(moment) == value:
             return
     except (ValueError, TypeError, AttributeError, OverflowError):
         pass
-    raise Refused(field_name, stated, "is not a stamp as revisions have them")
+    raise Refused(field_name, value, "is not a valid stamp")
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _name(kind: RegistryKind, entry_id: str) -> str:
@@ -308,17 +335,17 @@ def _name(kind: RegistryKind, entry_id: str) -> str:
     return f"{_FOLDERS[kind]}/{entry_id.replace(':', '.')}.json"
 
 
-def _named(account_id: AccountId, name: str) -> tuple[RegistryKind, str] | None:
-    """Which entry a name is of; no two ids have the same."""
+def _parse_name(account_id: AccountId, name: str) -> tuple[RegistryKind, str] | None:
+    """Return the kind and id that a name belongs to. No two ids have the same name."""
     if name == "account.json":
         return "account", account_id
     folder, _, file = name.partition("/")
-    for kind, stated in _FOLDERS.items():
-        if folder == stated and file.endswith(".json"):
+    for kind, kind_folder in _FOLDERS.items():
+        if folder == kind_folder and file.endswith(".json"):
             entry_id = file.removesuffix(".json").replace(".", ":")
             return (kind, entry_id) if is_id(kind, entry_id) else None
     return None
 
 
 def _too_large(size: int) -> str:
-    return f"has {size:,} bytes, and an entry at most {ENTRY_BYTES_MAX:,}"
+    return f"has {size:,} bytes, but an entry may have at most {ENTRY_BYTES_MAX:,}"

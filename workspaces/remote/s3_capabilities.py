@@ -1,11 +1,11 @@
-"""Does a store keep its word? Tried, not asked: some servers accept conditions and ignore them.
+"""Probe whether a store keeps its conditions, since some servers accept conditions and ignore them.
 
-A store that overwrites in spite of a condition loses what somebody else has just written, and says that
-all went well. So whoever relies on conditions probes first: with one scratch blob under a name of its own,
-which is written, written again and deleted under conditions that hold and that do not.
+A store that overwrites in spite of a condition loses another writer's change and reports success. So
+code that relies on conditions probes first. The probe uses one scratch blob with a name of its own. It
+writes, overwrites and deletes that blob, under conditions that hold and conditions that do not.
 
-The name lies in `.probe/`. A probe that is killed leaves a few bytes there, so the store to probe is the
-one that holds the namespaces, not one of them: there nobody takes it for a file.
+The name is below `.probe/`. A probe that is killed leaves a few bytes there. So the probe runs in the
+store that holds the namespaces, not inside one of them, where the blob would pass for a file.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ PROBE_PREFIX = ".probe/"
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     conditional_put: bool
-    """Without it two writers overwrite each other: no two-way sync."""
+    """Without it two writers overwrite each other, so two-way sync is impossible."""
     conditional_delete: bool
-    """Without it a delete may take along what somebody has just written."""
+    """Without it a delete may remove a version that another machine has just written."""
 
 
 def probe(store: BlobStore) -> Capabilities:
-    """Unavailable when the store cannot be asked at all."""
+    """Return the capabilities of a store.
+
+    Raises: Unavailable if the store cannot be reached at all.
+    """
     name = PROBE_PREFIX + new_id("probe")
     try:
         return Capabilities(
@@ -43,7 +46,7 @@ def probe(store: BlobStore) -> Capabilities:
 
 
 def keeps_conditions(records: RecordStore) -> bool:
-    """The same question to a record store: are stale counters, and guards that do not hold, refused?"""
+    """Return True if a record store refuses stale counters, and refuses guards that do not hold."""
     partition = new_id("probe")
     item, guard = Key(partition, "item"), Key(partition, "guard")
     (counter,) = records.write(Put(item, {"n": 1}, expect=ABSENT))
@@ -67,7 +70,8 @@ def _is_refused(records: RecordStore, *changes: RecordChange) -> bool:
 
 
 def _honours_put(store: BlobStore, name: BlobName) -> bool:
-    """Both sides of both conditions: a server that refuses everything is of no use either."""
+    """Return True if PUT conditions are kept. Both outcomes of both conditions are tried, since a server
+    that refuses everything is of no use either."""
     first = store.write(name, b"first", expect=ABSENT)
     if not _conflicts(store, name, b"second", ABSENT):
         return False
@@ -88,10 +92,10 @@ def _conflicts(store: BlobStore, name: BlobName, data: bytes, expect: Expect) ->
 def _honours_delete(store: BlobStore, name: BlobName) -> bool:
     stale = store.write(name, b"old", expect=ANY)
     current = store.write(name, b"new", expect=ANY)
-    return _keeps(store, name, stale) and _lets_go(store, name, current)
+    return _refuses_stale_delete(store, name, stale) and _allows_delete(store, name, current)
 
 
-def _keeps(store: BlobStore, name: BlobName, stale: Token) -> bool:
+def _refuses_stale_delete(store: BlobStore, name: BlobName, stale: Token) -> bool:
     try:
         store.delete(name, expect=stale)
     except Conflict:
@@ -99,7 +103,7 @@ def _keeps(store: BlobStore, name: BlobName, stale: Token) -> bool:
     return False
 
 
-def _lets_go(store: BlobStore, name: BlobName, current: Token) -> bool:
+def _allows_delete(store: BlobStore, name: BlobName, current: Token) -> bool:
     try:
         store.delete(name, expect=current)
     except Conflict:

@@ -1,9 +1,10 @@
-"""Sync: the files here and the objects in S3 become one. The theory stands at the top of `sync`.
+"""Keep the files on this machine and the objects in S3 the same. `sync.engine` explains the theory.
 
-seen     store, sides: what is here, what is there, what was agreed on → survey
-done     incoming, outgoing: each returns what must be planned again; crowd: many requests at once;
-         in_hand: what was read to be looked at is not read again to be sent
-told     report
+    observed   counted_store, survey: the files here, the objects there, and the baseline → a survey;
+               read_cache: a file that the survey has read is not read again to be sent
+    applied    incoming, outgoing: each returns the paths that must be planned again;
+               thread_pool: many requests at once
+    reported   report
 
-What is decided in between is decided in `reconcile`, and what was agreed on stands in `baseline`.
+`reconcile` decides each action. `baseline` stores the last state on which both sides agreed.
 """

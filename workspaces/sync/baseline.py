@@ -1,17 +1,20 @@
-"""The baseline: the last tree on which this machine and the store agreed, and what scanning need not repeat.
+"""The baseline: the last tree on which this machine and the store agreed, and the stat cache of the
+scan.
 
-A row says: at some moment both sides held this version of this path, and the store called it by this
-token. It is written *after* the effect that made it true. So it may lag behind, which costs a look and
-loses nothing; it never runs ahead. Two who write one row at the same instant say what they had seen of
-it, and the later one's row stays out: a row that is put back would make a change look like none.
+A row states that at some moment both sides held this version of this path, and that the store gave it
+this token. The row is written *after* the effect that made it true. So the baseline may lag behind,
+which costs one comparison and loses nothing. It never runs ahead. Two processes may write one row at the
+same instant. Each names the row it had read before, and the later write is dropped: a row that is put
+back would make a change look like no change.
 
-One thing is written before: that a file which is gone here is being deleted there. What has gone there then,
-though nobody heard so, has not been deleted by somebody else, and what is here again is new.
+One fact is written before its effect: a file that was deleted here is about to be deleted in the store.
+If the object is gone there later, although the answer was lost, then no other machine deleted it. A file
+that is here again by then is new.
 
-A baseline belongs to one directory and one place in one store. With another place it begins anew, which
-deletes nothing on either side; with another directory `reconcile` asks first.
+A baseline belongs to one directory and one place in one store. With another place it starts empty, which
+deletes nothing on either side. With another directory, sync asks first.
 
-SQLite in WAL mode with synchronous FULL: a row that was written survives a power cut.
+The file is SQLite in WAL mode with synchronous FULL: a row that was written survives a power cut.
 """
 
 from __future__ import annotations
@@ -34,20 +37,21 @@ from workspaces.storage.blobs import Token
 from workspaces.tree.scan import FileState, Known, Signature
 
 FORMAT = 1
-"""`PRAGMA user_version` of the file. Newer is refused."""
+"""`PRAGMA user_version` of the file. A newer format is refused."""
 
 WAIT_S = 10.0
 
 ROWS_LOOKED_UP_MAX = 50
-"""More than this are found faster by reading them all."""
+"""Beyond this number of paths, reading all rows is faster than looking each up."""
 
 _DAMAGED = (
     DAMAGED,
-    "remove it: the next sync compares anew, and a file that was deleted on one side comes back",
+    "delete the file: the next sync compares both sides again, and a file deleted on only one side "
+    "comes back",
 )
 
-GONE = Version("")
-"""Of no file."""
+BEING_DELETED = Version("")
+"""A version that no file has."""
 
 _TABLES = (
     "create table if not exists agreed"
@@ -62,27 +66,29 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class SyncedFile:
-    """What both sides held."""
+    """A version of one file that both sides held."""
 
     version: Version
     object_id: ObjectId
-    """By which the history finds the bytes again, as the base of a merge."""
+    """Finds the bytes in the history, where they serve as the base of a merge."""
     token: Token
 
     @property
-    def going(self) -> SyncedFile:
-        """The same while it is being deleted there, as it was here: no file has this version, whatever it
-        holds."""
-        return replace(self, version=GONE)
+    def being_deleted(self) -> SyncedFile:
+        """Return a copy that marks the file as being deleted in the store.
+
+        The file was deleted here. No file has the marked version, whatever its content.
+        """
+        return replace(self, version=BEING_DELETED)
 
     @property
-    def is_going(self) -> bool:
-        return self.version == GONE
+    def is_being_deleted(self) -> bool:
+        return self.version == BEING_DELETED
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineChange:
-    """A row before and after; None where there is none."""
+    """A row before and after a change. None means that there is no row."""
 
     path: WorkspacePath
     before: SyncedFile | None
@@ -90,102 +96,107 @@ class BaselineChange:
 
 
 class Baseline:
-    """One workspace's. Threads and processes may share the file."""
+    """The baseline of one workspace. Threads and processes may share the file."""
 
     def __init__(self, file: Path | None) -> None:
-        """`file` None: in memory, for as long as this object lives."""
+        """Use the database `file`. With None, keep the rows in memory as long as this object lives."""
         self._file = file
         self._database: sqlite3.Connection | None = None
         self._pid = 0
-        self._waits: bool | None = None
-        """For the disk, as SQLite was told last."""
+        self._is_synchronous: bool | None = None
+        """True if SQLite's last setting was to wait for the disk."""
         self._lock = threading.Lock()
         self._rows: Mapping[WorkspacePath, SyncedFile] = {}
         self._rows_of: int | None = None
-        """The state of the file, as SQLite counts what others have written. None: of none."""
+        """The data version of the file to which the cached rows belong. SQLite changes it when others
+        write. None means that nothing is cached."""
         self._since: dict[WorkspacePath, SyncedFile | None] = {}
-        """What was written here since these rows were read."""
+        """Rows written by this object since the cached rows were read."""
 
     def tree(self) -> Mapping[WorkspacePath, SyncedFile]:
-        """All rows; read again only when others have written. Those that were given stay as they are."""
-        with self._asked() as database:
+        """Return all rows. They are read again only if others have written. A returned mapping never
+        changes."""
+        with self._connection() as database:
             state = int(database.execute("pragma data_version").fetchone()[0])
-            if self._rows_of != state:
-                found = database.execute("select path, version, object, token from agreed")
-                self._rows = {WorkspacePath(path): SyncedFile(*rest) for path, *rest in found}
+            if self._rows_of != state:  # nothing cached, or others have written
+                rows = database.execute("select path, version, object, token from agreed")
+                self._rows = {WorkspacePath(path): SyncedFile(*rest) for path, *rest in rows}
                 self._rows_of = state
-            elif self._since:
-                rows = {**self._rows, **self._since}
-                self._rows = {path: row for path, row in rows.items() if row is not None}
+            elif self._since:  # only this object has written: build a new mapping
+                merged = {**self._rows, **self._since}
+                self._rows = {path: row for path, row in merged.items() if row is not None}
             self._since.clear()
             return self._rows
 
     def count(self) -> int:
-        """How many files were agreed on."""
-        with self._asked() as database:
+        """Return the number of agreed files."""
+        with self._connection() as database:
             return int(database.execute("select count(*) from agreed").fetchone()[0])
 
     def find(self, path: WorkspacePath) -> SyncedFile | None:
-        with self._asked() as database:
-            return _agreed(database, path)
+        with self._connection() as database:
+            return _select(database, path)
 
     def of_root(
         self, root: str | None, paths: Collection[WorkspacePath]
     ) -> dict[WorkspacePath, SyncedFile | None] | None:
-        """The rows of these, which are known to be of this directory; else None."""
-        found: dict[WorkspacePath, SyncedFile | None] = {}
-        with self._asked() as database:
+        """Return the rows of these paths. Return None if the baseline was not made for the directory
+        `root`."""
+        rows: dict[WorkspacePath, SyncedFile | None] = {}
+        with self._connection() as database:
             for path in paths or [""]:
-                known, *row = database.execute(_OF_ROOT, (path,)).fetchone()
-                if known != root:
+                known_root, *row = database.execute(_OF_ROOT, (path,)).fetchone()
+                if known_root != root:
                     return None
                 if path:
-                    found[WorkspacePath(path)] = None if row[0] is None else SyncedFile(*row)
-        return found
+                    rows[WorkspacePath(path)] = None if row[0] is None else SyncedFile(*row)
+        return rows
 
     def among(
         self, paths: Collection[WorkspacePath]
     ) -> Callable[[WorkspacePath], SyncedFile | None]:
-        """Where the row of each of these is looked up."""
+        """Return a function that looks up the row of one of these paths."""
         return self.tree().get if len(paths) > ROWS_LOOKED_UP_MAX else self.find
 
-    def take(self, steps: Iterable[BaselineChange], *, wait: bool = True) -> None:
-        """Rows as they are now; where a row is not what was seen before, somebody else's stays.
+    def take(self, changes: Iterable[BaselineChange], *, wait: bool = True) -> None:
+        """Write the new rows. If a row no longer equals `before`, another process wrote it, and that row
+        stays.
 
-        `wait` False: they become durable with the next that waits. A power cut may take them back until
-        then, and the next sync will look at these paths once more than it had to."""
-        taken = list(steps)
-        if not taken:
+        With `wait` False, these rows become durable with the next write that waits. A power cut until
+        then may undo them, and the next sync compares these paths once more than necessary.
+        """
+        changes = list(changes)
+        if not changes:
             return
-        with self._told(wait=wait) as database:
+        with self._write_connection(wait=wait) as database:
             rows_of, self._rows_of = self._rows_of, None
-            # One statement is all of it or nothing by itself.
-            with nullcontext() if len(taken) == 1 else transaction(database):
-                are_taken = [_take(database, step) for step in taken]
-            if rows_of is not None and all(are_taken):
-                self._since.update((step.path, step.after) for step in taken)
+            # A single statement is atomic by itself.
+            with nullcontext() if len(changes) == 1 else transaction(database):
+                are_applied = [_apply(database, change) for change in changes]
+            if rows_of is not None and all(are_applied):
+                self._since.update((change.path, change.after) for change in changes)
                 self._rows_of = rows_of
 
     def fact(self, name: str) -> str | None:
-        """What is written down about the two sides as a whole."""
-        with self._asked() as database:
+        """Return the stored value of a named fact about the two sides as a whole."""
+        with self._connection() as database:
             row = database.execute("select value from fact where name = ?", (name,)).fetchone()
         return str(row[0]) if row else None
 
     def note(self, name: str, value: str, *, wait: bool = True) -> None:
-        with self._changing(wait=wait) as database:
+        with self._transaction(wait=wait) as database:
             database.execute("insert or replace into fact values (?, ?)", (name, value))
 
     def begin_anew(self) -> None:
-        """Nothing is agreed: what is found on either side is new to the other."""
-        with self._changing() as database:
+        """Delete all rows. Every file on either side is then new to the other side."""
+        with self._transaction() as database:
             self._rows_of = None
             database.execute("delete from agreed")
             database.execute("delete from fact where name = 'head'")
 
     def known(self) -> Known:
-        """The stat cache of the last scan."""
-        with self._asked() as database:
+        """Return the stat cache of the last scan."""
+        with self._connection() as database:
             rows = database.execute(
                 "select path, size, mtime, ctime, inode, version, object from seen"
             ).fetchall()
@@ -198,20 +209,20 @@ class Baseline:
         }
 
     def keep_known(self, before: Known, after: Known) -> None:
-        """The stat cache, of which `before` was kept last."""
+        """Store the stat cache `after`, given that `before` is the cache stored last."""
         gone = [(path,) for path in before if path not in after]
         rows = [
             (path, *entry[0], entry[1].version, entry[1].object_id)
             for path, entry in after.items()
             if before.get(path) != entry
         ]
-        with self._changing() as database:
+        with self._transaction() as database:
             database.executemany("delete from seen where path = ?", gone)
             database.executemany("insert or replace into seen values (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def problems(self) -> list[Problem]:
-        """What the last whole sync could not bring here."""
-        with self._asked() as database:
+        """Return the files that the last whole sync could not bring here."""
+        with self._connection() as database:
             rows: list[tuple[str, ProblemKind, str]] = database.execute(
                 "select path, kind, detail from problem"
             ).fetchall()
@@ -222,7 +233,7 @@ class Baseline:
         if problems == self.problems():
             return
         rows = [(problem.path, problem.kind, problem.detail) for problem in problems]
-        with self._changing() as database:
+        with self._transaction() as database:
             database.execute("delete from problem")
             database.executemany("insert into problem values (?, ?, ?)", rows)
 
@@ -233,35 +244,35 @@ class Baseline:
             self._database = None
 
     @contextmanager
-    def _changing(self, *, wait: bool = True) -> Generator[sqlite3.Connection]:
-        """All of it or nothing."""
-        with self._told(wait=wait) as database, transaction(database):
+    def _transaction(self, *, wait: bool = True) -> Generator[sqlite3.Connection]:
+        """Commit all changes of the block, or none."""
+        with self._write_connection(wait=wait) as database, transaction(database):
             yield database
 
     @contextmanager
-    def _told(self, *, wait: bool) -> Generator[sqlite3.Connection]:
-        """Whether to wait for the disk."""
-        with self._asked() as database:
-            if wait != self._waits:
+    def _write_connection(self, *, wait: bool) -> Generator[sqlite3.Connection]:
+        """Yield the connection, set to wait for the disk or not."""
+        with self._connection() as database:
+            if wait != self._is_synchronous:
                 database.execute(f"pragma synchronous={'full' if wait else 'normal'}")
-                self._waits = wait
+                self._is_synchronous = wait
             yield database
 
     @contextmanager
-    def _asked(self) -> Generator[sqlite3.Connection]:
-        """The connection, for one thread at a time; a forked child opens its own."""
+    def _connection(self) -> Generator[sqlite3.Connection]:
+        """Yield the connection to one thread at a time. A forked child process opens its own."""
         with self._lock:
             try:
                 if self._database is None or self._pid != os.getpid():
-                    self._rows_of = None  # the counts of two connections have nothing in common
-                    self._waits = None
-                    self._database, self._pid = self._opened(), os.getpid()
+                    self._rows_of = None  # data versions of two connections are not comparable
+                    self._is_synchronous = None
+                    self._database, self._pid = self._open(), os.getpid()
                 yield self._database
             except sqlite3.Error as error:
                 reason, remedy = explained(error, damaged=_DAMAGED)
                 raise Unavailable(f"baseline {self._file}", reason, remedy=remedy) from error
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         database = sqlite3.connect(
             self._file or ":memory:", isolation_level=None, timeout=WAIT_S, check_same_thread=False
         )
@@ -269,12 +280,12 @@ class Baseline:
             if self._file is not None:
                 use_log(database, wait_s=WAIT_S)
                 database.execute("pragma synchronous=full")
-            found = int(database.execute("pragma user_version").fetchone()[0])
-            if found > FORMAT:
+            version = int(database.execute("pragma user_version").fetchone()[0])
+            if version > FORMAT:
                 rule = f"is a newer format than this version can read ({FORMAT})"
-                raise Refused(str(self._file), found, rule)
-            if found < FORMAT:
-                with transaction(database):  # one wait for the disk, and not one for each
+                raise Refused(str(self._file), version, rule)
+            if version < FORMAT:  # a new file
+                with transaction(database):  # wait for the disk once, not once for each table
                     for table in _TABLES:
                         database.execute(table)
                     database.execute(f"pragma user_version = {FORMAT}")
@@ -284,21 +295,21 @@ class Baseline:
         return database
 
 
-def _agreed(database: sqlite3.Connection, path: WorkspacePath) -> SyncedFile | None:
+def _select(database: sqlite3.Connection, path: WorkspacePath) -> SyncedFile | None:
     row = database.execute(
         "select version, object, token from agreed where path = ?", (path,)
     ).fetchone()
     return SyncedFile(*row) if row else None
 
 
-def _take(database: sqlite3.Connection, step: BaselineChange) -> bool:
-    """The row as it is now, where it is what was seen before; whether that is known."""
-    before = None if step.before is None else (step.path, *_columns(step.before))
-    after = None if step.after is None else _columns(step.after)
+def _apply(database: sqlite3.Connection, change: BaselineChange) -> bool:
+    """Write the row if it still equals `before`. Return True if the row is now known to be `after`."""
+    before = None if change.before is None else (change.path, *_columns(change.before))
+    after = None if change.after is None else _columns(change.after)
     if before is not None and after is not None:
         done = database.execute(_UPDATE, (*after, *before))
     elif after is not None:
-        done = database.execute(_INSERT, (step.path, *after))
+        done = database.execute(_INSERT, (change.path, *after))
     elif before is not None:
         done = database.execute(_DELETE, before)
     else:

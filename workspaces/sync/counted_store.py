@@ -1,4 +1,4 @@
-"""The store on the other side, and how often it was asked."""
+"""The remote store, with a count of the requests made to it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from workspaces.paths import WorkspacePath
 from workspaces.storage.blobs import Blob, BlobStore, Expect, Meta, Stat, Token
 
 ListFiles = Callable[[Sequence[str], Callable[[], None]], Iterator[Stat]]
-"""Every object, under a good name or not. Given the names that were there, ascending, and what is called
-with each request."""
+"""Yields every object, under a valid name or not. The arguments are the names known from before, in
+ascending order, and a callback that runs with each request."""
 
 
 class CountedStore:
-    def __init__(self, store: BlobStore, listing: ListFiles) -> None:
+    """The remote store of one workspace. Threads may share it."""
+
+    def __init__(self, store: BlobStore, list_files: ListFiles) -> None:
         self._store = store
-        self._listing = listing
+        self._list_files = list_files
         self.requests = 0
         self._lock = threading.Lock()
 
@@ -37,4 +39,4 @@ class CountedStore:
         self._store.delete(path, expect=expect)
 
     def list(self, known: Sequence[str]) -> Sequence[Stat]:
-        return list(self._listing(known, self._count))
+        return list(self._list_files(known, self._count))

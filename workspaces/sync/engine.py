@@ -1,37 +1,43 @@
-"""Sync: the files here and the objects there become one, and nothing that anyone wrote is lost.
+"""Sync: make the files here and the objects in the store the same, without losing any write.
 
-**The theory.** Two sides change without asking each other, and neither can be stopped: here an editor
-saves at any moment, there other machines write. What both last agreed on stands in the `baseline`. From
-it, from a scan of the tree and a listing of the store, `reconcile` decides for each path what is to be
-done, and this file does it. Nothing is done to what was not looked at:
+**The theory.** Two sides change independently, and neither can be stopped. An editor here may save at
+any moment, and other machines write to the store. The `baseline` records the state on which both sides
+last agreed. From the baseline, a scan of the tree and a listing of the store, `reconcile` decides an
+action for each path. This module carries the actions out. An action only applies to the state on which
+it was decided:
 
-    there   a write or delete carries the token of the state it was decided on, and the store refuses it
-            when that is not its state any more (`If-Match`, `If-None-Match: *`)
-    here    a file is replaced by the verified swap (`swap`), which looks at what came out, twice
+    there   a write or delete carries the token of that state, and the store refuses it if the object
+            has another state by then (`If-Match`, `If-None-Match: *`)
+    here    a file is replaced by the verified exchange of `safe_replace`; the replaced file is checked twice
 
-and what is looked at is first made a revision, so that every version that is replaced, here or there,
-stays in the history; so is what both sides have come to by themselves, be it that a file is gone (0148). A
-refusal of the store is no error. It means: plan again. And a save that a swap has overtaken is merged into
-what came in.
+Every state is committed as a revision before it is replaced. So every version that is replaced, here or
+there, stays in the history. A state that both sides reached independently becomes a revision as well,
+even if it is a deletion (0148). A refusal by the store is not an error. It means that the path must be
+planned again. A person may save a file while it is being replaced. That save is merged into the incoming
+version.
 
-**What makes it safe to die anywhere.** The baseline is written after the effect. Whoever dies in between
-leaves both sides equal and a baseline that is behind; the next plan meets the path, reads both, finds
-them the same and writes the row. There is no journal to replay, and none that could be wrong. A swap that
-was interrupted leaves what came out aside under a label that says what it should be: it is looked at
-before anything else. The same holds for an answer that was lost: whether the write happened is found out
-by the next plan, as for anybody else's write.
+**Why a crash is safe at any point.** The baseline is written after the effect. A process that dies in
+between leaves both sides equal and a baseline that lags behind. The next plan finds the path, reads both
+sides, sees that they are equal and writes the row. There is no journal to replay, and none that could be
+wrong. An interrupted replacement leaves the replaced file aside, under a label that names its expected
+content. The next sync checks such files before anything else. A lost answer is handled in the same way.
+The next plan finds out whether the write happened, as it does for a write by another machine.
 
-**What makes it converge.** Both sides changed: the two are merged (`met`), what is there first, and the
-merge is taken for a change made here on top of what is there: the swap puts it here, the row says that
-*theirs* was agreed on, and it is pushed like every other change, under theirs' token. Another machine that
-was faster makes that push fail; then its version is met in turn. Merges of the same two versions are the
-same bytes whoever makes them, and conflict files have the same name.
+**Why it converges.** If both sides changed, the two versions are merged (`merge_versions`), the version
+in the store first. The merge counts as a change made here on top of the store's version. The safe
+replacement writes it here, the row records the *store's* version as agreed, and the merge is pushed like
+every other change, under the token of the store's version. If another machine was faster, that push
+fails, and its version is merged in turn. Merges of the same two versions have the same bytes on every
+machine, and conflict files have the same name.
 
 **Order.** Revisions before pushes; notes before MEMORY.md; the row last.
 
-Deliberately absent: clocks (no time of any kind decides anything; mtimes save hashing in `tree`, and a
-stamp breaks the tie when both sides set one key of a front matter), locks on the store (conditions are
-enough; but see `deletion`), and deletion on a suspicion: see `Alarm`.
+Deliberately absent:
+
+- Clocks. No time of any kind decides anything. Modification times save hashing in `tree`, and a stamp
+  breaks the tie when both sides set one key of a front matter.
+- Locks on the store. Conditions are enough, with the exception in `remote.leased_delete`.
+- Deletion on a suspicion; see `Alarm`.
 """
 
 from __future__ import annotations
@@ -52,7 +58,7 @@ from workspaces.sync.history_sync import FetchHistory as History
 from workspaces.sync.history_sync import HistorySync
 from workspaces.sync.incoming import FetchedFile, Incoming, IncomingAction
 from workspaces.sync.outbox import Outbox
-from workspaces.sync.outgoing import Going, Outgoing
+from workspaces.sync.outgoing import Outgoing, OutgoingAction
 from workspaces.sync.read_cache import ReadCache
 from workspaces.sync.reconcile import (
     Compare,
@@ -75,15 +81,15 @@ from workspaces.workspace.incoming_changes import Theirs
 from workspaces.workspace.workspace import Workspace
 
 LISTED_EVERY_S = 60.0
-"""Files without a history that tells of them (a machine died; a person wrote into the bucket) are found by
-a listing, this often."""
+"""Seconds between listings. A listing finds files that no history mentions, because a machine died or a
+person wrote into the bucket."""
 
 ROUNDS_MAX = 10
-"""How often a path that others keep changing is planned again before it is left to the next sync."""
+"""Times to plan a path again that others keep changing, before leaving it to the next sync."""
 
 
 class Sync:
-    """One workspace and one store. Threads may share it; processes have each their own."""
+    """The sync of one workspace with one store. Threads may share it. Each process has its own."""
 
     def __init__(
         self,
@@ -101,24 +107,29 @@ class Sync:
         threads: int = THREADS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`replication`: of the history, which follows the files. `clock`: seconds since anything.
-        `place` names the store, once it can be asked: a baseline made with another one is not this
-        one's. `check` refuses a store that cannot be relied on. `listing`: every object, under a good
-        name or not. `alone` keeps others from syncing this tree at the same time; what they push all the
-        same they say in the `outbox`."""
+        """Connect a workspace to its store; nothing is requested yet.
+
+        `place` returns the address of the store, once it can be asked. A baseline made with another
+        address is discarded. `check` refuses a store that does not keep its conditions. `listing` yields
+        every object, under a valid name or not. `alone` keeps other processes from syncing this tree at
+        the same time. Processes that push anyway announce it in the `outbox`. `replication` replicates
+        the history, which follows the files. `clock` returns seconds since any fixed moment.
+        """
         self._workspace = workspace
-        self._there = CountedStore(there, listing or _scanned(there))
+        self._there = CountedStore(there, listing or _scan_listing(there))
         self._baseline = baseline
         self._place = place
         self._check = check
         self._alone = alone
         self._pause = pause
-        crowd = ThreadPool(threads)
-        self._sides = Surveyor(workspace, self._there, baseline, place=place, at_once=threads > 1)
+        pool = ThreadPool(threads)
+        self._surveyor = Surveyor(
+            workspace, self._there, baseline, place=place, is_parallel=threads > 1
+        )
         self._outbox = outbox or Outbox(None)
-        self._incoming = Incoming(workspace, self._there, baseline, crowd, self._outbox)
-        self._outgoing = Outgoing(workspace, self._there, baseline, crowd)
-        self._past = HistorySync(workspace, baseline, replication, at_once=threads > 1)
+        self._incoming = Incoming(workspace, self._there, baseline, pool, self._outbox)
+        self._outgoing = Outgoing(workspace, self._there, baseline, pool)
+        self._history_sync = HistorySync(workspace, baseline, replication, is_parallel=threads > 1)
         self._clock = clock
         self._is_ready = False
         self._listed_at: float | None = None
@@ -128,90 +139,101 @@ class Sync:
         *,
         accept_deletions: bool = False,
         check: bool = False,
-        tell: OnSyncProgress = lambda _done, _of: None,
+        on_progress: OnSyncProgress = lambda _done, _of: None,
     ) -> SyncReport:
-        """Make both sides one. `check`: and make sure that all of the history is there. MassDeletion,
-        before anything was done; Unavailable in the middle, and then what was done is done."""
+        """Make both sides the same. With `check`, also make sure that the whole history is in the store.
+
+        Raises: MassDeletion before any change; Unavailable in the middle, and then the finished actions
+        stay done.
+        """
         with self._reporting() as report:
-            self._make_one(report, tell, accept_deletions=accept_deletions, check=check)
+            self._sync_all(report, on_progress, accept_deletions=accept_deletions, check=check)
         return report
 
     def plan(self) -> SyncPlan:
-        """What `run` would do now. What it would ask first is in the plan."""
+        """Return the plan that `run` would carry out now. It includes the question that `run` would ask
+        first."""
         with self._alone():
             self._check()
-            self._sides.remember()
-            survey = self._sides.survey()
+            self._surveyor.load_stat_cache()
+            survey = self._surveyor.survey()
         if self._baseline.fact("place") == self._place():
             return survey.plan
         here = {path: state.version for path, state in survey.here.items()}
-        anew = reconcile({}, here, survey.there, held=survey.held)
-        return SyncPlan(anew.actions, (*survey.plan.refused, *anew.refused))
+        new_plan = reconcile({}, here, survey.there, held=survey.held)
+        return SyncPlan(new_plan.actions, (*survey.plan.refused, *new_plan.refused))
 
     def pull(self) -> SyncReport:
-        """What others wrote comes here, and what was written here goes there. While their history says
-        that there is nothing new this is one request; once in a while everything is looked at."""
+        """Fetch the changes of other machines, and send local changes.
+
+        This is one request while the head of their history names no new revision. It surveys everything
+        if the last listing is older than `LISTED_EVERY_S`.
+        """
         with self._reporting() as report:
             self._get_ready()
-            is_recent = self._has_listed_lately() and not self._past.is_lost
-            if is_recent and not self._past.has_moved(report):
+            is_recent = self._has_listed_lately() and not self._history_sync.is_lost
+            if is_recent and not self._history_sync.has_moved(report):  # nothing new there
                 self._send_dirty(report)
             else:
-                self._make_one(report, look=not is_recent)
+                self._sync_all(report, read_head=not is_recent)
         return report
 
     def push(self, paths: Iterable[WorkspacePath]) -> SyncReport:
-        """What is known to be dirty goes out: one conditional write each, and no listing. The history
+        """Send the given changed paths with one conditional write each and no listing. The history
         follows later."""
         with self._reporting() as report:
             self._get_ready()
-            if not self._has_sent(paths, report):
-                self._make_one(report)
+            if not self._try_send(paths, report):
+                self._sync_all(report)
         return report
 
     def push_dirty(self) -> SyncReport:
-        """What differs here from what was last agreed goes out, and the history after it; no listing."""
+        """Send the files that differ from the baseline, and then the history, without a listing."""
         with self._reporting() as report:
             self._get_ready()
             self._send_dirty(report)
         return report
 
     def refresh(self, path: WorkspacePath) -> None:
-        """Bring what is there at one path."""
+        """Apply the current object at one path to the file here."""
         with self._alone():
             self._get_ready()
-            base = self._baseline.find(path)  # before what is there, which came after it
+            base = self._baseline.find(path)  # first, so that the object is not older than the row
             try:
                 blob = self._there.read(path)
             except NotFound:
                 blob = None
-            found = self._sides.read(path)
+            local = self._surveyor.read(path)
             token = blob.token if blob else None
-            action = action_for(path, base, found[0].version if found else None, token)
+            action = action_for(path, base, local[0].version if local else None, token)
             if isinstance(action, Pull | PullDeletion | Compare | DropBaseline):
                 known = {} if base is None else {path: base}
                 fetched = {} if blob is None else {path: FetchedFile(blob, base)}
                 self._incoming.put([action], fetched, known, SyncReport())
-            elif blob is None and base is not None:  # what is here is new there
+            elif blob is None and base is not None:  # gone there: the file here is new to the store
                 self._baseline.take([BaselineChange(path, base, None)], wait=False)
 
     def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
-        """Part of `Remote`: the condition is the store's."""
+        """Write one file to the store under its condition, and return a function that records the
+        result.
+
+        This implements a method of `Remote`, in which the store checks the condition.
+        """
         self._get_ready()
         base = self._baseline.find(path)
-        step = self._outgoing.put(path, data, base, expect=base.token if base else ABSENT)
+        change = self._outgoing.put(path, data, base, expect=base.token if base else ABSENT)
 
-        def agree() -> None:
+        def record() -> None:
             if self._baseline.fact("root") is None:  # never synced as a whole
                 root = self._workspace.identity()
                 if root is not None:
                     self._baseline.note("root", root, wait=False)
-            self._baseline.take([step], wait=False)
+            self._baseline.take([change], wait=False)
 
-        return agree
+        return record
 
     def problems(self) -> list[Problem]:
-        """What is there and could not be brought here."""
+        """Return the files in the store that could not be brought here."""
         return self._baseline.problems()
 
     def close(self) -> None:
@@ -220,9 +242,9 @@ class Sync:
     @contextmanager
     def _reporting(self) -> Generator[SyncReport]:
         report = SyncReport()
-        before = self._there.requests + self._past.requests
+        before = self._there.requests + self._history_sync.requests
         yield report
-        report.requests = self._there.requests + self._past.requests - before
+        report.requests = self._there.requests + self._history_sync.requests - before
 
     def _get_ready(self) -> None:
         if self._is_ready:
@@ -232,78 +254,85 @@ class Sync:
         if self._baseline.fact("place") != place:
             self._baseline.begin_anew()
             self._baseline.note("place", place)
-        self._sides.remember()
+        self._surveyor.load_stat_cache()
         self._is_ready = True
 
-    def _make_one(
+    def _sync_all(
         self,
         report: SyncReport,
-        tell: OnSyncProgress = lambda _done, _of: None,
+        on_progress: OnSyncProgress = lambda _done, _of: None,
         *,
         accept_deletions: bool = False,
         check: bool = False,
-        look: bool = True,
+        read_head: bool = True,
     ) -> None:
-        """`look`: at the head first; else it has been looked at."""
+        """Plan and apply everything, in several rounds if necessary. With `read_head` False, the caller
+        has just read the head."""
         with self._alone():
             self._get_ready()
-            self._past.recover()
-            self._second_look()  # what somebody who died left aside
+            self._history_sync.recover()
+            self._check_late_writes()  # of replacements that a dead process left unchecked
             for _ in range(ROUNDS_MAX):
-                with self._past.theirs(report, look=look) as theirs:
+                with self._history_sync.theirs(report, read_head=read_head) as theirs:
                     listed_at = self._clock()
-                    self._settle_files(theirs, report, tell, accept_deletions=accept_deletions)
+                    self._sync_files(theirs, report, on_progress, accept_deletions=accept_deletions)
                 self._listed_at = listed_at
-                if report.pending or self._past.push(report):
+                if report.pending or self._history_sync.push(report):
                     break
-                look = True
-            self._past.tidy(report, check=check)
+                read_head = True
+            self._history_sync.tidy(report, check=check)
 
-    def _settle_files(
+    def _sync_files(
         self,
         theirs: History | None,
         report: SyncReport,
-        tell: OnSyncProgress,
+        on_progress: OnSyncProgress,
         *,
         accept_deletions: bool,
     ) -> None:
-        """Look and carry out, until there is nothing left to do."""
+        """Survey and carry out the plan, until nothing is left to do."""
         for _ in range(ROUNDS_MAX):
             survey = self._survey(accept_deletions=accept_deletions)
             report.refused = list(survey.plan.refused)
             report.unsent = {path for path in survey.held if path in survey.here}
             self._baseline.keep_problems(report.refused)
-            again = {*self._carry_out(survey, theirs, report, tell), *self._second_look()}
+            again = {
+                *self._carry_out(survey, theirs, report, on_progress),
+                *self._check_late_writes(),
+            }
             report.pending = sorted(again)
             if not again:
                 break
-        self._baseline.keep_problems([*report.refused, *_told(report.unfollowed)])
+        self._baseline.keep_problems([*report.refused, *_history_problems(report.unfollowed)])
 
     def _send_dirty(self, report: SyncReport) -> None:
-        dirty = self._sides.dirty()
-        with self._past.packing() if dirty else nullcontext():
-            has_sent = self._has_sent(dirty, report)
-        if has_sent and (report.pending or self._past.push(report)):
+        dirty = self._surveyor.dirty()
+        with self._history_sync.packing() if dirty else nullcontext():
+            was_sent = self._try_send(dirty, report)
+        if was_sent and (report.pending or self._history_sync.push(report)):
             return
-        self._make_one(report)
+        self._sync_all(report)
 
-    def _has_sent(self, paths: Iterable[WorkspacePath], report: SyncReport) -> bool:
-        """One conditional write each. False when only the long way is safe, past the guards: something
-        was deleted, or the directory is not the one of the last sync."""
+    def _try_send(self, paths: Iterable[WorkspacePath], report: SyncReport) -> bool:
+        """Send each path with one conditional write. Return False if only a full sync with its checks is
+        safe.
+
+        That is so if a file was deleted, or if the directory is not the one of the last sync.
+        """
         identity = self._workspace.identity()
         waiting = sorted(set(paths))
         for _ in range(ROUNDS_MAX):
             base = self._baseline.of_root(identity, waiting)
-            if base is None:
+            if base is None:  # not the directory of the last sync
                 return False
             here: dict[WorkspacePath, FileState] = {}
-            in_hand = ReadCache()
+            read_cache = ReadCache()
             for path in waiting:
-                found = self._sides.read(path)
-                if found is not None:
-                    here[path], data = found
-                    in_hand.keep(path, data)
-                elif base[path]:
+                local = self._surveyor.read(path)
+                if local is not None:
+                    here[path], data = local
+                    read_cache.keep(path, data)
+                elif base[path]:  # deleted here: only a full sync may delete there
                     return False
             actions = [
                 Push(path, state.version, agreed.token if agreed else ABSENT)
@@ -312,7 +341,7 @@ class Sync:
             ]
             known = {path: agreed for path, agreed in base.items() if agreed is not None}
             with self._outbox.sending():
-                waiting = self._outgoing.send(actions, known, here, in_hand, report)
+                waiting = self._outgoing.send(actions, known, here, read_cache, report)
             if not waiting:
                 break
             for path in waiting:
@@ -324,20 +353,26 @@ class Sync:
         return self._listed_at is not None and self._clock() - self._listed_at < LISTED_EVERY_S
 
     def _survey(self, *, accept_deletions: bool) -> Survey:
-        survey = self._sides.survey()
+        survey = self._surveyor.survey()
         if not accept_deletions and survey.plan.alarm is not None:
             raise MassDeletion(survey.plan.alarm.reason)
         identity = self._workspace.identity()
         if identity is None:
             raise MassDeletion(f"the directory {self._workspace.root} is missing or was replaced")
         if self._baseline.fact("root") != identity:
-            self._ask_about_the_root(survey, accept_deletions=accept_deletions)
+            self._check_root(survey, accept_deletions=accept_deletions)
             self._baseline.note("root", identity)
         return survey
 
-    def _ask_about_the_root(self, survey: Survey, *, accept_deletions: bool) -> None:
-        """Another directory than the one that was agreed about. One that holds exactly what was agreed
-        on (a restored disk, a moved home) can stand for it; with any other a person must say so."""
+    def _check_root(self, survey: Survey, *, accept_deletions: bool) -> None:
+        """Check a directory that is not the one of the last sync.
+
+        A directory with exactly the agreed files (a restored disk, a moved home) may replace it. For any
+        other, a person must confirm.
+
+        Raises: MassDeletion if the directory holds other files and the caller has not accepted
+        deletions.
+        """
         if not survey.base or accept_deletions:
             return
         here = {path: state.version for path, state in survey.here.items()}
@@ -347,37 +382,44 @@ class Sync:
             )
 
     def _carry_out(
-        self, survey: Survey, history: History | None, report: SyncReport, tell: OnSyncProgress
+        self,
+        survey: Survey,
+        history: History | None,
+        report: SyncReport,
+        on_progress: OnSyncProgress,
     ) -> list[WorkspacePath]:
-        """What comes in, then what goes out. Returns what must be planned again."""
-        coming: list[IncomingAction] = []
-        going: list[Going] = []
+        """Apply incoming changes, then send outgoing ones. Return the paths that must be planned again."""
+        incoming: list[IncomingAction] = []
+        outgoing: list[OutgoingAction] = []
         for action in survey.plan.actions:
             match action:
                 case Pull() | PullDeletion() | Compare() | DropBaseline():
-                    coming.append(action)
+                    incoming.append(action)
                 case Push() | PushDeletion():
-                    going.append(action)
+                    outgoing.append(action)
                 case _:
                     assert_never(action)
-        progress = SyncProgress(tell, len(coming) + len(going))
+        progress = SyncProgress(on_progress, len(incoming) + len(outgoing))
 
         def theirs() -> Theirs | None:
             fetched = history() if history is not None else None
             return Theirs(*fetched, survey.held) if fetched is not None else None
 
         again = self._incoming.take(
-            coming, survey, report, progress.done, theirs if history is not None else None
+            incoming, survey, report, progress.done, theirs if history is not None else None
         )
-        with self._past.packing() if going else nullcontext():
+        with self._history_sync.packing() if outgoing else nullcontext():
             again += self._outgoing.send(
-                going, survey.base, survey.here, survey.in_hand, report, progress.done
+                outgoing, survey.base, survey.here, survey.read_cache, report, progress.done
             )
         return again
 
-    def _second_look(self) -> list[WorkspacePath]:
-        """At what swaps have displaced, once those who had it open had the time to write. What is displaced
-        while others are given theirs waits for the next look."""
+    def _check_late_writes(self) -> list[WorkspacePath]:
+        """Check replaced files again, after a pause in which programs that had them open can write.
+        Return the paths that such a write changed.
+
+        Files that are replaced during this pause wait for the next check.
+        """
         displaced = self._workspace.displaced()
         if not displaced:
             return []
@@ -385,14 +427,14 @@ class Sync:
         return self._workspace.look_again(displaced)
 
 
-def _scanned(there: BlobStore) -> ListFiles:
-    def listing(known: Sequence[str], asked: Callable[[], None]) -> Iterator[Stat]:
+def _scan_listing(there: BlobStore) -> ListFiles:
+    def listing(known: Sequence[str], on_request: Callable[[], None]) -> Iterator[Stat]:
         del known
-        asked()
+        on_request()
         return there.scan()
 
     return listing
 
 
-def _told(unfollowed: Failure | None) -> list[Problem]:
+def _history_problems(unfollowed: Failure | None) -> list[Problem]:
     return [] if unfollowed is None else [Problem(".history", "history", str(unfollowed))]

@@ -1,14 +1,15 @@
-"""The head: what the history of a workspace has come to in S3, and the packs that hold it.
+"""The head: a record in S3 of the newest revision of a workspace's history, and the packs that hold it.
 
     .history/<namespace>/head.json       {format, tip, reviewed, packs: [{name, bytes, tip}]}
     .history/<namespace>/<name>.bundle   one pack; its name is the SHA-256 of its bytes
 
-The head is the one thing in S3 that decides what the history is. It is moved with a condition, only to a
-revision that descends from the one it names, and only after the packs it names were written. Packs stand
-in the order in which they build on each other: each needs nothing but those before it.
+The head alone decides which history S3 holds. It is moved with a condition, only to a revision that
+descends from the one it names, and only after the packs it names were written. Packs are ordered so that
+each needs only the packs before it.
 
-A pack for every turn makes many of them. Beyond `PACKS_MAX` the newest are folded into one, as many as
-are not dwarfed by what follows them: so a large old one is rarely written or fetched again.
+One pack for every turn adds up to many packs. Beyond `PACKS_MAX`, the newest are folded into one. A pack
+stays as it is if all packs after it are small in comparison. So a large old pack is rarely written or
+fetched again.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from workspaces.errors import OverLimit, Refused
 from workspaces.revision import RevisionId
 
 FORMAT = 1
-"""Of head.json. A newer one is refused: what it means is not known here."""
+"""Format of head.json. A newer format is refused, because its meaning is not known here."""
 
 NAME = "head.json"
 
 PACKS_MAX = 32
-"""Whoever comes new fetches each; from so many on they are folded."""
+"""Number of packs beyond which they are folded. A new machine fetches each pack."""
 
 PACKS_READ_MAX = 1024
-"""What is taken for a head at all: some other machine may be late with folding."""
+"""Largest number of packs accepted in a head. Another machine may be late with folding."""
 
 HEAD_BYTES_MAX = 256 * 1024
-"""A thousand packs have room in it."""
+"""Largest size of a head, enough for a thousand packs."""
 
 FOLD_FACTOR = 2
-"""A pack this many times as large as all that follow it is left as it is."""
+"""A pack this many times as large as all later packs together is not folded."""
 
 _REVISION = re.compile(r"[0-9a-f]{40}")
 _PACK = re.compile(r"[0-9a-f]{64}")
@@ -47,10 +48,10 @@ _PACK = re.compile(r"[0-9a-f]{64}")
 @dataclass(frozen=True, slots=True)
 class Pack:
     name: str
-    """Hex SHA-256 of its bytes."""
+    """Hex SHA-256 of the pack's bytes."""
     bytes: int
     tip: RevisionId
-    """The newest revision in it."""
+    """The newest revision in the pack."""
 
     @property
     def blob(self) -> str:
@@ -60,37 +61,40 @@ class Pack:
 @dataclass(frozen=True, slots=True)
 class HistoryHead:
     tip: RevisionId | None
-    """None where there is no head yet."""
+    """None if no head exists yet."""
     packs: tuple[Pack, ...] = ()
     reviewed: RevisionId | None = None
 
 
-@lru_cache(maxsize=4)  # what is written is remembered as well
+@lru_cache(maxsize=4)  # a head that was written is stored in the baseline as well
 def head_bytes(head: HistoryHead) -> bytes:
-    packs = [{"name": one.name, "bytes": one.bytes, "tip": one.tip} for one in head.packs]
-    told = {
+    packs = [{"name": pack.name, "bytes": pack.bytes, "tip": pack.tip} for pack in head.packs]
+    value = {
         "format": FORMAT,
         "tip": head.tip,
         "reviewed": head.reviewed,
         "packs": packs,
     }
-    return (json.dumps(told, indent=1) + "\n").encode()
+    return (json.dumps(value, indent=1) + "\n").encode()
 
 
 def parse_head(data: bytes) -> HistoryHead:
-    """Refused, for whoever wrote it may have written anything; OverLimit."""
+    """Return the head stored in these bytes, which another program may have written.
+
+    Raises: Refused for anything but a valid head; OverLimit if it is too large.
+    """
     if len(data) > HEAD_BYTES_MAX:
         raise OverLimit(f"size of {NAME}", maximum=HEAD_BYTES_MAX, actual=len(data), unit="bytes")
     try:
-        told: Any = json.loads(data)
+        value: Any = json.loads(data)
     except (ValueError, RecursionError):
-        raise Refused(NAME, data[:100].decode(errors="replace"), "is no JSON") from None
-    if not isinstance(told, dict):
-        raise Refused(NAME, told, "is no object")
-    fields = cast("dict[str, Any]", told)
+        raise Refused(NAME, data[:100].decode(errors="replace"), "is not JSON") from None
+    if not isinstance(value, dict):
+        raise Refused(NAME, value, "is not an object")
+    fields = cast("dict[str, Any]", value)
     version = fields.get("format")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise Refused(f"{NAME}: format", version, "is no number of a format")
+        raise Refused(f"{NAME}: format", version, "is not a format number")
     if version > FORMAT:
         raise Refused(
             f"{NAME}: format",
@@ -100,48 +104,48 @@ def parse_head(data: bytes) -> HistoryHead:
         )
     packs = cast("list[Any]", fields.get("packs"))
     if type(packs) is not list or len(packs) > PACKS_READ_MAX:
-        raise Refused(f"{NAME}: packs", packs, f"is no list of at most {PACKS_READ_MAX}")
+        raise Refused(f"{NAME}: packs", packs, f"is not a list of at most {PACKS_READ_MAX} packs")
     tip = _revision(fields.get("tip"), "tip")
-    found = tuple(_pack(one) for one in packs)
-    if (tip is None) != (not found) or (found and found[-1].tip != tip):
+    parsed = tuple(_pack(entry) for entry in packs)
+    if (tip is None) != (not parsed) or (parsed and parsed[-1].tip != tip):
         raise Refused(f"{NAME}: tip", tip, "is not the newest revision of the last pack")
-    return HistoryHead(tip, found, _revision(fields.get("reviewed"), "reviewed"))
+    return HistoryHead(tip, parsed, _revision(fields.get("reviewed"), "reviewed"))
 
 
 def fold_from(packs: Sequence[Pack]) -> int | None:
-    """The first of the packs that become one; None while they are few."""
+    """Return the position of the first pack to fold, or None while there are few packs."""
     if len(packs) <= PACKS_MAX:
         return None
-    rest = sum(one.bytes for one in packs)
-    for number, one in enumerate(packs):
-        rest -= one.bytes
-        if one.bytes < FOLD_FACTOR * rest:
+    rest = sum(pack.bytes for pack in packs)
+    for number, pack in enumerate(packs):
+        rest -= pack.bytes
+        if pack.bytes < FOLD_FACTOR * rest:
             return number
     return len(packs) - 2
 
 
-def _pack(told: Any) -> Pack:
-    if not isinstance(told, dict):
-        raise Refused(f"{NAME}: packs", told, "holds what is no object")
-    fields = cast("dict[str, Any]", told)
+def _pack(value: Any) -> Pack:
+    if not isinstance(value, dict):
+        raise Refused(f"{NAME}: packs", value, "contains an entry that is not an object")
+    fields = cast("dict[str, Any]", value)
     name = fields.get("name")
     if not isinstance(name, str) or not _PACK.fullmatch(name):
-        raise Refused(f"{NAME}: packs.name", name, "is no SHA-256")
+        raise Refused(f"{NAME}: packs.name", name, "is not a SHA-256")
     tip = _revision(fields.get("tip"), "packs.tip")
     if tip is None:
         raise Refused(f"{NAME}: packs.tip", tip, "is missing")
     return Pack(name, _number(fields.get("bytes"), "packs.bytes"), tip)
 
 
-def _number(told: Any, field: str) -> int:
-    if not isinstance(told, int) or isinstance(told, bool) or not 0 <= told < 2**53:
-        raise Refused(f"{NAME}: {field}", told, "is no number")
-    return told
+def _number(value: Any, field: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
+        raise Refused(f"{NAME}: {field}", value, "is not a number")
+    return value
 
 
-def _revision(told: Any, field: str) -> RevisionId | None:
-    if told is None:
+def _revision(value: Any, field: str) -> RevisionId | None:
+    if value is None:
         return None
-    if not isinstance(told, str) or not _REVISION.fullmatch(told):
-        raise Refused(f"{NAME}: {field}", told, "is no id of a revision")
-    return RevisionId(told)
+    if not isinstance(value, str) or not _REVISION.fullmatch(value):
+        raise Refused(f"{NAME}: {field}", value, "is not a revision id")
+    return RevisionId(value)

@@ -1,4 +1,5 @@
-"""What became of the history in a sync: followed with the files, packed with them, told after them."""
+"""Sync the history beside the files: fetch it with them, pack it with them, and publish its head after
+them."""
 
 from __future__ import annotations
 
@@ -23,14 +24,16 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 FetchedHistory = tuple[RevisionId, Quarantine]
-"""What others have come to, and the bundles that lead there."""
+"""The newest revision of the other machines, and a quarantine with the bundles that lead to it."""
 
 FetchHistory = Callable[[], FetchedHistory | None]
-"""Waits for it. None where it cannot be used, which is told."""
+"""Blocks until the history is fetched. Returns None if it is unusable; the reason is in
+`report.unfollowed`."""
 
 
 class HistorySync:
-    """What is wrong with the history in S3 stops no file: it is told."""
+    """The part of a sync that handles the history. A broken history in S3 stops no file; the report
+    names the problem."""
 
     def __init__(
         self,
@@ -38,14 +41,16 @@ class HistorySync:
         baseline: Baseline,
         replication: Replication | None,
         *,
-        at_once: bool,
+        is_parallel: bool,
     ) -> None:
-        """`replication` None: the history stays here. `at_once`: theirs is fetched and looked at while the
-        caller looks at the files."""
+        """Attach the history of a workspace. With `replication` None, the history stays on this machine.
+
+        With `is_parallel`, their history is fetched and checked while the caller handles the files.
+        """
         self._workspace = workspace
         self._baseline = baseline
         self._replication = replication
-        self._at_once = at_once
+        self._is_parallel = is_parallel
 
     @property
     def requests(self) -> int:
@@ -56,12 +61,15 @@ class HistorySync:
         return not self._workspace.history.is_there
 
     def recover(self) -> None:
-        """What was lost here. Unavailable when it is not there either."""
+        """Restore a history that was lost here.
+
+        Raises: Unavailable if it is not in S3 either.
+        """
         if self.is_lost and self._replication is not None:
             self._replication.recover()
 
     def has_moved(self, report: SyncReport) -> bool:
-        """Whether others say that there is something new; while they cannot be asked, there may be."""
+        """Return True if other machines have published something new, or if the head cannot be read."""
         if self._replication is None:
             return True
         try:
@@ -73,14 +81,18 @@ class HistorySync:
             return True
 
     @contextmanager
-    def theirs(self, report: SyncReport, *, look: bool = True) -> Generator[FetchHistory | None]:
-        """None: there is nothing new. The head is looked at before this returns, and so before the files
-        are listed."""
+    def theirs(
+        self, report: SyncReport, *, read_head: bool = True
+    ) -> Generator[FetchHistory | None]:
+        """Yield a function that waits for their new history, or None if there is nothing new.
+
+        The head is read before this yields, and so before the caller lists the files.
+        """
         report.unfollowed = None
         head: HistoryHead | None = None
         if self._replication is not None:
             try:
-                head = self._replication.news(look=look)
+                head = self._replication.new_head(read_head=read_head)
             except Deleted:
                 raise
             except Failure as failure:
@@ -89,30 +101,34 @@ class HistorySync:
             yield None
             return
         with ThreadPoolExecutor(1) as pool:
-            begin = pool.submit if self._at_once else _done
-            fetching = begin(self._replication.fetch, head)
+            start = pool.submit if self._is_parallel else _run_now
+            fetching = start(self._replication.fetch, head)
             try:
-                yield partial(_fetched, head.tip, fetching, report)
+                yield partial(_wait_for_fetch, head.tip, fetching, report)
             finally:
                 if fetching.exception() is None:
                     fetching.result().close()
 
     @contextmanager
     def packing(self) -> Generator[None]:
-        """What is lacking there goes while the files do. When that fails `push` does it again, and tells."""
+        """Upload the missing packs while the caller uploads the files. If that fails, `push` repeats it
+        and reports the failure."""
         tip = self._workspace.tip()
         if self._replication is None or tip is None:
             yield
             return
         with ThreadPoolExecutor(1) as pool:
-            begin = pool.submit if self._at_once else _done
-            packing = begin(self._replication.pack, tip)
+            start = pool.submit if self._is_parallel else _run_now
+            packing = start(self._replication.pack, tip)
             yield
             with suppress(Failure):
                 packing.result()
 
     def push(self, report: SyncReport) -> bool:
-        """After the files. False when others have been faster: theirs is to be followed first."""
+        """Publish the newest revision, once its files are in the store.
+
+        Return False if other machines were faster, and their history must be followed first.
+        """
         if self._replication is None or report.unfollowed is not None:
             return True
         tip = self._workspace.tip()
@@ -120,13 +136,13 @@ class HistorySync:
             report.history = True
             return True
         try:
-            missing = self._missing(tip)
-            if missing:
-                # A revision of what came and went between two syncs: that it went is one too.
-                self._workspace.committed(missing)
+            unsent = self._unsent_files(tip)
+            if unsent:
+                # The revision has a file that came and went between two syncs: commit its deletion.
+                self._workspace.committed(unsent)
                 tip = self._workspace.tip() or tip
-                missing = self._missing(tip)
-            if missing:
+                unsent = self._unsent_files(tip)
+            if unsent:  # some files are not in the store yet: do not publish the revision
                 return True
             report.history = self._replication.push(tip)
         except Deleted:
@@ -137,7 +153,7 @@ class HistorySync:
         return report.history
 
     def tidy(self, report: SyncReport, *, check: bool) -> None:
-        """Housekeeping in S3: when it is due, or asked for."""
+        """Do housekeeping in S3 when it is due, or when the caller wants a check."""
         if self._replication is None or not report.history:
             return
         try:
@@ -147,34 +163,34 @@ class HistorySync:
         except Failure as failure:
             report.unfollowed = failure
 
-    def _missing(self, tip: RevisionId) -> dict[WorkspacePath, ObjectId | None]:
-        """Files of a revision that are not there as they are in it, and what is there instead: somebody
-        who followed it would miss them."""
+    def _unsent_files(self, tip: RevisionId) -> dict[WorkspacePath, ObjectId | None]:
+        """Return the files of a revision that the store holds in another state, with that state. A
+        machine that followed the revision would miss them."""
         history = self._workspace.history
         seen = self._replication.seen() if self._replication else None
         known = seen if seen and history.has(seen) else None
         changed = history.differences(known, tip)
         agreed = self._baseline.among(changed)
-        there = {path: one.object_id if (one := agreed(path)) else None for path in changed}
+        there = {path: row.object_id if (row := agreed(path)) else None for path in changed}
         return {path: there[path] for path, (_, here) in changed.items() if there[path] != here}
 
 
-def _done(do: Callable[[S], T], asked: S) -> Future[T]:
-    """In the caller's thread."""
-    done: Future[T] = Future()
+def _run_now(do: Callable[[S], T], argument: S) -> Future[T]:
+    """Run the function in the caller's thread, and return a finished future."""
+    future: Future[T] = Future()
     try:
-        done.set_result(do(asked))
+        future.set_result(do(argument))
     except Failure as failure:
-        done.set_exception(failure)
-    return done
+        future.set_exception(failure)
+    return future
 
 
-def _fetched(
+def _wait_for_fetch(
     tip: RevisionId, fetching: Future[Quarantine], report: SyncReport
 ) -> FetchedHistory | None:
     try:
         return tip, fetching.result()
-    except Deleted:  # of what is over no file is touched
+    except Deleted:  # this life of the workspace is over: no file may change
         raise
     except Failure as failure:
         report.unfollowed = failure

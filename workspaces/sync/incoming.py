@@ -1,4 +1,4 @@
-"""What comes in: fetched, met with what is here, put into the tree, and then into the baseline."""
+"""Apply incoming changes: fetch, merge with the files here, write into the tree, then update the baseline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workspaces.storage.blobs import Blob, Token, is_surely_of, may_say_more
 from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore
 from workspaces.sync.outbox import Outbox
-from workspaces.sync.recency import changed_at, decides
+from workspaces.sync.recency import changed_at, may_have_front_matter
 from workspaces.sync.reconcile import (
     Compare,
     DropBaseline,
@@ -38,18 +38,19 @@ from workspaces.workspace.incoming_changes import IncomingChange, Theirs
 from workspaces.workspace.workspace import Workspace
 
 BATCH_FILES = 256
-"""What is fetched before it is put into the tree, and so how long the writer lock is held at once."""
+"""Files fetched before they are put into the tree. This limits how long the writer lock is held at a time."""
 
 IncomingAction = Pull | PullDeletion | Compare | DropBaseline
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """What was read there, and where it lies aside."""
+    """A file read from the store, and the place where its bytes are staged."""
 
     blob: Blob
     base: SyncedFile | None
-    """What was agreed on before it was read: what is there, and what is here, came after it."""
+    """The baseline row from before the read. The versions read there and here are therefore not older
+    than it."""
     staged: Staged | None = None
 
 
@@ -59,13 +60,13 @@ class Incoming:
         workspace: Workspace,
         there: CountedStore,
         baseline: Baseline,
-        crowd: ThreadPool,
+        pool: ThreadPool,
         outbox: Outbox,
     ) -> None:
         self._workspace = workspace
         self._there = there
         self._baseline = baseline
-        self._crowd = crowd
+        self._pool = pool
         self._outbox = outbox
 
     def take(
@@ -73,36 +74,41 @@ class Incoming:
         actions: Sequence[IncomingAction],
         survey: Survey,
         report: SyncReport,
-        done: Callable[[int], None],
+        on_done: Callable[[int], None],
         theirs: Callable[[], Theirs | None] | None = None,
     ) -> list[WorkspacePath]:
-        """A batch at a time, deletions first: what comes may need their place. With their history, which is
-        waited for at the latest when the files are here, all comes at once: only then is it told as they
-        told it."""
+        """Fetch and apply the actions one batch at a time, and return the paths that must be planned
+        again.
+
+        Deletions go first, because incoming files may need their place. With `theirs`, the history of
+        the other machines, all actions are applied at once. Only then do the changes appear in the
+        history as the other machines recorded them. The caller's thread waits for that history at the
+        latest when the files are here.
+        """
         base = survey.base
         again: list[WorkspacePath] = []
         in_order = sorted(actions, key=lambda action: not isinstance(action, PullDeletion))
         groups = _batches(in_order) if theirs is None else iter([in_order])
         fetched: dict[WorkspacePath, FetchedFile] = {}
-        at_hand = self._at_hand(actions, survey.there, theirs)
+        from_history = self._files_in_history(actions, survey.there, theirs)
         with self._workspace.staging() as stage:
 
             def fetch(action: IncomingAction) -> FetchedFile | None:
                 agreed = base.get(action.path)
-                blob = at_hand.pop(action.path, None)
-                return self._fetched(action, agreed) if blob is None else FetchedFile(blob, agreed)
+                blob = from_history.pop(action.path, None)
+                return self._fetch(action, agreed) if blob is None else FetchedFile(blob, agreed)
 
-            def come(action: IncomingAction, one: FetchedFile | None) -> None:
-                if one is not None:
-                    aside = stage(one.blob.data) if isinstance(action, Pull) else None
-                    fetched[action.path] = replace(one, staged=aside)
+            def on_fetched(action: IncomingAction, file: FetchedFile | None) -> None:
+                if file is not None:
+                    staged = stage(file.blob.data) if isinstance(action, Pull) else None
+                    fetched[action.path] = replace(file, staged=staged)
 
-            with closing(self._crowd.ahead(fetch, groups, come)) as batches:
+            with closing(self._pool.map_batches(fetch, groups, on_fetched)) as batches:
                 for batch, _ in batches:
-                    followed = theirs() if theirs is not None else None
-                    for part in _batches(batch) if followed is None else [batch]:
-                        again += self.put(part, fetched, base, report, followed)
-                        done(len(part))
+                    their_history = theirs() if theirs is not None else None
+                    for part in _batches(batch) if their_history is None else [batch]:
+                        again += self.put(part, fetched, base, report, their_history)
+                        on_done(len(part))
                     fetched.clear()
         return again
 
@@ -114,152 +120,187 @@ class Incoming:
         report: SyncReport,
         theirs: Theirs | None = None,
     ) -> list[WorkspacePath]:
-        """Into the tree, what was read there."""
-        arrivals: list[IncomingChange] = []
-        steps: dict[WorkspacePath, BaselineChange] = {}
+        """Apply the fetched files to the tree, and return the paths that must be planned again."""
+        changes: list[IncomingChange] = []
+        baseline_changes: dict[WorkspacePath, BaselineChange] = {}
         again: list[WorkspacePath] = []
         same: dict[WorkspacePath, ObjectId | None] = {}
-        told = SyncReport()
-        pulled = {one.path for one in actions if isinstance(one, Pull) and one.path in fetched}
-        is_as_agreed = self._agreement(actions, fetched, base)
+        planned = SyncReport()
+        pulled = {
+            action.path for action in actions if isinstance(action, Pull) and action.path in fetched
+        }
+        is_unchanged = self._unchanged_check(actions, fetched, base)
         for action in actions:
-            come = fetched.get(action.path)
-            if not is_as_agreed(action.path):
-                again.append(action.path)
+            fetched_file = fetched.get(action.path)
+            if not is_unchanged(action.path):
+                again.append(action.path)  # the baseline row has changed since the survey
             elif isinstance(action, PullDeletion):
-                arrivals.append(IncomingChange(action.path, None, action.expect))
-                steps[action.path] = BaselineChange(action.path, base.get(action.path), None)
-                told.pulled.append(action.path)
+                changes.append(IncomingChange(action.path, None, action.expect))
+                baseline_changes[action.path] = BaselineChange(
+                    action.path, base.get(action.path), None
+                )
+                planned.pulled.append(action.path)
             elif isinstance(action, DropBaseline):
                 same[action.path] = None
-                steps[action.path] = BaselineChange(action.path, base.get(action.path), None)
-            elif come is None:
-                again.append(action.path)  # gone since it was listed
+                baseline_changes[action.path] = BaselineChange(
+                    action.path, base.get(action.path), None
+                )
+            elif fetched_file is None:
+                again.append(action.path)  # deleted there since the listing
             elif isinstance(action, Pull):
-                data, staged = come.blob.data, come.staged
-                arrivals.append(IncomingChange(action.path, data, action.expect, staged=staged))
-                steps[action.path] = _step(action.path, come)
-                told.pulled.append(action.path)
-            elif self._meet(action.path, come, pulled, arrivals, same, told):
-                steps[action.path] = _step(action.path, come)
+                data, staged = fetched_file.blob.data, fetched_file.staged
+                changes.append(IncomingChange(action.path, data, action.expect, staged=staged))
+                baseline_changes[action.path] = _baseline_change(action.path, fetched_file)
+                planned.pulled.append(action.path)
+            elif self._merge(action.path, fetched_file, pulled, changes, same, planned):
+                baseline_changes[action.path] = _baseline_change(action.path, fetched_file)
             else:
-                again.append(action.path)
+                again.append(action.path)  # deleted here since the survey
+        # Equal on both sides when compared: keep only files that have not changed since.
         for path in same.keys() - self._workspace.staying(same):
-            del steps[path], same[path]
+            del baseline_changes[path], same[path]
             again.append(path)
-        if again:  # not all that theirs speaks of: the next round follows it
+        if again:  # some files of their revision are missing here: follow it in the next round
             theirs = None
-        return again + self._brought(arrivals, steps, same, told, report, theirs)
+        return again + self._apply(changes, baseline_changes, same, planned, report, theirs)
 
-    def _agreement(
+    def _unchanged_check(
         self,
         actions: Sequence[IncomingAction],
         fetched: Mapping[WorkspacePath, FetchedFile],
         base: Mapping[WorkspacePath, SyncedFile],
     ) -> Callable[[WorkspacePath], bool]:
-        """Whether a path is still agreed on as it was before it was looked at. Somebody here may have written
-        there what others have built on since: once he has told of it its row says so."""
+        """Return a check that a path's baseline row is still the row from before the path was read.
+
+        A process here may have written to the store, and other machines may already have built on that
+        write. The row shows the write once that process has recorded it. So this waits for all senders
+        and writers first.
+        """
         self._outbox.wait()
         self._workspace.wait_for_writers()
         agreed = self._baseline.among([action.path for action in actions])
 
-        def is_as_agreed(path: WorkspacePath) -> bool:
+        def is_unchanged(path: WorkspacePath) -> bool:
             return agreed(path) == (fetched[path].base if path in fetched else base.get(path))
 
-        return is_as_agreed
+        return is_unchanged
 
-    def _meet(
+    def _merge(
         self,
         path: WorkspacePath,
-        come: FetchedFile,
+        fetched_file: FetchedFile,
         pulled: Collection[WorkspacePath],
-        arrivals: list[IncomingChange],
+        changes: list[IncomingChange],
         same: dict[WorkspacePath, ObjectId | None],
-        told: SyncReport,
+        planned: SyncReport,
     ) -> bool:
-        """What becomes of a path that both sides changed; False when it is gone here meanwhile. `pulled`
-        comes as it is there: a second file, too, which somebody has kept of the same bytes and changed."""
+        """Plan the outcome for a path that both sides changed. Return False if the file here has been
+        deleted since.
+
+        A path in `pulled` keeps the version from the store. That includes a second file that another
+        machine kept of the same bytes and then changed.
+        """
         try:
             here = self._workspace.read(path).data
         except NotFound:
             return False
-        there = come.blob.data
-        base = self._bytes_of(come.base) if come.base and not come.base.is_going else None
-        result = merge_versions(path, base, here, there, later=self._later(path, here, come.blob))
+        there = fetched_file.blob.data
+        agreed = fetched_file.base
+        base = self._base_bytes(agreed) if agreed and not agreed.is_being_deleted else None
+        later = self._later_side(path, here, fetched_file.blob)
+        result = merge_versions(path, base, here, there, later=later)
         match result:
             case SameVersions():
                 same[path] = blob_id(here)
             case MergedVersions(data, overlaps, clashes):
-                seam = told_of(overlaps, clashes)
+                mark = told_of(overlaps, clashes)
                 expect = version_of(here)
-                arrivals.append(IncomingChange(path, data, expect, beside=there, seam=seam))
-                told.merged.append(path)
+                changes.append(IncomingChange(path, data, expect, beside=there, seam=mark))
+                planned.merged.append(path)
             case KeepBoth(beside):
                 if beside not in pulled:
-                    arrivals.append(IncomingChange(beside, here, None))
-                arrivals.append(IncomingChange(path, there, version_of(here)))
-                told.conflicts.append(beside)
+                    changes.append(IncomingChange(beside, here, None))
+                changes.append(IncomingChange(path, there, version_of(here)))
+                planned.conflicts.append(beside)
             case _:
                 assert_never(result)
         return True
 
-    def _brought(
+    def _apply(
         self,
-        arrivals: Sequence[IncomingChange],
-        steps: Mapping[WorkspacePath, BaselineChange],
+        changes: Sequence[IncomingChange],
+        baseline_changes: Mapping[WorkspacePath, BaselineChange],
         same: Mapping[WorkspacePath, ObjectId | None],
-        told: SyncReport,
+        planned: SyncReport,
         report: SyncReport,
         theirs: Theirs | None,
     ) -> list[WorkspacePath]:
-        """Into the tree, and then into the baseline. What was merged here must still go out. What both sides
-        have come to by themselves is made a revision, where nobody has told of it."""
-        if arrivals or theirs is not None:
-            brought = self._workspace.bring(arrivals, by=SYNC, theirs=theirs)
-            report.refused += brought.refused
-            report.unfollowed = report.unfollowed or brought.unfollowed
-            out = {*brought.left, *(problem.path for problem in brought.refused)}
-            unsent = brought.overtaken
-        else:
-            out, unsent = set[str](), set[WorkspacePath]()
-        if same:
-            out.update(same.keys() - self._workspace.committed(same)[0])
-        self._baseline.take(step for path, step in steps.items() if path not in out)
-        report.pulled += [path for path in told.pulled if path not in out]
-        report.merged += [path for path in told.merged if path not in out]
-        report.conflicts += [path for path in told.conflicts if path not in out]
-        left = [path for path in steps if path in out and path not in _paths(report.refused)]
-        unfinished = {*unsent, *map(WorkspacePath, (*told.merged, *told.conflicts))}
-        return [*left, *(path for path in unfinished if path not in out)]
+        """Write the changes into the tree, then into the baseline, and return the paths that must be
+        planned again.
 
-    def _at_hand(
+        A text that was merged here must still be sent. A state that both sides reached independently
+        becomes a revision, if no revision has recorded it yet.
+        """
+        if changes or theirs is not None:
+            result = self._workspace.bring(changes, by=SYNC, theirs=theirs)
+            report.refused += result.refused
+            report.unfollowed = report.unfollowed or result.unfollowed
+            not_applied = {*result.left, *(problem.path for problem in result.refused)}
+            unsent = result.overtaken
+        else:
+            not_applied, unsent = set[str](), set[WorkspacePath]()
+        if same:
+            not_applied.update(same.keys() - self._workspace.committed(same)[0])
+        self._baseline.take(
+            change for path, change in baseline_changes.items() if path not in not_applied
+        )
+        report.pulled += [path for path in planned.pulled if path not in not_applied]
+        report.merged += [path for path in planned.merged if path not in not_applied]
+        report.conflicts += [path for path in planned.conflicts if path not in not_applied]
+        left = [
+            path
+            for path in baseline_changes
+            if path in not_applied and path not in _paths(report.refused)
+        ]
+        unfinished = {*unsent, *map(WorkspacePath, (*planned.merged, *planned.conflicts))}
+        return [*left, *(path for path in unfinished if path not in not_applied)]
+
+    def _files_in_history(
         self,
         actions: Sequence[IncomingAction],
         there: Mapping[WorkspacePath, Token],
         theirs: Callable[[], Theirs | None] | None,
     ) -> dict[WorkspacePath, Blob]:
-        """What need not be fetched: their history has it, and its token can only be that of those bytes. A
-        few files are fetched sooner than it."""
+        """Return the files that need not be fetched. Their history contains them, and their tokens can
+        only belong to those bytes.
+
+        Fetching a few files takes less time than waiting for that history, so a few files are always
+        fetched.
+        """
         if theirs is None:
             return {}
-        pulled = (one.path for one in actions if isinstance(one, Pull))
-        wanted = {path for path in pulled if may_say_more(there[path])}
-        if len(wanted) <= self._crowd.threads:
+        pulled = (action.path for action in actions if isinstance(action, Pull))
+        paths = {path for path in pulled if may_say_more(there[path])}
+        if len(paths) <= self._pool.threads:
             return {}
-        followed = theirs()
-        if followed is None:
+        their_history = theirs()
+        if their_history is None:
             return {}
-        at_hand: dict[WorkspacePath, Blob] = {}
-        read = followed.quarantine.files
-        with suppress(Unavailable), closing(read(followed.tip, wanted)) as files:
+        from_history: dict[WorkspacePath, Blob] = {}
+        read = their_history.quarantine.files
+        with suppress(Unavailable), closing(read(their_history.tip, paths)) as files:
             for path, data in files:
                 if is_surely_of(there[path], data):
-                    at_hand[path] = Blob(path, data, there[path])
-        return at_hand
+                    from_history[path] = Blob(path, data, there[path])
+        return from_history
 
-    def _fetched(self, action: IncomingAction, base: SyncedFile | None) -> FetchedFile | None:
-        """What both sides changed has its base from now: since the survey others may have agreed on
-        something, and a merge with what was before it takes what they replaced for a change."""
+    def _fetch(self, action: IncomingAction, base: SyncedFile | None) -> FetchedFile | None:
+        """Read one file from the store, with the baseline row to merge on. Return None if the object is
+        gone.
+
+        Where both sides changed, the row is read now. Since the survey, others may have agreed on a new
+        state. A merge on the older row would take the text they replaced for a change.
+        """
         if isinstance(action, PullDeletion | DropBaseline):
             return None
         if isinstance(action, Compare):
@@ -269,27 +310,29 @@ class Incoming:
         except NotFound:
             return None
 
-    def _bytes_of(self, base: SyncedFile) -> bytes | None:
-        """Of the base of a merge; without them nothing is known to be old, and everything is kept."""
+    def _base_bytes(self, base: SyncedFile) -> bytes | None:
+        """Return the bytes of the merge base, or None if they cannot be read. Without them no text
+        counts as old, and the merge keeps everything."""
         try:
             return self._workspace.history.read(base.object_id)
         except Failure:
             return None
 
-    def _later(self, path: WorkspacePath, here: bytes, blob: Blob) -> Literal["here", "there"]:
-        """Whose change of one key of the front matter is the later one; equal on every machine."""
-        if not decides(here):
+    def _later_side(self, path: WorkspacePath, here: bytes, blob: Blob) -> Literal["here", "there"]:
+        """Return the side that changed the front matter later. The answer is the same on every machine."""
+        if not may_have_front_matter(here):
             return "here"
-        self._workspace.committed(
-            {path: blob_id(here)}
-        )  # before, what was done by hand has no stamp
-        mine = (changed_at(self._workspace.history, path), here)
-        return "here" if mine > (blob.meta.get("stamp", ""), blob.data) else "there"
+        # A manual edit has no stamp until it is committed.
+        self._workspace.committed({path: blob_id(here)})
+        local = (changed_at(self._workspace.history, path), here)
+        return "here" if local > (blob.meta.get("stamp", ""), blob.data) else "there"
 
 
-def _step(path: WorkspacePath, come: FetchedFile) -> BaselineChange:
-    blob = come.blob
-    return BaselineChange(path, come.base, SyncedFile(blob.version, blob_id(blob.data), blob.token))
+def _baseline_change(path: WorkspacePath, fetched_file: FetchedFile) -> BaselineChange:
+    blob = fetched_file.blob
+    return BaselineChange(
+        path, fetched_file.base, SyncedFile(blob.version, blob_id(blob.data), blob.token)
+    )
 
 
 def _paths(problems: Iterable[Problem]) -> set[str]:

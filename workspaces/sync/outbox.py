@@ -1,12 +1,16 @@
-"""What is on its way out: it may be there already, and its row does not say so yet.
+"""Announce files that are being sent, because they may be in the store before their baseline rows say
+so.
 
-Others may build on it in that moment. Who brings what they have made, and takes the row of before for what
-both come from, takes what a person here has replaced meanwhile for a change of theirs. So who sends says
-so, and who brings waits, once what is there was read, until those have told who were sending then.
+Another machine may build on such a file at that moment. Suppose this machine then pulls the result and
+merges with the old row as the common base. Text that a person here has replaced meanwhile would look
+like a change by the other machine. So a sender holds a shared lock while it sends. A puller reads the
+store first. Then it waits until the senders of that moment have recorded their rows.
 
-Who writes under a condition holds the writer lock all the while, and is waited for there. Nobody waits for
-the dead, nor for long: a push tells of each file as soon as it hears of it, so who tells nothing has heard
-nothing, and an answer that comes late is like one that is lost. The next sync finds out what became of it.
+A conditional write by a person or an agent holds the writer lock all the while, and the puller waits for
+that lock separately. The puller waits neither for a dead process nor for long. A push records each file
+as soon as the store answers. A sender that has recorded nothing has therefore received no answer. An
+answer that arrives late is like an answer that was lost: the next sync finds out what happened to the
+write.
 """
 
 from __future__ import annotations
@@ -20,43 +24,49 @@ from pathlib import Path
 from workspaces.coordination.writer_lock import locked, opened
 
 WAIT_S = 2.0
-"""Shorter than anybody waits for the sync that waits here."""
+"""Seconds to wait for a lock, shorter than any caller waits for the sync that waits here."""
 
-TIRED_S = 30.0
+NO_WAIT_S = 30.0
+"""Seconds after a timeout during which `wait` does not wait again."""
 
 _PAUSE_S_MAX = 0.002
 
 
 class Outbox:
-    """Of one workspace on one machine. Threads and processes share the file."""
+    """The lock between senders and pullers of one workspace on one machine. Threads and processes share
+    the file."""
 
     def __init__(self, file: Path | None) -> None:
-        """`file` None: nobody else sends."""
+        """Use the lock `file`. With None, no other process sends."""
         self._file = file
-        self._tired_until = 0.0
+        self._no_wait_until = 0.0
 
     @contextmanager
     def sending(self) -> Generator[None]:
-        """Any number at a time. In the block no `wait`."""
-        with self._held(fcntl.LOCK_SH, WAIT_S):
+        """Hold the shared lock while the block sends. Any number of senders may hold it. Do not call
+        `wait` inside."""
+        with self._flock(fcntl.LOCK_SH, WAIT_S):
             yield
 
     def wait(self) -> None:
-        """For an instant in which nobody sends. Who has waited in vain does not wait again at once: many
-        batches may come in while one push hangs."""
+        """Wait for a moment in which no sender is active.
+
+        After a timeout the next calls do not wait for `NO_WAIT_S`, because many batches may arrive while
+        one push hangs.
+        """
         now = time.monotonic()
-        with self._held(fcntl.LOCK_EX, WAIT_S if now >= self._tired_until else 0.0) as is_held:
-            self._tired_until = 0.0 if is_held else now + TIRED_S
+        with self._flock(fcntl.LOCK_EX, WAIT_S if now >= self._no_wait_until else 0.0) as is_locked:
+            self._no_wait_until = 0.0 if is_locked else now + NO_WAIT_S
 
     @contextmanager
-    def _held(self, how: int, wait_s: float) -> Generator[bool]:
+    def _flock(self, operation: int, wait_s: float) -> Generator[bool]:
         if self._file is None:
             yield True
             return
         with opened(self._file) as fd:
-            is_held = locked(fd, time.monotonic() + wait_s, _PAUSE_S_MAX, how)
+            is_locked = locked(fd, time.monotonic() + wait_s, _PAUSE_S_MAX, operation)
             try:
-                yield is_held
+                yield is_locked
             finally:
-                if is_held:
-                    fcntl.flock(fd, fcntl.LOCK_UN)  # a child that was forked meanwhile has it, too
+                if is_locked:
+                    fcntl.flock(fd, fcntl.LOCK_UN)  # a child forked meanwhile holds the same lock

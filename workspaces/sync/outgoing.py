@@ -1,4 +1,5 @@
-"""What goes out: first into the history, then under a condition to the store, then into the baseline."""
+"""Send local changes: record them in the history, write to the store conditionally, then update the
+baseline."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from workspaces.storage.blobs import Expect, Meta
 from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore
 from workspaces.sync.read_cache import ReadCache
-from workspaces.sync.recency import changed_at, decides
+from workspaces.sync.recency import changed_at, may_have_front_matter
 from workspaces.sync.reconcile import Push, PushDeletion
 from workspaces.sync.report import SyncReport
 from workspaces.sync.thread_pool import ThreadPool
@@ -22,159 +23,181 @@ from workspaces.tree.scan import FileState
 from workspaces.workspace.workspace import Workspace
 
 ROWS_AT_ONCE = 100
-"""So many files at most are looked at again when somebody dies. Only the last rows wait for the disk, with
-all that were taken before."""
+"""Largest number of files that are compared again after a crash. Only the last rows wait for the disk,
+and they make all earlier rows durable."""
 
-Going = Push | PushDeletion
+OutgoingAction = Push | PushDeletion
 
-Sent = tuple[WorkspacePath, BaselineChange | Failure | None]
-"""None: somebody was faster, on either side."""
+SendResult = tuple[WorkspacePath, BaselineChange | Failure | None]
+"""A path, and its new row or the failure. None: another writer changed the file first, on either side."""
 
 
 class Outgoing:
     def __init__(
-        self, workspace: Workspace, there: CountedStore, baseline: Baseline, crowd: ThreadPool
+        self, workspace: Workspace, there: CountedStore, baseline: Baseline, pool: ThreadPool
     ) -> None:
         self._workspace = workspace
         self._there = there
         self._baseline = baseline
-        self._crowd = crowd
+        self._pool = pool
 
     def send(
         self,
-        actions: Sequence[Going],
+        actions: Sequence[OutgoingAction],
         base: Mapping[WorkspacePath, SyncedFile],
         here: Mapping[WorkspacePath, FileState],
-        in_hand: ReadCache,
+        read_cache: ReadCache,
         report: SyncReport,
-        done: Callable[[int], None] | None = None,
+        on_done: Callable[[int], None] | None = None,
     ) -> list[WorkspacePath]:
-        """`done` None: a push of a few files, whose caller does not wait until the rows are durable; but each
-        is written as soon as it can be, since others may wait for that."""
+        """Send the actions, and return the paths that must be planned again.
+
+        Without `on_done`, this is a push of a few files. Its caller does not wait until the rows are
+        durable. But each row is written as soon as possible, because other processes may wait for it.
+        """
         if not actions:
             return []
-        found: dict[WorkspacePath, ObjectId | None] = {
-            one.path: here[one.path].object_id if isinstance(one, Push) else None for one in actions
+        states: dict[WorkspacePath, ObjectId | None] = {
+            action.path: here[action.path].object_id if isinstance(action, Push) else None
+            for action in actions
         }
-        settled, tip = self._workspace.committed(found)
+        committed_paths, tip = self._workspace.committed(states)
         meta = self._meta(tip)
-        again = [action.path for action in actions if action.path not in settled]
-        ready = [action for action in actions if action.path in settled]
-        # MEMORY.md is the last one; the others need not wait for each other.
-        last = [action for action in ready if action.path == "MEMORY.md"]
-        first = [action for action in ready if action.path != "MEMORY.md"]
-        for group in (first, last):
-            again += self._send_together(group, base, here, in_hand, meta, report, done)
+        again = [action.path for action in actions if action.path not in committed_paths]
+        ready = [action for action in actions if action.path in committed_paths]
+        # MEMORY.md goes last. The other files need not wait for each other.
+        memory_index = [action for action in ready if action.path == "MEMORY.md"]
+        others = [action for action in ready if action.path != "MEMORY.md"]
+        for group in (others, memory_index):
+            again += self._send_group(
+                group,
+                base=base,
+                here=here,
+                read_cache=read_cache,
+                meta=meta,
+                report=report,
+                on_done=on_done,
+            )
         return again
 
     def put(
         self, path: WorkspacePath, data: bytes | None, base: SyncedFile | None, *, expect: Expect
     ) -> BaselineChange:
-        """One file, or its deletion (None). Conflict, Unavailable. The step is to be taken once the file
-        here is the same."""
+        """Send one file, or its deletion (None), and return the baseline change.
+
+        The caller records that change once the file here has the same content.
+
+        Raises: Conflict if the object does not match `expect`; Unavailable if the store does not answer.
+        """
         if data is None:
-            return self._deleted(path, base, expect)
+            return self._delete(path, base, expect)
         state = FileState(version_of(data), blob_id(data), len(data))
-        stamp = self._workspace.history.next_stamp()  # its revision follows
+        stamp = self._workspace.history.next_stamp()  # the revision is committed later
         meta = {**self._meta(self._workspace.tip()), "stamp": stamp}
-        return self._put(path, data, state, base, expect, meta)
+        return self._write(path, data, state, base, expect, meta)
 
     def _meta(self, tip: RevisionId | None) -> Meta:
-        """What a person who looks into the bucket is told of where a file came from."""
+        """Return metadata that shows a person who browses the bucket where a file came from."""
         if tip is None:
             return {}
         return {"revision": tip, "stamp": self._workspace.history.commit(tip).at}
 
-    def _send_together(
+    def _send_group(
         self,
-        actions: Sequence[Going],
+        actions: Sequence[OutgoingAction],
         base: Mapping[WorkspacePath, SyncedFile],
         here: Mapping[WorkspacePath, FileState],
-        in_hand: ReadCache,
+        read_cache: ReadCache,
         meta: Meta,
         report: SyncReport,
-        done: Callable[[int], None] | None,
+        on_done: Callable[[int], None] | None,
     ) -> list[WorkspacePath]:
-        """All at the same time. Whatever fails, what has been done stands in the baseline."""
+        """Send all actions at the same time. Whatever fails, the baseline contains the actions that
+        succeeded."""
         if not actions:
             return []
-        rows = {one.path: base.get(one.path) for one in actions} | self._going(actions, base)
+        rows = {action.path: base.get(action.path) for action in actions}
+        rows |= self._mark_deletions(actions, base)
         again: list[WorkspacePath] = []
-        steps: list[BaselineChange] = []
+        changes: list[BaselineChange] = []
         failure: Failure | None = None
 
-        def send(one: Going) -> Sent:
-            sent = self._sent(one, rows[one.path], here, in_hand, meta)
-            return sent if done is not None else self._written(sent)
+        def send(action: OutgoingAction) -> SendResult:
+            sent = self._send(action, rows[action.path], here, read_cache, meta)
+            return sent if on_done is not None else self._record(sent)
 
-        outcomes = self._crowd.all(send, actions)
+        outcomes = self._pool.map(send, actions)
         for path, outcome in outcomes:
             if isinstance(outcome, BaselineChange):
                 report.pushed.append(path)
-                steps.append(outcome)
+                changes.append(outcome)
             elif isinstance(outcome, Refused | OverLimit):
                 report.refused.append(Problem(path, "unreadable", str(outcome)))
                 report.unsent.add(path)
-            elif outcome is None:
+            elif outcome is None:  # another writer was faster
                 again.append(path)
             else:
                 failure = failure or outcome
-            if done is not None:
-                self._write_most(steps)
-                done(1)
-        if done is not None:
-            self._baseline.take(steps)
+            if on_done is not None:
+                self._record_most(changes)
+                on_done(1)
+        if on_done is not None:
+            self._baseline.take(changes)
         if failure is not None:
             raise failure
         return again
 
-    def _written(self, sent: Sent) -> Sent:
-        """In the thread that has sent it: others may take longer."""
+    def _record(self, sent: SendResult) -> SendResult:
+        """Write the row in the thread that sent the file, because other threads may take longer."""
         _, outcome = sent
         if isinstance(outcome, BaselineChange):
             self._baseline.take([outcome], wait=False)
         return sent
 
-    def _write_most(self, steps: list[BaselineChange]) -> None:
-        """All but the last, where there are many."""
-        if len(steps) > ROWS_AT_ONCE:
-            self._baseline.take(steps[:-1], wait=False)
-            del steps[:-1]
+    def _record_most(self, changes: list[BaselineChange]) -> None:
+        """Write all rows but the last, if there are many."""
+        if len(changes) > ROWS_AT_ONCE:
+            self._baseline.take(changes[:-1], wait=False)
+            del changes[:-1]
 
-    def _going(
-        self, actions: Sequence[Going], base: Mapping[WorkspacePath, SyncedFile]
+    def _mark_deletions(
+        self, actions: Sequence[OutgoingAction], base: Mapping[WorkspacePath, SyncedFile]
     ) -> dict[WorkspacePath, SyncedFile]:
-        """The rows of what is about to be deleted there. They say so before it is asked for."""
-        going = {one.path: base[one.path] for one in actions if isinstance(one, PushDeletion)}
-        self._baseline.take(BaselineChange(path, row, row.going) for path, row in going.items())
-        return {path: row.going for path, row in going.items()}
+        """Mark rows of files about to be deleted in the store, before the request, and return the rows."""
+        rows = {
+            action.path: base[action.path] for action in actions if isinstance(action, PushDeletion)
+        }
+        self._baseline.take(
+            BaselineChange(path, row, row.being_deleted) for path, row in rows.items()
+        )
+        return {path: row.being_deleted for path, row in rows.items()}
 
-    def _sent(
+    def _send(
         self,
-        action: Going,
+        action: OutgoingAction,
         base: SyncedFile | None,
         here: Mapping[WorkspacePath, FileState],
-        in_hand: ReadCache,
+        read_cache: ReadCache,
         meta: Meta,
-    ) -> Sent:
+    ) -> SendResult:
         path = action.path
         try:
             if isinstance(action, PushDeletion):
-                return path, self._deleted(path, base, action.expect)
-            data = in_hand.find(path)
+                return path, self._delete(path, base, action.expect)
+            data = read_cache.find(path)
             if data is None:
                 data = self._workspace.read(path).data
-                if version_of(data) != action.version:
+                if version_of(data) != action.version:  # saved again since the survey
                     return path, None
-            if base is not None and decides(data):
+            if base is not None and may_have_front_matter(data):
                 meta = {**meta, "stamp": changed_at(self._workspace.history, path)}
-            return path, self._put(path, data, here[path], base, action.expect, meta)
+            return path, self._write(path, data, here[path], base, action.expect, meta)
         except (Conflict, NotFound):
             return path, None
         except Failure as failure:
             return path, failure
 
-    def _put(
+    def _write(
         self,
         path: WorkspacePath,
         data: bytes,
@@ -187,7 +210,7 @@ class Outgoing:
         token = self._there.write(path, data, expect=expect, meta=meta)
         return BaselineChange(path, base, SyncedFile(state.version, state.object_id, token))
 
-    def _deleted(
+    def _delete(
         self, path: WorkspacePath, base: SyncedFile | None, expect: Expect
     ) -> BaselineChange:
         self._there.delete(path, expect=expect)

@@ -1,19 +1,19 @@
-"""What was read to see what it is, and is kept until it is sent."""
+"""A cache of files that the survey has read, kept until they are sent."""
 
 from __future__ import annotations
 
 BYTES_MAX = 16 * 2**20
-"""Of all files together. What is beyond is read again, each file in its turn."""
+"""Limit for all cached files together. Files beyond it are read again, each when it is sent."""
 
 
 class ReadCache:
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
-        self._room = BYTES_MAX
+        self._bytes_left = BYTES_MAX
 
     def keep(self, path: str, data: bytes) -> None:
-        if len(data) <= self._room:
-            self._room -= len(data)
+        if len(data) <= self._bytes_left:
+            self._bytes_left -= len(data)
             self._files[path] = data
 
     def find(self, path: str) -> bytes | None:

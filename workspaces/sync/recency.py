@@ -1,29 +1,32 @@
-"""Which of two changes of a file is the later one: it decides where both have set one key of a front matter,
-and nothing else."""
+"""Find out which of two changes of a file is the later one.
+
+This decides only which value wins when both sides set the same key of a front matter.
+"""
 
 from __future__ import annotations
 
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 
-LOOKED_BACK_MAX = 50
-"""Revisions since the file was changed that are counted; one that rested for so long has lost its claim."""
+REVISIONS_MAX = 50
+"""Revisions to walk back in search of the change. A change older than that no longer counts with its own
+stamp."""
 
 
-def decides(data: bytes) -> bool:
-    """Whether there may be a front matter in it."""
+def may_have_front_matter(data: bytes) -> bool:
+    """Return True if the bytes may contain a front matter."""
     return data.startswith(b"---")
 
 
 def changed_at(history: History, path: WorkspacePath) -> str:
-    """The stamp of the revision that made the file what the newest one has; "" without any."""
+    """Return the stamp of the revision that gave the file its newest state, or "" if there is no revision."""
     revision = history.tip()
     if revision is None:
         return ""
     state = history.find(revision, path)
-    for _ in range(LOOKED_BACK_MAX):
+    for _ in range(REVISIONS_MAX):
         parents = history.commit(revision).parents
-        before = next((one for one in parents if history.find(one, path) == state), None)
+        before = next((parent for parent in parents if history.find(parent, path) == state), None)
         if before is None:
             break
         revision = before

@@ -1,35 +1,38 @@
-"""Pure: the last agreed tree, the files here and the listing there → what is to be done, and whether to ask.
+"""Compare the last agreed tree, the files here and the listing there, and return a plan. Pure functions.
 
-Of every path three things are known. `base`: what both sides held when they last agreed, or nothing.
-`here`: the version of the file, or nothing. `there`: the token of the object, or nothing. A token that
-is the base's means the base's bytes; any other means bytes that nobody here has read yet. No time of any
-kind is looked at. All there is to decide stands in `action_for`, one line a situation:
+Three facts are known about every path. `base`: the version and token that both sides held when they last
+agreed, or nothing. `here`: the version of the file, or nothing. `there`: the token of the object, or
+nothing. A token equal to the base's token means the base's bytes. Any other token means bytes that this
+machine has not read yet. No time of any kind is used. `action_for` holds all the decisions, one line for
+each situation:
 
     base  here  there
      B     B     B     nothing to do
-     B     H     B     changed only here            Push          if there is still the base
-     B     –     B     deleted only here            PushDeletion  if there is still the base
-     B     B     T     changed only there           Pull          if here is still the base
-     B     B     –     deleted only there           PullDeletion  if here is still the base
-     B     H     T     changed on both              Meet
+     B     H     B     changed only here            Push          if the store still has the base
+     B     –     B     deleted only here            PushDeletion  if the store still has the base
+     B     B     T     changed only there           Pull          if the file here is still the base
+     B     B     –     deleted only there           PullDeletion  if the file here is still the base
+     B     H     T     changed on both              Compare
      B     –     T     deleted here, changed there  Pull          the edit wins
-     B     H     –     changed here, deleted there  Push          the edit wins: if there is still nothing
-     B     –     –     deleted on both              Forget
-     –     H     –     new here                     Push          if there is still nothing
-     –     –     T     new there                    Pull          if here is still nothing
-     –     H     T     new on both                  Meet
+     B     H     –     changed here, deleted there  Push          the edit wins, if the store has nothing yet
+     B     –     –     deleted on both              DropBaseline
+     –     H     –     new here                     Push          if the store has nothing yet
+     –     –     T     new there                    Pull          if there is still no file here
+     –     H     T     new on both                  Compare
 
-`Compare` reads what is there, and only then is known whether the two sides differ at all (`met`).
+`Compare` reads the object. Only then is it known whether the two sides differ at all (`merge_versions`).
 
-While a file that is gone here is being deleted there, its row has a version that no file has
-(`Agreed.going`): what is here again by then counts as changed, though it be the same bytes, and meets
-whatever is there as new.
+While a file that was deleted here is being deleted in the store, its row has a version that no file has
+(`SyncedFile.being_deleted`). A file that reappears here by then counts as changed, even with the same
+bytes. It is compared with the object in the store as a new file.
 
-What is *held* is not looked at: a file that is there but cannot be kept (over quota, a bad name) must not
-pass for a deleted one. A name that is new there and has no place here (a twin of another in case only,
-a file where here is a directory) is refused, listed, and left where it is.
+A *held* path is skipped. It exists, but it cannot be kept (over quota, a bad name), and must not pass
+for a deleted file. A name may be new in the store and have no place here: it differs from another name
+in case only, or it is a file where this machine has a directory. Such a name is refused, listed, and
+left where it is.
 
-Deletions that look like an accident are an `Alarm`: nothing is done until a person has said so.
+Deletions that look like an accident raise an `Alarm`: sync does nothing until a person has confirmed
+them.
 """
 
 from __future__ import annotations
@@ -48,12 +51,12 @@ from workspaces.tree.conflict_copy import conflict_path
 from workspaces.tree.merge import merge
 
 GONE_FILES_MIN = 3
-"""Fewer than this many deletions are somebody tidying up, however small the workspace is."""
+"""Fewer deletions than this are a person tidying up, however small the workspace is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Bytes from here to there."""
+    """An action that sends the bytes of the file here to the store."""
 
     path: WorkspacePath
     version: Version
@@ -68,7 +71,7 @@ class PushDeletion:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Bytes from there to here."""
+    """An action that fetches the bytes from the store to this machine."""
 
     path: WorkspacePath
     expect: Version | None
@@ -82,7 +85,8 @@ class PullDeletion:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Both sides have something of their own: what, is not known before it is read."""
+    """An action for a path where both sides have a version of their own. Reading the object shows the
+    difference."""
 
     path: WorkspacePath
 
@@ -97,7 +101,7 @@ SyncAction = Push | PushDeletion | Pull | PullDeletion | Compare | DropBaseline
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """What looks like an accident, put to follow "sync stopped:"."""
+    """A reason to suspect an accident, worded to follow "sync stopped:"."""
 
     reason: str
 
@@ -105,7 +109,7 @@ class Alarm:
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
     actions: tuple[SyncAction, ...]
-    """MEMORY.md last: who reads it finds what it speaks of."""
+    """Sorted with MEMORY.md last, so that a reader of it finds the files it refers to."""
     refused: tuple[Problem, ...] = ()
     alarm: Alarm | None = None
 
@@ -118,19 +122,19 @@ def reconcile(
     held: Collection[str] = (),
 ) -> SyncPlan:
     actions: list[SyncAction] = []
-    is_same = here == {path: agreed.version for path, agreed in base.items()} and there == {
+    is_unchanged = here == {path: agreed.version for path, agreed in base.items()} and there == {
         path: agreed.token for path, agreed in base.items()
     }
-    if is_same:
-        return SyncPlan(())  # as almost always: what `action_for` would say of each path, sooner
+    if is_unchanged:
+        return SyncPlan(())  # the usual case: a shortcut with the same result as `action_for`
     for path in {**base, **here, **there}:
         agreed, ours, theirs = base.get(path), here.get(path), there.get(path)
         if agreed is not None and agreed.token == theirs and agreed.version == ours:
-            continue  # as almost every path
+            continue  # unchanged, like almost every path
         action = action_for(path, agreed, ours, theirs)
         if action is not None and path not in held:
             actions.append(action)
-    refused = _without_place(actions, here)
+    refused = _collisions(actions, here)
     actions = [action for action in actions if action.path not in refused]
     actions.sort(key=lambda action: (action.path == "MEMORY.md", action.path))
     return SyncPlan(tuple(actions), tuple(refused.values()), _alarm(base, here, there, held))
@@ -139,7 +143,7 @@ def reconcile(
 def action_for(
     path: WorkspacePath, base: SyncedFile | None, here: Version | None, there: Token | None
 ) -> SyncAction | None:
-    """The truth table."""
+    """Return the action for one path, following the truth table at the top of this module."""
     if base is None:
         return _new(path, here, there)
     if there == base.token:
@@ -155,7 +159,7 @@ def action_for(
             return PullDeletion(path, here)  # deleted only there
         return Push(path, here, ABSENT)  # changed here, deleted there: the edit wins
     if here is None or here == base.version:
-        return Pull(path, here)  # changed there, and here not changed or deleted: the edit wins
+        return Pull(path, here)  # changed only there, or deleted here: the edit wins
     return Compare(path)  # changed on both sides
 
 
@@ -167,12 +171,12 @@ def _new(path: WorkspacePath, here: Version | None, there: Token | None) -> Sync
 
 @dataclass(frozen=True, slots=True)
 class SameVersions:
-    """Both sides had made the same change."""
+    """The outcome when both sides made the same change."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergedVersions:
-    """One text in which both changes are made; possibly the one that is there already."""
+    """A text that contains both changes. It may equal the version in the store."""
 
     data: bytes
     overlaps: int
@@ -181,12 +185,12 @@ class MergedVersions:
 
 @dataclass(frozen=True, slots=True)
 class KeepBoth:
-    """Theirs takes the path; ours is kept beside it."""
+    """The outcome in which the store's version takes the path, and the version here is kept beside it."""
 
     beside: WorkspacePath
 
 
-Met = SameVersions | MergedVersions | KeepBoth
+MergeOutcome = SameVersions | MergedVersions | KeepBoth
 
 
 def merge_versions(
@@ -196,18 +200,20 @@ def merge_versions(
     there: bytes,
     *,
     later: Literal["here", "there"],
-) -> Met:
-    """What becomes of two versions. `later`: whose value stands where both changed one key of the front
-    matter.
+) -> MergeOutcome:
+    """Merge the version here with the version in the store.
 
-    What is there comes first in the merge, so that two machines that merge the same two versions one
-    after the other make the same text, and the second finds nothing left to push."""
+    `later` names the side whose value wins where both changed one key of the front matter.
+
+    The version in the store comes first in the merge. Two machines may merge the same two versions one after
+    the other. Both produce the same text, and the second machine finds nothing left to push.
+    """
     if here == there:
         return SameVersions()
-    found = merge(path, base, there, here, later="ours" if later == "there" else "theirs")
-    if found is None:
+    merged = merge(path, base, there, here, later="ours" if later == "there" else "theirs")
+    if merged is None:
         return KeepBoth(conflict_path(path, version_of(here)))
-    return MergedVersions(found.data, found.overlaps, found.clashes)
+    return MergedVersions(merged.data, merged.overlaps, merged.clashes)
 
 
 def _alarm(
@@ -217,51 +223,58 @@ def _alarm(
     held: Collection[str],
 ) -> Alarm | None:
     known = base.keys() - set(held)
-    for side, mine, other in (("this directory", here, there), ("the store", there, here)):
-        gone = len((known - mine.keys()) & other.keys())
-        if gone == 0:
+    for side, this_side, other_side in (
+        ("this directory", here, there),
+        ("the store", there, here),
+    ):
+        deleted = len((known - this_side.keys()) & other_side.keys())
+        if deleted == 0:
             continue
-        if not mine and not held:
+        if not this_side and not held:
             return Alarm(f"{side} is empty, but {_files(len(known))} were there at the last sync")
-        if gone >= GONE_FILES_MIN and gone * 2 > len(known):
-            return Alarm(f"{gone} of {_files(len(known))} are gone from {side} since the last sync")
+        if deleted >= GONE_FILES_MIN and deleted * 2 > len(known):
+            return Alarm(
+                f"{deleted} of {_files(len(known))} are gone from {side} since the last sync"
+            )
     return None
 
 
-def _without_place(
+def _collisions(
     actions: Sequence[SyncAction], here: Mapping[WorkspacePath, Version]
 ) -> dict[str, Problem]:
-    """Names that would be new here and collide with one that stays, or with each other."""
-    new = sorted(one.path for one in actions if isinstance(one, Pull) and one.expect is None)
+    """Return names that would be new here and collide with a remaining name, or with each other."""
+    new = sorted(
+        action.path for action in actions if isinstance(action, Pull) and action.expect is None
+    )
     if not new:
         return {}
-    going = {action.path for action in actions if isinstance(action, PullDeletion)}
-    staying = [path for path in here if path not in going]
-    names = {folded(one): one for path in staying for one in _on_the_way(path)}
-    files = {folded(path) for path in staying}
+    deleted = {action.path for action in actions if isinstance(action, PullDeletion)}
+    remaining = [path for path in here if path not in deleted]
+    names = {folded(prefix): prefix for path in remaining for prefix in _path_prefixes(path)}
+    files = {folded(path) for path in remaining}
     refused: dict[str, Problem] = {}
     for path in new:
         collision = _collision(path, names, files)
         if collision is not None:
             refused[path] = Problem(path, "twin", collision)
             continue
-        names.update({folded(one): one for one in _on_the_way(path)})
+        names.update({folded(prefix): prefix for prefix in _path_prefixes(path)})
         files.add(folded(path))
     return refused
 
 
 def _collision(path: WorkspacePath, names: Mapping[str, str], files: Collection[str]) -> str | None:
-    *above, _ = _on_the_way(path)
-    for one in above:
-        known = names.get(folded(one))
-        if known is not None and (known != one or folded(one) in files):
-            return f"has no place beside {known!r}"
+    *parents, _ = _path_prefixes(path)
+    for parent in parents:
+        known = names.get(folded(parent))
+        if known is not None and (known != parent or folded(parent) in files):
+            return f"collides with {known!r}"
     known = names.get(folded(path))
-    return None if known is None else f"has no place beside {known!r}"
+    return None if known is None else f"collides with {known!r}"
 
 
-def _on_the_way(path: WorkspacePath) -> list[str]:
-    """Every directory on the way, and the path."""
+def _path_prefixes(path: WorkspacePath) -> list[str]:
+    """Return every parent directory of the path, and the path itself."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 

@@ -1,26 +1,28 @@
-"""Replication: the history of a workspace, in S3 and on every machine that has it.
+"""Replicate the history of a workspace between S3 and every machine that has it.
 
-**Out.** A revision is made here first, then its files go to S3 and what S3 lacks of the history goes as one
-pack, and last, when all of these are there, the head is moved to name it, on the condition that it is still
-the head that was seen. A death between any two of these leaves less there than here and nothing wrong: a
-pack that no head names is worth nothing, so it may go before the files or with them (`pack`), and the next
-push begins with what the head says. So the head never names a revision whose files were not there.
+**Out.** A machine first makes a revision. Then its files go to S3, and the part of the history that S3
+lacks goes as one pack. When all of these are stored, the head is moved to name the revision. The move is
+conditional: the head must still be the one that was read. A crash between any two steps leaves too
+little in S3 and nothing wrong. A pack that no head names has no effect, so it may go before the files or
+with them (`pack`). The next push starts from the current head. So the head never names a revision whose
+files were not in S3.
 
-**In.** The head is read first and the files are listed after it: then the files are at least what the
-head's newest revision says. While they are, and fetched, what is missing of its packs is fetched as well,
-compared with its name and looked at in a quarantine. Then whoever brings the files (`Workspace.bring`) is
-handed both, and makes them one.
+**In.** The head is read first, and the files are listed after it. So the listed files are at least as
+new as the head's newest revision. While the files are listed and fetched, the missing packs are fetched
+too. Each is compared with its name and checked in a quarantine. The caller then hands both to
+`Workspace.bring`, which merges them.
 
-**Lives.** A workspace may be deleted and begun anew in the same place before this machine has heard of it. A
-head that has a revision of ours belongs to our life: the names of revisions are hashes. Before one that has
-none is followed, and where there is none, the entry of the workspace is asked for, in which a deletion was
-written before anything of another life (`workspaces.remote.registry`).
+**Lives.** A workspace may be deleted and created anew in the same place before this machine learns of
+it. A head that names one of our revisions belongs to our life, because revision names are hashes. A head
+may name none of them, or there may be no head. Then this machine first reads the entry of the workspace.
+A deletion was written there before any object of a new life (`workspaces.remote.registry`).
 
-**Lost packs.** A pack that is missing, or not what its name says, is found by `check`: whoever has its
-revisions packs them anew. Who lacks them is told so, keeps its own history, and syncs files as before.
+**Lost packs.** `check` finds a pack that is missing or does not match its name. A machine that has its
+revisions packs them again. A machine that lacks them reports it, keeps its own history, and syncs files
+as before.
 
-What was seen of the head is remembered (`head` in the baseline), so that a push asks nothing first, and
-believed only while the history here still has the revision it names.
+The baseline stores the head that was last read (fact `head`), so that a push need not read it first. It
+is trusted only while the history here still contains the revision it names.
 """
 
 from __future__ import annotations
@@ -44,33 +46,33 @@ from workspaces.sync.baseline import Baseline
 from workspaces.sync.history_head import NAME, HistoryHead, Pack, fold_from, head_bytes, parse_head
 
 FETCH_BYTES_MAX = 4 * 2**30
-"""Of all packs of one history that are fetched at once."""
+"""Limit for all packs of one history fetched in one go."""
 
 FETCHED_BYTES_MAX = BUNDLE_BYTES_MAX
-"""Of packs that are on their way at the same time: one of the largest, or many small ones."""
+"""Limit for packs in flight at the same time: one of the largest, or many small ones."""
 
 THREADS = 16
-"""Packs on their way: a history has at most twice as many."""
+"""Packs in flight. A history has at most twice as many."""
 
 ORPHAN_KEPT_S = 24 * 3600.0
-"""A pack that no head names any more, or not yet: somebody may be about to fetch it, or to name it."""
+"""Seconds to keep a pack that no head names. Another machine may be about to fetch it, or to name it."""
 
 _SEEN, _CHECKED = "head", "packs checked"
-"""Facts of the baseline: what was seen there; the day on which all packs were there."""
+"""Facts of the baseline: the head last read, and the day on which all packs were present."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """There, when it was last looked at."""
+class _SeenHead:
+    """The head in S3 when it was last read."""
 
     head: HistoryHead
     token: Token
     good: Mapping[str, Token]
-    """Packs that were found good, by name, and the tokens they had."""
+    """Tokens of the packs that were verified, by name."""
 
 
 class Replication:
-    """One history and its part of the place. Threads may share it."""
+    """The replication of one history with its part of the bucket. Threads may share it."""
 
     def __init__(
         self,
@@ -82,8 +84,11 @@ class Replication:
         check_life: Callable[[], None] = lambda: None,
         threads: int = THREADS,
     ) -> None:
-        """`now`: seconds since the epoch, to tell old packs from new ones. `check_life`: Deleted when what is
-        here belongs to a life of the workspace that is over, as is said in the place by now."""
+        """Attach a history to its store.
+
+        `now` returns seconds since the epoch, to tell old packs from new ones. `check_life` raises
+        Deleted if the store says that this workspace's life is over.
+        """
         self._history = history
         self._there = there
         self._baseline = baseline
@@ -91,42 +96,54 @@ class Replication:
         self._check_life = check_life
         self._threads = threads
         self._lock = threading.Lock()
-        self._counting = threading.Lock()
-        self._has_looked = False
-        self._seen: tuple[str, _Seen] | None = None
-        """What was remembered when it was last read, and the text that says so."""
-        self._good: dict[str, Token] = {}
-        """Found good since it was last remembered."""
+        self._count_lock = threading.Lock()
+        self._has_read_head = False
+        self._seen: tuple[str, _SeenHead] | None = None
+        """The stored text when it was last read, and the head parsed from it."""
+        self._verified: dict[str, Token] = {}
+        """Packs verified since the head was last stored."""
         self._ahead: tuple[RevisionId | None, tuple[Pack, ...]] | None = None
-        """What was packed for a head with this newest revision, and no head names yet."""
+        """Packs written ahead for a head with this newest revision. No head names them yet."""
         self.requests = 0
 
     def has_moved(self) -> bool:
-        """Whether the head in S3 names something that the history here does not have yet."""
+        """Return True if the head in S3 names a revision that the history here lacks."""
         with self._lock:
-            head = self._look()
-        return head is not None and not self._has(head.tip)
+            head = self._read_head()
+        return head is not None and not self._contains(head.tip)
 
-    def news(self, *, look: bool = True) -> HistoryHead | None:
-        """The head, where it names something that is not here. Refused, Unavailable: it cannot be used.
-        `look`: at what is there, which the caller has not done just now."""
+    def new_head(self, *, read_head: bool = True) -> HistoryHead | None:
+        """Return the head if it names a revision that is not here, else None.
+
+        With `read_head` False, the caller has just read the head.
+
+        Raises: Refused or Unavailable if the head cannot be used.
+        """
         with self._lock:
-            seen = self._remembered()
-            head = self._look() if look or seen is None else seen.head
-            return None if head is None or self._has(head.tip) else head
+            seen = self._load_seen()
+            head = self._read_head() if read_head or seen is None else seen.head
+            return None if head is None or self._contains(head.tip) else head
 
     def fetch(self, head: HistoryHead) -> Quarantine:
-        """What a head names and is not here, looked at; to be closed by the caller. Deleted; Refused,
-        OverLimit, Unavailable: what is there cannot be used."""
+        """Fetch the packs of a head that are missing here, check them, and return them in a quarantine.
+        The caller closes it.
+
+        Raises: Deleted if this life of the workspace is over; Refused, OverLimit or Unavailable if the
+        packs cannot be used.
+        """
         with self._lock:
-            wanted = self._wanted(head.packs)
-            if len(wanted) == len(head.packs):  # as far as they tell, it has nothing of ours
-                self._ask_for_the_entry()
+            wanted = self._missing_packs(head.packs)
+            if len(wanted) == len(head.packs):  # the head may belong to another life
+                self._check_entry()
             quarantine = self._history.quarantine()
             try:
-                for pack, data in self._fetched(wanted):
+                for pack, data in self._fetch_packs(wanted):
                     if quarantine.take(data) != pack.tip:
-                        raise Refused(NAME, pack.name, "names a pack with another newest revision")
+                        raise Refused(
+                            NAME,
+                            pack.name,
+                            "is a pack with another newest revision than the head names",
+                        )
                 quarantine.check()
             except BaseException:
                 quarantine.close()
@@ -136,39 +153,51 @@ class Replication:
             return quarantine
 
     def recover(self) -> None:
-        """The history here was lost: it is fetched again, whole, as far as it had come there. Unavailable
-        when it had not."""
+        """Fetch the whole history again after it was lost here, as far as it had reached S3.
+
+        Raises: Unavailable if S3 has no history.
+        """
         with self._lock:
-            head = self._look()
+            head = self._read_head()
             if head is None or head.tip is None:
                 raise Unavailable("history", "is lost here, and is not in S3", remedy=PUT_BACK)
-            self._ask_for_the_entry()
+            self._check_entry()
             with self._history.made_again() as history, history.quarantine() as quarantine:
-                for _, data in self._fetched(head.packs):
+                for _, data in self._fetch_packs(head.packs):
                     quarantine.take(data)
                 quarantine.check()
                 history.receive(quarantine, head.tip)
                 history.follow(head.tip, {}, SYNC)
 
     def seen(self) -> RevisionId | None:
-        """The revision that the head named when it was last seen."""
-        seen = self._remembered()
+        """Return the revision that the head named when it was last read."""
+        seen = self._load_seen()
         return seen.head.tip if seen else None
 
     def pack(self, tip: RevisionId) -> None:
-        """Put there what is lacking of `tip`, whose files are on their way; `push` is to name it."""
+        """Write the packs that S3 lacks for `tip`, while its files are being sent. `push` names them
+        later."""
         with self._lock:
-            seen = self._known()
+            seen = self._known_head()
             base = seen.head.tip if seen else None
-            if tip == base or not self._has_or_none(base) or not self._history.descends(tip, base):
+            if (
+                tip == base
+                or not self._is_none_or_here(base)
+                or not self._history.descends(tip, base)
+            ):
                 return
             self._ahead = base, self._packs_between(base, tip)
 
     def push(self, tip: RevisionId) -> bool:
-        """Make `tip`, whose files are there, the head. False when others have moved it: what they made is
-        to be brought here first. Deleted."""
+        """Move the head to `tip`, whose files are in S3.
+
+        Return False if other machines have moved the head, and their revisions must be brought here
+        first.
+
+        Raises: Deleted if this life of the workspace is over.
+        """
         with self._lock:
-            seen = self._known()
+            seen = self._known_head()
             head = seen.head if seen else HistoryHead(None)
             if head.tip is not None and head.tip != tip:
                 if not self._history.has(head.tip):
@@ -178,83 +207,92 @@ class Replication:
             if head.tip == tip:
                 return True
             packs = (*head.packs, *self._packs_between(head.tip, tip))
-            return self._moved(replace(head, tip=tip, packs=packs), seen)
+            return self._move_head(replace(head, tip=tip, packs=packs), seen)
 
     def fold(self) -> None:
-        """Make few packs of many. Whoever has just read the old head still finds them, for a day."""
+        """Fold many packs into few. A machine that has just read the old head still finds its packs for
+        a day."""
         with self._lock:
-            seen = self._remembered()
+            seen = self._load_seen()
             start = fold_from(seen.head.packs) if seen else None
-            if seen is None or start is None or not self._has(seen.head.tip):
+            if seen is None or start is None or not self._contains(seen.head.tip):
                 return
             kept = seen.head.packs[:start]
             known = [kept[-1].tip] if kept else []
-            packs = (*kept, *self._packed(seen.head.packs[-1].tip, known))
-            if self._moved(replace(seen.head, packs=packs), seen):
+            packs = (*kept, *self._write_packs(seen.head.packs[-1].tip, known))
+            if self._move_head(replace(seen.head, packs=packs), seen):
                 self._sweep(packs)
 
     def is_check_due(self) -> bool:
-        """Once a day."""
+        """Return True if no check has succeeded today."""
         return self._baseline.fact(_CHECKED) != self._today()
 
     def check(self) -> list[str]:
-        """Look whether every pack that the head names is there, and good; those that are not are made
-        anew. Returns what was damaged. Unavailable when its revisions are not here."""
+        """Verify that every pack named by the head is present and correct, and write damaged packs anew.
+        Return their names.
+
+        Raises: Unavailable if the revisions of a damaged pack are not here.
+        """
         with self._lock:
-            seen = self._known()
+            seen = self._known_head()
             if seen is None or not seen.head.packs:
                 return []
-            damaged = self._damaged(seen)
+            damaged = self._find_damaged(seen)
             if not damaged:
-                self._remember(seen.head, seen.token)
+                self._save_seen(seen.head, seen.token)
                 self._note_checked()
                 return []
-            if not self._has(seen.head.tip):
-                raise _lost(damaged[0])
+            if not self._contains(seen.head.tip):
+                raise _pack_lost(damaged[0])
             packs: list[Pack] = []
             before: list[RevisionId] = []
             for pack in seen.head.packs:
-                packs += self._packed(pack.tip, before) if pack in damaged else [pack]
+                packs += self._write_packs(pack.tip, before) if pack in damaged else [pack]
                 before = [pack.tip]
-            self._moved(replace(seen.head, packs=tuple(packs)), seen)
+            self._move_head(replace(seen.head, packs=tuple(packs)), seen)
             return [pack.name for pack in damaged]
 
-    def _look(self) -> HistoryHead | None:
-        """The head as it is now; None when there is none. Deleted."""
-        seen = self._remembered()
+    def _read_head(self) -> HistoryHead | None:
+        """Return the current head, or None if there is none.
+
+        Raises: Deleted if this life of the workspace is over.
+        """
+        seen = self._load_seen()
         self.requests += 1
         try:
-            if seen is None or not self._has(seen.head.tip):
+            if seen is None or not self._contains(seen.head.tip):
                 blob = self._there.read(NAME)
             else:
                 blob = self._there.read_if_changed(NAME, seen.token)
         except NotFound:
             self._baseline.note(_SEEN, "")
-            self._ask_for_the_entry()
-            self._has_looked = True
+            self._check_entry()
+            self._has_read_head = True
             return None
-        self._has_looked = True
+        self._has_read_head = True
         if blob is None:
             return seen.head if seen else None
-        found = _parsed(blob.data)
-        self._remember(found, blob.token)
-        return found
+        head = _parse(blob.data)
+        self._save_seen(head, blob.token)
+        return head
 
-    def _known(self) -> _Seen | None:
-        """The head as it was last seen, by anybody on this machine. It is looked at when it never was, or
-        when what was seen is not in the history here."""
-        seen = self._remembered()
-        is_believed = self._has_looked if seen is None else self._has_or_none(seen.head.tip)
-        if not is_believed:
-            self._look()
-            seen = self._remembered()
+    def _known_head(self) -> _SeenHead | None:
+        """Return the head that a process on this machine last read.
+
+        Read it now if none was read before, or if the history here lacks the revision it names.
+        """
+        seen = self._load_seen()
+        is_usable = self._has_read_head if seen is None else self._is_none_or_here(seen.head.tip)
+        if not is_usable:
+            self._read_head()
+            seen = self._load_seen()
         return seen
 
-    def _has_or_none(self, revision: RevisionId | None) -> bool:
+    def _is_none_or_here(self, revision: RevisionId | None) -> bool:
         return revision is None or self._history.has(revision)
 
-    def _has(self, revision: RevisionId | None) -> bool:
-        """Whether the history here has grown from it."""
+    def _contains(self, revision: RevisionId | None) -> bool:
+        """Return True if the newest revision here descends from `revision`."""
         if revision is None:
             return True
         tip = self._history.tip()
@@ -262,21 +300,25 @@ class Replication:
             return False
         return self._history.has(revision) and self._history.descends(tip, revision)
 
-    def _ask_for_the_entry(self) -> None:
+    def _check_entry(self) -> None:
         self.requests += 1
         self._check_life()
 
-    def _wanted(self, packs: Sequence[Pack]) -> Sequence[Pack]:
-        """Who has the newest revision of a pack has all before it."""
-        known = next((n for n in reversed(range(len(packs))) if self._has(packs[n].tip)), -1)
-        found = packs[known + 1 :]
-        total = sum(pack.bytes for pack in found)
+    def _missing_packs(self, packs: Sequence[Pack]) -> Sequence[Pack]:
+        """Return the packs to fetch. A history with the newest revision of a pack has all packs before
+        it.
+
+        Raises: OverLimit if they are too large together.
+        """
+        known = next((n for n in reversed(range(len(packs))) if self._contains(packs[n].tip)), -1)
+        missing = packs[known + 1 :]
+        total = sum(pack.bytes for pack in missing)
         if total > FETCH_BYTES_MAX:
             raise OverLimit("history in S3", maximum=FETCH_BYTES_MAX, actual=total, unit="bytes")
-        return found
+        return missing
 
-    def _fetched(self, packs: Sequence[Pack]) -> Iterator[tuple[Pack, bytes]]:
-        """One after the other; as many are on their way as may be in memory."""
+    def _fetch_packs(self, packs: Sequence[Pack]) -> Iterator[tuple[Pack, bytes]]:
+        """Yield the packs in order. As many are in flight as may be in memory."""
         for group in _groups(packs):
             threads = min(self._threads, len(group))
             if threads <= 1:
@@ -286,52 +328,55 @@ class Replication:
                 yield from zip(group, pool.map(self._read, group), strict=True)
 
     def _read(self, pack: Pack) -> bytes:
-        with self._counting:
+        with self._count_lock:
             self.requests += 1
         try:
             blob = self._there.read(pack.blob)
         except NotFound as missing:
-            raise _lost(pack) from missing
+            raise _pack_lost(pack) from missing
         if len(blob.data) != pack.bytes or sha256(blob.data).hexdigest() != pack.name:
-            raise _lost(pack)
-        self._good[pack.name] = blob.token
+            raise _pack_lost(pack)
+        self._verified[pack.name] = blob.token
         return blob.data
 
-    def _packed(self, tip: RevisionId, known: Sequence[RevisionId]) -> Iterator[Pack]:
-        """Under its name there is either nothing, or the same bytes, or damaged ones."""
+    def _write_packs(self, tip: RevisionId, known: Sequence[RevisionId]) -> Iterator[Pack]:
+        """Write the packs that lead from `known` to `tip`.
+
+        Overwriting is safe: the name holds either nothing, or the same bytes, or damaged ones.
+        """
         for newest, data in self._history.bundles(tip, known):
             pack = Pack(sha256(data).hexdigest(), len(data), newest)
             self.requests += 1
-            self._good[pack.name] = self._there.write(pack.blob, data, expect=ANY)
+            self._verified[pack.name] = self._there.write(pack.blob, data, expect=ANY)
             yield pack
 
     def _packs_between(self, base: RevisionId | None, tip: RevisionId) -> tuple[Pack, ...]:
-        """Those that went ahead, and what is lacking behind them."""
-        ahead = self._taken_ahead(base, tip)
+        """Return the packs written ahead, and write the packs that follow them."""
+        ahead = self._take_ahead(base, tip)
         known = ahead[-1].tip if ahead else base
-        rest = self._packed(tip, [known] if known else []) if known != tip else ()
+        rest = self._write_packs(tip, [known] if known else []) if known != tip else ()
         return (*ahead, *rest)
 
-    def _taken_ahead(self, base: RevisionId | None, tip: RevisionId) -> tuple[Pack, ...]:
-        """Packs that are there and lead from `base` towards `tip`."""
+    def _take_ahead(self, base: RevisionId | None, tip: RevisionId) -> tuple[Pack, ...]:
+        """Return the packs already written that lead from `base` towards `tip`."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or ahead[0] != base or not ahead[1]:
             return ()
         return ahead[1] if self._history.descends(tip, ahead[1][-1].tip) else ()
 
-    def _moved(self, head: HistoryHead, seen: _Seen | None) -> bool:
+    def _move_head(self, head: HistoryHead, seen: _SeenHead | None) -> bool:
         self.requests += 1
         try:
             token = self._there.write(NAME, head_bytes(head), expect=seen.token if seen else ABSENT)
         except Conflict:
             return False
-        self._remember(head, token)
+        self._save_seen(head, token)
         return True
 
-    def _damaged(self, seen: _Seen) -> list[Pack]:
+    def _find_damaged(self, seen: _SeenHead) -> list[Pack]:
         self.requests += 1
         listed = {stat.name: stat for stat in self._there.scan()}
-        good = {**seen.good, **self._good}
+        good = {**seen.good, **self._verified}
         damaged: list[Pack] = []
         for pack in seen.head.packs:
             stat = listed.get(pack.blob)
@@ -350,7 +395,7 @@ class Replication:
         for stat in list(self._there.scan()):
             is_old = stat.modified is not None and stat.modified < self._now() - ORPHAN_KEPT_S
             if stat.name not in named and is_old:
-                with suppress(Failure):  # the next folding comes by here again
+                with suppress(Failure):  # the next fold tries again
                     self.requests += 1
                     self._there.delete(stat.name, expect=ANY)
 
@@ -360,34 +405,34 @@ class Replication:
     def _today(self) -> str:
         return str(int(self._now() // 86_400))
 
-    def _remembered(self) -> _Seen | None:
+    def _load_seen(self) -> _SeenHead | None:
         text = self._baseline.fact(_SEEN)
         if not text:
             return None
         if self._seen is None or self._seen[0] != text:
-            told = json.loads(text)
-            head = parse_head(told["head"].encode())
-            self._seen = text, _Seen(head, Token(told["token"]), told["good"])
+            record = json.loads(text)
+            head = parse_head(record["head"].encode())
+            self._seen = text, _SeenHead(head, Token(record["token"]), record["good"])
         return self._seen[1]
 
-    def _remember(self, head: HistoryHead, token: Token) -> None:
-        """A power cut may take it back: then it is asked for once more."""
-        before = self._remembered()
-        known = {**(before.good if before else {}), **self._good}
+    def _save_seen(self, head: HistoryHead, token: Token) -> None:
+        """Store the head that was read. A power cut may undo this, and then the head is read once more."""
+        before = self._load_seen()
+        known = {**(before.good if before else {}), **self._verified}
         good = {pack.name: known[pack.name] for pack in head.packs if pack.name in known}
-        told = {"token": token, "head": head_bytes(head).decode(), "good": good}
-        self._baseline.note(_SEEN, json.dumps(told), wait=False)
-        self._good.clear()
+        record = {"token": token, "head": head_bytes(head).decode(), "good": good}
+        self._baseline.note(_SEEN, json.dumps(record), wait=False)
+        self._verified.clear()
 
 
-def _parsed(data: bytes) -> HistoryHead:
+def _parse(data: bytes) -> HistoryHead:
     try:
         return parse_head(data)
     except Refused as refused:
         if refused.remedy is None:
             refused.remedy = (
-                "it was not written by workspace-harness: put the right one back, or delete it; "
-                "the next sync of a machine that has the history writes it anew"
+                "workspace-harness did not write it: restore the right file, or delete it; "
+                "a machine that has the history writes it again at its next sync"
             )
         raise
 
@@ -395,7 +440,7 @@ def _parsed(data: bytes) -> HistoryHead:
 def _groups(packs: Iterable[Pack]) -> Iterator[list[Pack]]:
     group: list[Pack] = []
     for pack in packs:
-        if group and sum(one.bytes for one in group) + pack.bytes > FETCHED_BYTES_MAX:
+        if group and sum(member.bytes for member in group) + pack.bytes > FETCHED_BYTES_MAX:
             yield group
             group = []
         group.append(pack)
@@ -403,7 +448,7 @@ def _groups(packs: Iterable[Pack]) -> Iterator[list[Pack]]:
         yield group
 
 
-def _lost(pack: Pack) -> Unavailable:
+def _pack_lost(pack: Pack) -> Unavailable:
     return Unavailable(
         "history in S3",
         f"its pack {pack.name[:12]} is missing or damaged",

@@ -1,4 +1,4 @@
-"""What a sync tells: of what it is doing, and of what it did."""
+"""The progress and the result of a sync."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from workspaces.errors import Failure
 from workspaces.problem import Problem
 
 OnSyncProgress = Callable[[int, int], None]
-"""How many of how many are done."""
+"""A callback with the number of finished actions and the number of all actions."""
 
 
 @dataclass(slots=True)
 class SyncReport:
-    """What a sync did."""
+    """The result of a sync."""
 
     pushed: list[str] = field(default_factory=list[str])
     pulled: list[str] = field(default_factory=list[str])
-    """Deletions are among both."""
+    """Paths changed here. `pushed` and `pulled` both include deletions."""
     merged: list[str] = field(default_factory=list[str])
     conflicts: list[str] = field(default_factory=list[str])
-    """The second files that were made."""
+    """Paths of the second files that sync created."""
     refused: list[Problem] = field(default_factory=list[Problem])
     unsent: set[str] = field(default_factory=set[str])
-    """Of these, what is here and not there: the store does not take it, or has in its place what cannot be
-    kept here."""
+    """Paths among `refused` that are here and not in the store. The store rejects the file, or holds an
+    object in its place that cannot be kept here."""
     pending: list[str] = field(default_factory=list[str])
-    """What others changed faster than it could be carried out: the next sync goes on."""
+    """Paths that others changed faster than sync could apply the changes. The next sync continues with
+    them."""
     requests: int = 0
     history: bool = False
-    """Whether every revision that was here when the files had gone is there."""
+    """True if every revision that was here when the files were sent is in the store."""
     unfollowed: Failure | None = None
-    """What is wrong with the history there: it is neither followed nor added to."""
+    """The problem with the history in the store. The history is then neither followed nor extended."""
     mended: list[str] = field(default_factory=list[str])
-    """Packs that were damaged, and made anew."""
+    """Damaged packs that were written anew."""
 
     @property
     def is_durable(self) -> bool:
-        """Whether all files that are here are there."""
+        """Return True if all files on this machine are in the store."""
         return not self.pending and not self.unsent
 
     @property
@@ -48,11 +49,11 @@ class SyncReport:
 
 
 class SyncProgress:
-    def __init__(self, tell: OnSyncProgress, total: int) -> None:
-        self._tell = tell
+    def __init__(self, on_progress: OnSyncProgress, total: int) -> None:
+        self._on_progress = on_progress
         self._total = total
         self._done = 0
 
     def done(self, count: int) -> None:
         self._done += count
-        self._tell(self._done, self._total)
+        self._on_progress(self._done, self._total)

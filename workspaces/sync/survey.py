@@ -1,4 +1,4 @@
-"""Looking at both sides at once: the tree here, the listing there, what was agreed on; and the plan."""
+"""Look at both sides at once (the tree here, the listing there, the baseline) and make the plan."""
 
 from __future__ import annotations
 
@@ -22,36 +22,37 @@ from workspaces.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Both sides, as they were found."""
+    """The state of both sides, as observed at one time."""
 
     base: Mapping[WorkspacePath, SyncedFile]
     here: Mapping[WorkspacePath, FileState]
     there: Mapping[WorkspacePath, Token]
     plan: SyncPlan
     held: Collection[str]
-    """What is on one side and cannot be kept on this one."""
-    in_hand: ReadCache
-    """Of what is here, as far as it was read."""
+    """Paths that exist on one side and cannot be kept here."""
+    read_cache: ReadCache
+    """Contents of the files here, as far as the scan has read them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a survey was made of: of the same it is the same."""
+class _LastSurvey:
+    """The inputs of the last survey. If they have not changed, the cached survey is still valid."""
 
     tree: Tree
     stats: Sequence[Stat]
     base: Mapping[WorkspacePath, SyncedFile]
     survey: Survey
 
-    def is_of(
+    def is_unchanged(
         self, tree: Tree, stats: Sequence[Stat], base: Mapping[WorkspacePath, SyncedFile]
     ) -> bool:
-        """Who has found nothing new gives what he gave before."""
+        """Return True if tree, listing and baseline are unchanged since the last survey."""
         return self.tree is tree and self.base is base and self.stats == stats
 
 
 class Surveyor:
-    """Reading only, but for the stat cache, which is kept from one process to the next."""
+    """The reader of both sides. It writes only the stat cache, which it keeps from one process to the
+    next."""
 
     def __init__(
         self,
@@ -60,86 +61,90 @@ class Surveyor:
         baseline: Baseline,
         *,
         place: Callable[[], str],
-        at_once: bool,
+        is_parallel: bool,
     ) -> None:
-        """`at_once`: the tree is scanned while the store is listing."""
+        """Scan the tree while the store is listing, if `is_parallel`."""
         self._workspace = workspace
         self._there = there
         self._baseline = baseline
         self._place = place
-        self._at_once = at_once
+        self._is_parallel = is_parallel
         self._saved: Known = {}
-        self._last: _Seen | None = None
-        """None where there was something to be done."""
+        self._last: _LastSurvey | None = None
+        """None if the last survey planned any action."""
 
-    def remember(self) -> None:
-        """What a scan need not repeat, from the last process."""
+    def load_stat_cache(self) -> None:
+        """Load the stat cache that the last process saved, so that a scan need not hash unchanged files
+        again."""
         if not self._workspace.stat_cache:
             self._saved = self._workspace.stat_cache = self._baseline.known()
 
     def survey(self) -> Survey:
-        in_hand = ReadCache()
-        # Before the listing: what another process pushes meanwhile would look like deleted there.
+        read_cache = ReadCache()
+        # Read before the listing: else a file pushed in between would look deleted there.
         base = self._baseline.tree()
-        tree, stats = self._both(sorted(base), in_hand)
-        if self._last is not None and self._last.is_of(tree, stats, base):
-            return replace(self._last.survey, in_hand=in_hand)
-        survey = self._surveyed(tree, stats, base, in_hand)
-        seen = _Seen(tree, stats, base, replace(survey, in_hand=ReadCache()))
-        self._last = None if survey.plan.actions else seen
+        tree, stats = self._read_both(sorted(base), read_cache)
+        if self._last is not None and self._last.is_unchanged(tree, stats, base):
+            return replace(self._last.survey, read_cache=read_cache)
+        survey = self._make_survey(tree, stats, base, read_cache)
+        last = _LastSurvey(tree, stats, base, replace(survey, read_cache=ReadCache()))
+        self._last = None if survey.plan.actions else last
         return survey
 
-    def _surveyed(
+    def _make_survey(
         self,
         tree: Tree,
         stats: Sequence[Stat],
         base: Mapping[WorkspacePath, SyncedFile],
-        in_hand: ReadCache,
+        read_cache: ReadCache,
     ) -> Survey:
-        there, refused = self._listed(stats, tree, base)
-        held = _held(tree) | {problem.path for problem in refused}
+        there, refused = self._check_listing(stats, tree, base)
+        held = _held_paths(tree) | {problem.path for problem in refused}
         here = {path: state.version for path, state in tree.files.items()}
         plan = reconcile(base, here, there, held=held)
         plan = SyncPlan(plan.actions, (*refused, *plan.refused), plan.alarm)
         held.update(problem.path for problem in plan.refused)
-        return Survey(base, tree.files, there, plan, held, in_hand)
+        return Survey(base, tree.files, there, plan, held, read_cache)
 
     def dirty(self) -> list[WorkspacePath]:
-        """What differs here from what was last agreed."""
+        """Return the paths that differ here from the baseline."""
         base = self._baseline.tree()
         tree = self._scan(ReadCache())
-        held = _held(tree)
+        held = _held_paths(tree)
         changed = [path for path, state in tree.files.items() if _differs(base.get(path), state)]
         gone = [path for path in base if path not in tree.files and path not in held]
         return [*changed, *gone]
 
     def read(self, path: WorkspacePath) -> tuple[FileState, bytes] | None:
-        """One file here. None too for what cannot be kept: whoever asks looks at the whole tree then."""
+        """Return the state and bytes of one file here. Return None for a missing file, or one that
+        cannot be kept: then the caller must survey the whole tree."""
         try:
             data = self._workspace.read(path).data
         except (NotFound, Refused, OverLimit):
             return None
         return FileState(version_of(data), blob_id(data), len(data)), data
 
-    def _both(self, known: Sequence[str], in_hand: ReadCache) -> tuple[Tree, Sequence[Stat]]:
-        if not self._at_once:
-            return self._scan(in_hand), self._there.list(known)
+    def _read_both(
+        self, known: Sequence[str], read_cache: ReadCache
+    ) -> tuple[Tree, Sequence[Stat]]:
+        if not self._is_parallel:
+            return self._scan(read_cache), self._there.list(known)
         with ThreadPoolExecutor(1) as pool:
             listing = pool.submit(self._there.list, known)
-            return self._scan(in_hand), listing.result()
+            return self._scan(read_cache), listing.result()
 
-    def _scan(self, in_hand: ReadCache) -> Tree:
-        tree = self._workspace.scan(in_hand.keep)
+    def _scan(self, read_cache: ReadCache) -> Tree:
+        tree = self._workspace.scan(read_cache.keep)
         known = self._workspace.stat_cache
         if known != self._saved:
             self._baseline.keep_known(self._saved, known)
             self._saved = known
         return tree
 
-    def _listed(
+    def _check_listing(
         self, stats: Sequence[Stat], tree: Tree, base: Mapping[WorkspacePath, SyncedFile]
     ) -> tuple[dict[WorkspacePath, Token], list[Problem]]:
-        """Good names and their tokens; what can be no file here, and why."""
+        """Return the tokens of valid names, and the problems of the objects that cannot be files here."""
         quota = self._workspace.record.config.quota
         good: dict[str, WorkspacePath] = {path: path for path in (*base, *tree.files)}
         there: dict[WorkspacePath, Token] = {}
@@ -147,7 +152,7 @@ class Surveyor:
         files, size = len(tree.files), tree.bytes
         for stat in stats:
             path = good.get(stat.name)
-            if path is None:
+            if path is None:  # a name that is new to this machine
                 rule = broken_rule(stat.name)
                 if rule is not None:
                     refused.append(Problem(stat.name, "bad_name", f"in the store: {rule}"))
@@ -159,9 +164,11 @@ class Surveyor:
             if stat.size > quota.file_bytes or (
                 is_new and (files > quota.files or size > quota.bytes)
             ):
-                refused.append(Problem(path, "over_quota", "in the store: is beyond the quota"))
+                refused.append(Problem(path, "over_quota", "in the store: exceeds the quota"))
             if stat.token is None:
-                raise Refused("store", self._place(), "lists no tokens, which sync needs")
+                raise Refused(
+                    "store", self._place(), "lists objects without tokens, which sync needs"
+                )
             there[path] = stat.token
         return there, refused
 
@@ -170,6 +177,6 @@ def _differs(agreed: SyncedFile | None, state: FileState) -> bool:
     return agreed is None or agreed.version != state.version
 
 
-def _held(tree: Tree) -> set[str]:
-    """What is there and cannot be kept: not to be taken for deleted."""
+def _held_paths(tree: Tree) -> set[str]:
+    """Return the paths that exist here and cannot be kept. They must not pass for deleted files."""
     return {problem.path for problem in tree.problems if problem.kind != "conflict"}

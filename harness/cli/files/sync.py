@@ -147,7 +147,7 @@ def _run(
     """With a bar where it takes a while."""
     syncing = workspaces.sync(name)
     with _progress(name) as tell:
-        report = syncing.run(accept_deletions=accept_deletions, check=check, tell=tell)
+        report = syncing.run(accept_deletions=accept_deletions, check=check, on_progress=tell)
     return report, [*_kept_back(workspaces, name), *report.refused]
 
 

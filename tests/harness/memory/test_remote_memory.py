@@ -26,7 +26,7 @@ from tests.workspaces.replicas import MemoryPrefix
 from workspaces.conditions import ANY
 from workspaces.errors import NotFound, Refused
 from workspaces.ids import Namespace, version_of
-from workspaces.remote.remote_workspace import GLANCE_BYTES_MAX, RemoteWorkspace
+from workspaces.remote.remote_workspace import SMALL_FILE_BYTES_MAX, RemoteWorkspace
 from workspaces.revision import Author
 from workspaces.workspace.workspace import Workspace
 
@@ -340,7 +340,7 @@ def test_what_is_only_read_there_is_not_copied_by_what_keeps_copies_the_same(
 def test_notes_are_read_once_as_long_as_they_are_the_same(library: Workspace) -> None:
     prefix = MemoryPrefix()
     distant = RemoteWorkspace(library.record, Namespace("fs-1"), prefix)
-    small, large = b"# small\n", b"# large\n" + b"x" * GLANCE_BYTES_MAX
+    small, large = b"# small\n", b"# large\n" + b"x" * SMALL_FILE_BYTES_MAX
     prefix.write("notes/small.md", small, expect=ANY)
     prefix.write("notes/large.md", large, expect=ANY)
 

@@ -49,7 +49,7 @@ def test_the_roster_is_told_and_a_deletion_is_buried_on_every_machine(
         assert (b.workspaces.get("notes").root / "MEMORY.md").exists()
         a.workspaces.patch("notes", {"description": "shared"})
         b.following.sync()
-        roster = a.house.place.roster(a.rooms.principal.account_id)  # type: ignore[union-attr]
+        roster = a.house.place.registry(a.rooms.principal.account_id)  # type: ignore[union-attr]
         seen = roster.read("workspace", record.id)
         assert seen is not None
         assert isinstance(seen.entry, LiveEntry)

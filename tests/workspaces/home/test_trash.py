@@ -56,7 +56,7 @@ def test_a_deletion_is_said_in_the_place_and_leaves_nothing_else_there(
     assert (trash / "files/MEMORY.md").read_text() == "one\n"
     left = [s.name for s in prefix.store.scan() if not s.name.startswith(".probe")]
     assert left == [f".records/{account_of(a)}/workspaces/{record.id}.json"]
-    seen = place.roster(a.workspaces._principal.account_id).read("workspace", record.id)
+    seen = place.registry(a.workspaces._principal.account_id).read("workspace", record.id)
     assert seen is not None
     assert seen.entry == Tombstone(record.id, "notes", seen.entry.at, is_swept=True)  # type: ignore[union-attr]
     assert not a.root.exists()
@@ -217,7 +217,7 @@ def test_a_private_workspace_is_deleted_like_every_other(a: Replica, place: Shar
     workspace_id = private_to_user(a.workspaces._principal.user_id)
     assert a.workspaces.private(workspace_id, create=True) is not None
     a.workspaces.delete(workspace_id)
-    seen = place.roster(a.workspaces._principal.account_id).read("workspace", workspace_id)
+    seen = place.registry(a.workspaces._principal.account_id).read("workspace", workspace_id)
     assert seen is not None
     assert not isinstance(seen.entry, LiveEntry)
 

@@ -33,7 +33,7 @@ ACCOUNT = AccountId("acct_" + 24 * "0")
 
 @pytest.fixture
 def roster(place: SharedBucket) -> Registry:
-    return place.roster(ACCOUNT)
+    return place.registry(ACCOUNT)
 
 
 def record(entry_id: str, **more: Any) -> dict[str, Any]:
@@ -87,12 +87,14 @@ def test_nobody_overwrites_what_it_has_not_seen(roster: Registry) -> None:
 def test_a_tombstone_replaces_whatever_was_told_and_is_written_once(roster: Registry) -> None:
     workspace_id = new_id("ws")
     roster.write("workspace", LiveEntry(workspace_id, record(workspace_id), epoch=2), expect=ABSENT)
-    seen = roster.entomb("workspace", workspace_id, "notes", NOW)
+    seen = roster.write_tombstone("workspace", workspace_id, "notes", NOW)
     assert seen.entry == Tombstone(workspace_id, "notes", NOW, epoch=2)
     later = Stamp("2027-01-01T00:00:00.000000Z")
-    assert roster.entomb("workspace", workspace_id, "renamed", later) == seen
+    assert roster.write_tombstone("workspace", workspace_id, "renamed", later) == seen
     never_told = new_id("ws")
-    assert roster.entomb("workspace", never_told, "x", NOW).entry == Tombstone(never_told, "x", NOW)
+    assert roster.write_tombstone("workspace", never_told, "x", NOW).entry == Tombstone(
+        never_told, "x", NOW
+    )
 
 
 WS = "ws_" + 24 * "a"

@@ -139,13 +139,13 @@ def test_a_damaged_file_is_named_with_what_to_do(file: Path) -> None:
     file.write_bytes(b"no database" * 1000)
     with pytest.raises(Unavailable, match=r"sync\.db") as failure:
         Baseline(file).tree()
-    assert "remove it" in (failure.value.remedy or "")
+    assert "delete the file" in (failure.value.remedy or "")
 
 
 def test_where_the_disk_is_full_nobody_is_told_to_remove_what_was_agreed(file: Path) -> None:
     baseline = Baseline(file)
     baseline.take([BaselineChange(A, None, agreed(1))])
-    with baseline._asked() as database:
+    with baseline._connection() as database:
         database.execute("pragma max_page_count = 1")  # of a disk that has no room for one more
     steps = [BaselineChange(WorkspacePath(f"{n}.md"), None, agreed(n)) for n in range(1000)]
     with pytest.raises(Unavailable, match="the disk is full") as failure:

@@ -32,7 +32,7 @@ P = WorkspacePath("notes/a.md")
 B, H = Version("b" * 64), Version("c" * 64)
 T0, T1 = Token("t0"), Token("t1")
 BASE = SyncedFile(B, ObjectId("0" * 40), T0)
-GOING = BASE.going
+GOING = BASE.being_deleted
 
 TABLE: dict[tuple[SyncedFile | None, Version | None, Token | None], SyncAction | None] = {
     (BASE, B, T0): None,

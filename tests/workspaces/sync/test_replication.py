@@ -115,7 +115,7 @@ def test_of_a_whole_sync_too_the_pack_goes_while_the_files_do(
 
 
 def packed_ahead(of: Replica) -> None:
-    replication, tip = of.sync._past._replication, of.workspace.tip()
+    replication, tip = of.sync._history_sync._replication, of.workspace.tip()
     assert replication is not None
     assert tip is not None
     replication.pack(tip)
@@ -311,7 +311,7 @@ def test_only_a_history_whose_files_are_there_is_pushed(
     a.workspace.write(MEMORY, "two\n", by=AGENT)
     from workspaces.sync.report import SyncReport
 
-    assert a.sync._past.push(SyncReport())
+    assert a.sync._history_sync.push(SyncReport())
     assert head(prefix, a).tip == first
     b.sync.run()
     assert b.texts() == {MEMORY: "one\n"}
@@ -372,14 +372,14 @@ def test_whoever_has_just_read_every_pack_does_not_look_for_them(
     prefix.asked.clear()
     assert b.sync.run().history
     assert prefix.asked.count("LIST") == 1, "of the files"
-    assert not b.sync._past._replication.is_check_due()  # type: ignore[union-attr]
+    assert not b.sync._history_sync._replication.is_check_due()  # type: ignore[union-attr]
     a.workspace.write(MEMORY, "news\n", by=AGENT)
     a.sync.push_dirty()
     c = machine("c")
     damaged = head(prefix, a).packs[1]
     packs(prefix, a).write(damaged.blob, b"x", expect=ANY)
     assert not c.sync.run().history
-    assert c.sync._past._replication.is_check_due()  # type: ignore[union-attr]
+    assert c.sync._history_sync._replication.is_check_due()  # type: ignore[union-attr]
 
 
 def test_any_git_reads_the_history_out_of_s3(
@@ -419,13 +419,13 @@ def test_many_packs_are_folded_and_old_ones_go_after_a_day(
     b.sync.run()
     assert b.workspace.log() == a.workspace.log()
 
-    class Aged(type(a.sync._past._replication._there)):  # type: ignore[misc, union-attr]
+    class Aged(type(a.sync._history_sync._replication._there)):  # type: ignore[misc, union-attr]
         def scan(self, prefix: str = "") -> Any:
             from dataclasses import replace
 
             return (replace(stat, modified=1.0) for stat in super().scan(prefix))
 
-    replication = a.sync._past._replication
+    replication = a.sync._history_sync._replication
     assert replication is not None
     replication._there.__class__ = Aged
     replication._sweep(after)
@@ -632,7 +632,7 @@ def test_a_history_on_this_machine_alone_that_was_lost_is_told(
     again = open_workspaces().get("notes")
     assert again.read(MEMORY).text == "one\n"
     for write in (
-        lambda: again.settle(),
+        lambda: again.commit_edits(),
         lambda: again.write(MEMORY, "two\n", by=CALLER),
         lambda: again.delete(MEMORY, by=CALLER, expect=version_of(b"one\n")),
     ):

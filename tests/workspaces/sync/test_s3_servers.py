@@ -109,7 +109,7 @@ def test_where_a_server_is_not_trusted_with_conditional_deletes_a_lease_is_taken
     for name, value in moto_s3.environment().items():
         monkeypatch.setenv(name, value)
     records, place = MemoryRecords(), bucket_at(f"s3://{BUCKET}/{new_id('test')}")
-    place._honesty = Capabilities(conditional_put=True, conditional_delete=False)
+    place._capabilities = Capabilities(conditional_put=True, conditional_delete=False)
     a, b = (Replica(tmp_path / name, records, place) for name in "ab")
     for number in range(4):
         a.put(f"{number}.md", f"{number}\n")

@@ -65,7 +65,7 @@ def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
     a.sync.run()
     other = machine("a")
     is_shown, is_over = threading.Event(), threading.Event()
-    exchange, survey = a.workspace._blobs.exchange, other.sync._sides.survey
+    exchange, survey = a.workspace._blobs.exchange, other.sync._surveyor.survey
 
     def exchanged(label: Label, path: WorkspacePath) -> None:
         if is_shown.is_set():
@@ -88,7 +88,7 @@ def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
         return survey()
 
     monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
-    monkeypatch.setattr(other.sync._sides, "survey", surveyed)
+    monkeypatch.setattr(other.sync._surveyor, "survey", surveyed)
     other.sync.run()
     is_over.set()
     writing.join(timeout=60)

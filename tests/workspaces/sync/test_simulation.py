@@ -108,7 +108,7 @@ def local_wins(patch: pytest.MonkeyPatch) -> None:
     def met(path: Any, base: Any, here: bytes, there: bytes, *, later: Any) -> MergedVersions:
         return MergedVersions(here, 0, ())
 
-    patch.setattr(incoming, "met", met)
+    patch.setattr(incoming, "merge_versions", met)
 
 
 def mtime_compare(patch: pytest.MonkeyPatch) -> None:
@@ -162,17 +162,17 @@ def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
 
 def unsettled(patch: pytest.MonkeyPatch) -> None:
     """What is pushed and replaced was never made a revision."""
-    patch.setattr(Workspace, "settled", lambda self, found: (set(found), self.tip()))
+    patch.setattr(Workspace, "committed", lambda self, found: (set(found), self.tip()))
 
 
 def agreed_without_a_word(patch: pytest.MonkeyPatch) -> None:
     """What both sides have come to by themselves is in no revision."""
-    plain = Incoming._brought
+    plain = Incoming._apply
 
     def brought(self: Any, arrivals: Any, steps: Any, same: Any, *more: Any) -> Any:
         return plain(self, arrivals, steps, {}, *more)
 
-    patch.setattr(Incoming, "_brought", brought)
+    patch.setattr(Incoming, "_apply", brought)
 
 
 def first_look_only(patch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def a_deletion_wins(patch: pytest.MonkeyPatch) -> None:
 
 
 def head_without_its_files(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(HistorySync, "_missing", lambda self, tip: {})
+    patch.setattr(HistorySync, "_unsent_files", lambda self, tip: {})
 
 
 def blind_head(patch: pytest.MonkeyPatch) -> None:
@@ -268,13 +268,13 @@ def folded_onto_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         replication, "fold_from", lambda packs: 1 if len(packs) > history_head.PACKS_MAX else None
     )
-    plain = replication.Replication._moved
+    plain = replication.Replication._move_head
 
     def moved(self: Any, there: Any, seen: Any) -> bool:
         is_folded = seen is not None and len(there.packs) < len(seen.head.packs)
         return plain(self, replace(there, packs=there.packs[1:]) if is_folded else there, seen)
 
-    patch.setattr(replication.Replication, "_moved", moved)
+    patch.setattr(replication.Replication, "_move_head", moved)
 
 
 def not_given_back(patch: pytest.MonkeyPatch) -> None:

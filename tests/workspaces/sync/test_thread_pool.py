@@ -5,17 +5,17 @@ from contextlib import closing
 
 import pytest
 
-from workspaces.sync.thread_pool import TOLD_AT_ONCE, ThreadPool
+from workspaces.sync.thread_pool import RESULTS_AT_ONCE, ThreadPool
 
 WAIT_S_MAX = 60.0
 
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_results_come_in_the_order_of_the_items(threads: int) -> None:
-    crowd = ThreadPool(threads)
-    assert list(crowd.all(lambda n: n * n, range(50))) == [n * n for n in range(50)]
+    pool = ThreadPool(threads)
+    assert list(pool.map(lambda n: n * n, range(50))) == [n * n for n in range(50)]
     batches = [list(range(7)), [], list(range(7, 20))]
-    found = list(crowd.ahead(lambda n: n * n, batches))
+    found = list(pool.map_batches(lambda n: n * n, batches))
     assert found == [(batch, [n * n for n in batch]) for batch in batches]
 
 
@@ -27,7 +27,7 @@ def test_the_next_batch_is_on_its_way_while_one_is_dealt_with() -> None:
             begun.set()
         return number
 
-    with closing(ThreadPool(2).ahead(do, [[1], [2]])) as batches:
+    with closing(ThreadPool(2).map_batches(do, [[1], [2]])) as batches:
         next(batches)
         assert begun.wait(WAIT_S_MAX)
 
@@ -39,7 +39,7 @@ def test_no_more_than_one_batch_is_on_its_way() -> None:
         met.append(number)
         return number
 
-    with closing(ThreadPool(2).ahead(do, [[1], [2], [3], [4]])) as batches:
+    with closing(ThreadPool(2).map_batches(do, [[1], [2], [3], [4]])) as batches:
         next(batches)
     assert set(met) <= {1, 2}
 
@@ -56,7 +56,7 @@ def test_what_was_not_begun_is_left_when_nobody_goes_on() -> None:
         return number
 
     count = 10_000
-    batches = ThreadPool(2).ahead(do, [[1], list(range(100, 100 + count))])
+    batches = ThreadPool(2).map_batches(do, [[1], list(range(100, 100 + count))])
     next(batches)
     assert begun.acquire(timeout=WAIT_S_MAX) and begun.acquire(timeout=WAIT_S_MAX)
     closer = threading.Thread(target=batches.close)
@@ -75,26 +75,26 @@ def test_a_failure_is_the_callers(threads: int) -> None:
         return number
 
     with pytest.raises(ValueError, match="three"):
-        list(ThreadPool(threads).ahead(do, [[1, 2], [3]]))
+        list(ThreadPool(threads).map_batches(do, [[1, 2], [3]]))
 
 
 def test_results_come_while_later_items_are_on_their_way() -> None:
     may_end = threading.Event()
 
     def do(number: int) -> int:
-        if number >= TOLD_AT_ONCE:
+        if number >= RESULTS_AT_ONCE:
             assert may_end.wait(WAIT_S_MAX)
         return number
 
-    results = ThreadPool(3).all(do, range(3 * TOLD_AT_ONCE))
-    assert [next(results) for _ in range(TOLD_AT_ONCE)] == list(range(TOLD_AT_ONCE))
+    results = ThreadPool(3).map(do, range(3 * RESULTS_AT_ONCE))
+    assert [next(results) for _ in range(RESULTS_AT_ONCE)] == list(range(RESULTS_AT_ONCE))
     may_end.set()
-    assert list(results) == list(range(TOLD_AT_ONCE, 3 * TOLD_AT_ONCE))
+    assert list(results) == list(range(RESULTS_AT_ONCE, 3 * RESULTS_AT_ONCE))
 
 
 def test_one_that_takes_long_keeps_none_of_the_others_waiting() -> None:
     others = threading.Semaphore(0)
-    count = 5 * TOLD_AT_ONCE
+    count = 5 * RESULTS_AT_ONCE
 
     def do(number: int) -> int:
         if number > 0:
@@ -103,7 +103,7 @@ def test_one_that_takes_long_keeps_none_of_the_others_waiting() -> None:
         assert all(others.acquire(timeout=WAIT_S_MAX) for _ in range(count - 1))
         return number
 
-    assert list(ThreadPool(2).all(do, range(count))) == list(range(count))
+    assert list(ThreadPool(2).map(do, range(count))) == list(range(count))
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -119,5 +119,5 @@ def test_after_a_failure_nothing_more_is_begun(threads: int) -> None:
         return number
 
     with pytest.raises(ValueError, match="nought"):
-        list(ThreadPool(threads).all(do, range(100_000)))
+        list(ThreadPool(threads).map(do, range(100_000)))
     assert len(met) < 100_000

@@ -14,7 +14,7 @@ from tests.workspaces.replicas import MemoryPrefix, Replica
 from tests.workspaces.two_machines import MEMORY, a, b, in_staging, machine, place, prefix
 from workspaces.errors import Unavailable
 from workspaces.localfs.staging import STAGED_PREFIX
-from workspaces.sync.thread_pool import TOLD_AT_ONCE
+from workspaces.sync.thread_pool import RESULTS_AT_ONCE
 
 __all__ = ["a", "b", "machine", "place", "prefix"]
 
@@ -75,7 +75,7 @@ def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
             a.put("1.md", "changed")
         return settled(found)
 
-    monkeypatch.setattr(a.workspace, "settled", saved_meanwhile)
+    monkeypatch.setattr(a.workspace, "committed", saved_meanwhile)
     report = a.sync.run()
     assert sorted(report.pushed) == ["0.md", "1.md", "2.md"]
     assert read.count("1.md") > read.count("0.md") == read.count("2.md")
@@ -87,7 +87,7 @@ def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
 def test_what_comes_is_put_aside_while_the_rest_is_on_its_way(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = 3 * TOLD_AT_ONCE
+    count = 3 * RESULTS_AT_ONCE
     for number in range(count):
         a.put(f"{number:03}.md", f"{number}")
     a.sync.run()
@@ -114,14 +114,14 @@ def test_what_comes_is_put_aside_while_the_rest_is_on_its_way(
 def test_what_was_put_aside_goes_when_the_rest_does_not_come(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(2 * TOLD_AT_ONCE):
+    for number in range(2 * RESULTS_AT_ONCE):
         a.put(f"{number:03}.md", f"{number}")
     a.sync.run()
     aside: list[str] = []
     read, unstage = MemoryPrefix.read, b.workspace._blobs.unstage
 
     def failing(self: MemoryPrefix, name: str) -> Any:
-        if name == f"{2 * TOLD_AT_ONCE - 1:03}.md":
+        if name == f"{2 * RESULTS_AT_ONCE - 1:03}.md":
             raise Unavailable("S3", "does not answer")
         return read(self, name)
 
