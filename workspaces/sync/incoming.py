@@ -32,7 +32,7 @@ from workspaces.sync.reconcile import (
 from workspaces.sync.report import SyncReport
 from workspaces.sync.survey import Survey
 from workspaces.sync.thread_pool import ThreadPool
-from workspaces.tree.merge_marks import told_of
+from workspaces.tree.merge_marks import describe_merge
 from workspaces.tree.port import Staged
 from workspaces.workspace.incoming_changes import IncomingChange, Theirs
 from workspaces.workspace.workspace import Workspace
@@ -190,7 +190,7 @@ class Incoming:
             case SameVersions():
                 same[path] = blob_id(here)
             case MergedVersions(data, overlaps, clashes):
-                seam = told_of(overlaps, clashes)
+                seam = describe_merge(overlaps, clashes)
                 expect = version_of(here)
                 arrivals.append(IncomingChange(path, data, expect, beside=there, seam=seam))
                 told.merged.append(path)

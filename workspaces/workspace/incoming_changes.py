@@ -1,12 +1,13 @@
-"""Arrivals: what other machines made of the files comes in, and the history that tells of it.
+"""Apply what other machines changed: files come into the tree, and their history becomes part of ours.
 
-    settle what arrives on → receive their history → declare → swap each file in → tell → settle what was
-    saved meanwhile
+    commit manual edits of those files → receive the other history → declare the intent
+    → replace each file → record → commit what was saved meanwhile
 
-Told with their history, both lines of history become one, in which the files are as they are here now: theirs
-as it is where nothing differs, else a revision on top or a merge. Without it, what came in is one revision by
-the sync. A file that is not what its arrival was planned on is left as it is, and then their history is not
-followed either: it would speak of a file that did not come.
+With the other history, both lines of history become one, in which the files are as they are here now. Their
+tip is used as it is if nothing differs. Else there is a revision on top, or a merge. Without their history,
+the changes are one revision by the sync. A change is planned on a version of its file. If the file has
+another version by now, the file is left alone. Then their history is not followed either: it would
+describe a file that did not come in.
 """
 
 from __future__ import annotations
@@ -32,50 +33,50 @@ from workspaces.workspace.manual_edits import ManualEdits, ReadResult
 
 @dataclass(frozen=True, slots=True)
 class IncomingChange:
-    """What another machine made of a file."""
+    """A change of a file that another machine made."""
 
     path: WorkspacePath
     data: bytes | None
-    """None: it goes."""
+    """The new content. None: the file is deleted."""
     expect: Version | None
-    """What this was planned on; a file that is something else by now is left alone."""
+    """The version that the change was planned on. A file that has another version by now is left alone."""
     beside: bytes | None = None
-    """What they had, where `data` is a merge of it with what is here."""
+    """Their version, if `data` is a merge of it with the version here."""
     seam: str = ""
-    """What there is to be said of the merge."""
+    """The text for the revision's trailer, if `data` is a merge."""
     staged: Staged | None = None
-    """`data`, where it was put aside when it came."""
+    """The staged file that holds `data` since it was downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Theirs:
-    """The history that others have made, as far as it is not here: to be followed once the files here are
-    at least what it says."""
+    """The history of other machines, as far as it is not here. It is followed once the files here contain
+    everything it says."""
 
     tip: RevisionId
     quarantine: Quarantine
     aside: Collection[str] = ()
-    """Files that have no place here, or are held: as theirs, whatever is here."""
+    """Files that cannot be here or are held back. They count as theirs, whatever is here."""
 
 
 @dataclass(slots=True)
 class ApplyResult:
-    """What did not come in: everything else is there now."""
+    """The changes that did not come in. All others are in the tree now."""
 
     left: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
-    """Somebody changed it since it was planned on."""
+    """Files that changed here since the change was planned."""
     refused: list[Problem] = field(default_factory=list[Problem])
-    """There is no place for it here."""
+    """Files that cannot be here."""
     there: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
-    """It was there already."""
+    """Files that had the new content already."""
     overtaken: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
-    """It came in, and what somebody saved in that moment was merged into it."""
+    """Files that came in and were merged with what another program saved at that moment."""
     unfollowed: Failure | None = None
-    """Why their history was not followed, where something is wrong with it."""
+    """The reason why their history was not followed, if something is wrong with it."""
 
 
 class IncomingChanges:
-    """Of one workspace."""
+    """The incoming changes of one workspace."""
 
     def __init__(self, settlement: ManualEdits, history: History, swaps: SafeReplace) -> None:
         self._settlement = settlement
@@ -109,7 +110,7 @@ class IncomingChanges:
             for path, reason in refused.items():
                 brought.refused.append(Problem(path, "unreadable", str(reason)))
             brought.left += [s.path for s in swaps if s.path not in done and s.path not in refused]
-            brought.overtaken = set(swapped.overtaken)
+            brought.overtaken = set(swapped.concurrent_saves)
             if theirs is not None and not brought.left:
                 here = done | brought.there
                 told = {a.path: a for a in arrivals if a.path in here}
@@ -120,7 +121,7 @@ class IncomingChanges:
                 }
                 self._tell(told, by)
             held.fulfilled()
-            self._swaps.restore(swapped.overtaken.values())
+            self._swaps.restore(swapped.concurrent_saves.values())
             # What else was saved meanwhile. A file that was not there before has nothing to lose, and is
             # settled like any other when somebody looks at it.
             self._settlement.record(swap.path for swap in swaps if swap.seen is not None)
@@ -129,8 +130,8 @@ class IncomingChanges:
     def _settled_against(
         self, theirs: Theirs, arriving: Collection[WorkspacePath]
     ) -> frozenset[WorkspacePath]:
-        """What a person changed by hand where their history says something else becomes a revision; but
-        what is the same as theirs, or counts as theirs, is returned."""
+        """Commit manual edits of the files in which their history differs from ours. Return the files that
+        equal theirs or count as theirs: these need no commit."""
         differing = self._history.differences(self._history.tip(), theirs.tip)
         alike: set[WorkspacePath] = set()
         for path, (_, there) in differing.items():
@@ -149,7 +150,7 @@ class IncomingChanges:
         alike: Collection[str],
         by: Author,
     ) -> None:
-        """Our line of history and theirs become one, in which the files are as they are here now."""
+        """Join our line of history and theirs. In the result the files are as they are here now."""
         tip = self._history.tip()
         differing: dict[WorkspacePath, After] = {
             path: ours
@@ -168,7 +169,8 @@ class IncomingChanges:
         self._history.follow(theirs.tip, differing, by, beside=beside)
 
     def _tell(self, told: Mapping[WorkspacePath, IncomingChange], by: Author) -> None:
-        """What came in, as a revision of its own, where it says anything new."""
+        """Record the changes that came in as a revision of their own, as far as they differ from the newest
+        one."""
         recorded = self._settlement.recorded(told, self._history.tip())
         beside = {path: one.beside for path, one in told.items() if one.beside is not None}
         changes = {
@@ -189,7 +191,8 @@ class IncomingChanges:
 def _swap_for(
     arrival: IncomingChange, current: ReadResult, brought: ApplyResult
 ) -> Replacement | None:
-    """None when there is nothing to swap: it is there already, or not what this was planned on."""
+    """Return the replacement for a change. Return None if the file already has the content, or is not the
+    version that the change was planned on."""
     path = arrival.path
     if isinstance(current, Refused | OverLimit):
         brought.refused.append(Problem(path, "unreadable", str(current)))
@@ -207,5 +210,6 @@ def _swap_for(
 
 
 def _is_met_halfway(arrival: IncomingChange, brought: ApplyResult) -> bool:
-    """What is here holds all that is there: their version is still told, beside it."""
+    """Return True if the file here already contains everything of theirs. Their version is still recorded
+    beside it."""
     return arrival.path in brought.there and arrival.beside is not None

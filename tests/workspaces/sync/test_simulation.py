@@ -283,9 +283,9 @@ def not_given_back(patch: pytest.MonkeyPatch) -> None:
 
     def put(self: Any, swaps: Any) -> Any:
         swapped = plain(self, swaps)
-        for one in swapped.overtaken.values():
+        for one in swapped.concurrent_saves.values():
             self._tree.discard(one.label)
-        swapped.overtaken.clear()
+        swapped.concurrent_saves.clear()
         return swapped
 
     patch.setattr(SafeReplace, "put", put)
