@@ -192,7 +192,9 @@ class Incoming:
             case MergedVersions(data, overlaps, clashes):
                 seam = describe_merge(overlaps, clashes)
                 expect = version_of(here)
-                arrivals.append(IncomingChange(path, data, expect, beside=there, seam=seam))
+                arrivals.append(
+                    IncomingChange(path, data, expect, beside=there, merge_summary=seam)
+                )
                 told.merged.append(path)
             case KeepBoth(beside):
                 if beside not in pulled:
@@ -219,7 +221,7 @@ class Incoming:
             report.refused += brought.refused
             report.unfollowed = report.unfollowed or brought.unfollowed
             out = {*brought.left, *(problem.path for problem in brought.refused)}
-            unsent = brought.overtaken
+            unsent = brought.merged_saves
         else:
             out, unsent = set[str](), set[WorkspacePath]()
         if same:

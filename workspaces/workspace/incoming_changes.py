@@ -24,7 +24,7 @@ from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import Author, RevisionId
-from workspaces.tree.merge_marks import TRAILER as SEAMS
+from workspaces.tree.merge_marks import TRAILER as MERGED
 from workspaces.tree.merge_marks import trailer_of
 from workspaces.tree.port import Staged
 from workspaces.tree.safe_replace import Replacement, SafeReplace
@@ -42,7 +42,7 @@ class IncomingChange:
     """The version that the change was planned on. A file that has another version by now is left alone."""
     beside: bytes | None = None
     """Their version, if `data` is a merge of it with the version here."""
-    seam: str = ""
+    merge_summary: str = ""
     """The text for the revision's trailer, if `data` is a merge."""
     staged: Staged | None = None
     """The staged file that holds `data` since it was downloaded."""
@@ -69,7 +69,7 @@ class ApplyResult:
     """Files that cannot be here."""
     there: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     """Files that had the new content already."""
-    overtaken: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
+    merged_saves: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     """Files that came in and were merged with what another program saved at that moment."""
     unfollowed: Failure | None = None
     """The reason why their history was not followed, if something is wrong with it."""
@@ -78,76 +78,78 @@ class ApplyResult:
 class IncomingChanges:
     """The incoming changes of one workspace."""
 
-    def __init__(self, settlement: ManualEdits, history: History, swaps: SafeReplace) -> None:
-        self._settlement = settlement
+    def __init__(self, edits: ManualEdits, history: History, replacements: SafeReplace) -> None:
+        self._edits = edits
         self._history = history
-        self._swaps = swaps
+        self._safe_replace = replacements
 
     def apply(
-        self, arrivals: Sequence[IncomingChange], by: Author, theirs: Theirs | None = None
+        self, changes: Sequence[IncomingChange], by: Author, theirs: Theirs | None = None
     ) -> ApplyResult:
-        paths = tuple(arrival.path for arrival in arrivals)
-        brought = ApplyResult()
-        with self._settlement.hold(by) as held:
-            alike = frozenset[WorkspacePath]()
+        paths = tuple(change.path for change in changes)
+        result = ApplyResult()
+        with self._edits.hold(by) as held:
+            same = frozenset[WorkspacePath]()
             if theirs is not None and self._is_known(theirs.tip):
                 theirs = None
             if theirs is not None:
                 try:
                     self._history.receive(theirs.quarantine, theirs.tip)
-                    alike = self._settled_against(theirs, frozenset(paths))
+                    same = self._commit_edits_against(theirs, frozenset(paths))
                 except Failure as failure:
-                    brought.unfollowed, theirs = failure, None
-            found = self._settlement.record(paths)
-            swaps = [
-                swap
-                for arrival in arrivals
-                if (swap := _swap_for(arrival, found[arrival.path], brought))
+                    result.unfollowed, theirs = failure, None
+            current_files = self._edits.record(paths)
+            replacements = [
+                replacement
+                for change in changes
+                if (replacement := _replacement_for(change, current_files[change.path], result))
             ]
             held.intend(by, paths)
-            swapped = self._swaps.put(swaps)
-            done, refused = swapped.done, swapped.refused
+            replaced = self._safe_replace.put(replacements)
+            done, refused = replaced.done, replaced.refused
             for path, reason in refused.items():
-                brought.refused.append(Problem(path, "unreadable", str(reason)))
-            brought.left += [s.path for s in swaps if s.path not in done and s.path not in refused]
-            brought.overtaken = set(swapped.concurrent_saves)
-            if theirs is not None and not brought.left:
-                here = done | brought.there
-                told = {a.path: a for a in arrivals if a.path in here}
-                self._follow(theirs, told, alike | refused.keys(), by)
+                result.refused.append(Problem(path, "unreadable", str(reason)))
+            result.left += [
+                s.path for s in replacements if s.path not in done and s.path not in refused
+            ]
+            result.merged_saves = set(replaced.concurrent_saves)
+            if theirs is not None and not result.left:
+                here = done | result.there
+                applied = {a.path: a for a in changes if a.path in here}
+                self._follow(theirs, applied, same | refused.keys(), by)
             else:
-                told = {
-                    a.path: a for a in arrivals if a.path in done or _is_met_halfway(a, brought)
+                applied = {
+                    a.path: a for a in changes if a.path in done or _needs_their_version(a, result)
                 }
-                self._tell(told, by)
+                self._record(applied, by)
             held.fulfilled()
-            self._swaps.restore(swapped.concurrent_saves.values())
-            # What else was saved meanwhile. A file that was not there before has nothing to lose, and is
-            # settled like any other when somebody looks at it.
-            self._settlement.record(swap.path for swap in swaps if swap.seen is not None)
-        return brought
+            self._safe_replace.restore(replaced.concurrent_saves.values())
+            # Commit what else was saved meanwhile. A file that was not there before has nothing to lose:
+            # the next commit of manual edits finds it.
+            self._edits.record(
+                replacement.path for replacement in replacements if replacement.seen is not None
+            )
+        return result
 
-    def _settled_against(
+    def _commit_edits_against(
         self, theirs: Theirs, arriving: Collection[WorkspacePath]
     ) -> frozenset[WorkspacePath]:
         """Commit manual edits of the files in which their history differs from ours. Return the files that
         equal theirs or count as theirs: these need no commit."""
         differing = self._history.differences(self._history.tip(), theirs.tip)
-        alike: set[WorkspacePath] = set()
+        same: set[WorkspacePath] = set()
         for path, (_, there) in differing.items():
-            is_same = path not in arriving and self._settlement.object_at(path) == there
+            is_same = path not in arriving and self._edits.object_at(path) == there
             if path in theirs.aside or is_same:
-                alike.add(path)
-        self._settlement.record(
-            path for path in differing if path not in alike and path not in arriving
-        )
-        return frozenset(alike)
+                same.add(path)
+        self._edits.record(path for path in differing if path not in same and path not in arriving)
+        return frozenset(same)
 
     def _follow(
         self,
         theirs: Theirs,
-        told: Mapping[WorkspacePath, IncomingChange],
-        alike: Collection[str],
+        applied: Mapping[WorkspacePath, IncomingChange],
+        same: Collection[str],
         by: Author,
     ) -> None:
         """Join our line of history and theirs. In the result the files are as they are here now."""
@@ -155,61 +157,63 @@ class IncomingChanges:
         differing: dict[WorkspacePath, After] = {
             path: ours
             for path, (_, ours) in self._history.differences(theirs.tip, tip).items()
-            if path not in alike
+            if path not in same
         }
         beside: dict[WorkspacePath, bytes] = {}
-        recorded = self._settlement.recorded(told, theirs.tip)
-        for path, arrival in told.items():
+        recorded = self._edits.recorded(applied, theirs.tip)
+        for path, change in applied.items():
             there = recorded.get(path)
             differing.pop(path, None)
-            if (None if arrival.data is None else blob_id(arrival.data)) != there:
-                differing[path] = arrival.data
-            if arrival.beside is not None and blob_id(arrival.beside) != there:
-                beside[path] = arrival.beside
+            if (None if change.data is None else blob_id(change.data)) != there:
+                differing[path] = change.data
+            if change.beside is not None and blob_id(change.beside) != there:
+                beside[path] = change.beside
         self._history.follow(theirs.tip, differing, by, beside=beside)
 
-    def _tell(self, told: Mapping[WorkspacePath, IncomingChange], by: Author) -> None:
+    def _record(self, applied: Mapping[WorkspacePath, IncomingChange], by: Author) -> None:
         """Record the changes that came in as a revision of their own, as far as they differ from the newest
         one."""
-        recorded = self._settlement.recorded(told, self._history.tip())
-        beside = {path: one.beside for path, one in told.items() if one.beside is not None}
+        recorded = self._edits.recorded(applied, self._history.tip())
+        beside = {path: one.beside for path, one in applied.items() if one.beside is not None}
         changes = {
             path: one.data
-            for path, one in told.items()
+            for path, one in applied.items()
             if path in beside
             or recorded.get(path) != (None if one.data is None else blob_id(one.data))
         }
         if changes:
-            seams = {path: told[path].seam for path in changes if told[path].seam}
-            by = by.saying(SEAMS, trailer_of(seams)) if seams else by
+            summaries = {
+                path: applied[path].merge_summary for path in changes if applied[path].merge_summary
+            }
+            by = by.saying(MERGED, trailer_of(summaries)) if summaries else by
             self._history.record(changes, by, beside=beside)
 
     def _is_known(self, revision: RevisionId) -> bool:
         return self._history.has(revision) and self._history.descends(self._history.tip(), revision)
 
 
-def _swap_for(
-    arrival: IncomingChange, current: ReadResult, brought: ApplyResult
+def _replacement_for(
+    change: IncomingChange, current: ReadResult, result: ApplyResult
 ) -> Replacement | None:
     """Return the replacement for a change. Return None if the file already has the content, or is not the
     version that the change was planned on."""
-    path = arrival.path
+    path = change.path
     if isinstance(current, Refused | OverLimit):
-        brought.refused.append(Problem(path, "unreadable", str(current)))
+        result.refused.append(Problem(path, "unreadable", str(current)))
         return None
     if isinstance(current, Failure):
         raise current
     data = current.data if current else None
-    if data == arrival.data:
-        brought.there.add(path)
+    if data == change.data:
+        result.there.add(path)
         return None
-    if (current.version if current else None) != arrival.expect:
-        brought.left.append(path)
+    if (current.version if current else None) != change.expect:
+        result.left.append(path)
         return None
-    return Replacement(path, arrival.data, data, arrival.staged)
+    return Replacement(path, change.data, data, change.staged)
 
 
-def _is_met_halfway(arrival: IncomingChange, brought: ApplyResult) -> bool:
+def _needs_their_version(change: IncomingChange, result: ApplyResult) -> bool:
     """Return True if the file here already contains everything of theirs. Their version is still recorded
     beside it."""
-    return arrival.path in brought.there and arrival.beside is not None
+    return change.path in result.there and change.beside is not None

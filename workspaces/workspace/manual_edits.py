@@ -44,7 +44,7 @@ PATHS_LOOKED_UP_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
-class _AtRest:
+class _CleanTree:
     """A tree that equals a revision."""
 
     tree: Tree
@@ -77,15 +77,15 @@ class ManualEdits:
         self._scan = TreeScan(
             blobs, record.config.quota, clock, lambda: history.tree(history.tip())
         )
-        self.room = QuotaCheck(record.config.quota, clock, self._scan.scan)
-        self.found = Tree()
+        self.quota = QuotaCheck(record.config.quota, clock, self._scan.scan)
+        self.last_scan = Tree()
         """The result of the last scan under the writer lock."""
-        self._clean: _AtRest | None = None
+        self._clean_tree: _CleanTree | None = None
         """The tree, if the last comparison of the whole tree found it clean. None: something in it was in no
         revision."""
-        self._at_rest: _AtRest | None = None
+        self._last_commit: _CleanTree | None = None
         """The tree after the last `commit_edits`, if its modes were repaired and it was clean."""
-        self.revised: Callable[[], None] = lambda: None
+        self.on_revision: Callable[[], None] = lambda: None
         """Called after a revision was made here, once the lock is free."""
         self.remote: Remote | None = None
         """None if only this machine has the files."""
@@ -99,19 +99,19 @@ class ManualEdits:
                 yield held
         finally:
             if by.source != "sync" and self._history.tip() != before:
-                self.revised()
+                self.on_revision()
 
     def commit_edits(self, *, wait_s: float) -> RevisionId | None:
         """Commit all manual edits and return the newest revision. Files that root put there become readable
         for the user that runs commands afterwards."""
         tip = self._history.tip()
-        if self._is_as_settled(tip):
+        if self._is_unchanged(tip):
             return tip
         with self.hold(self._person, wait_s):
             if os.geteuid() == 0:
                 self._blobs.mend()
             self.record_whole()
-            self._at_rest = self._clean
+            self._last_commit = self._clean_tree
             return self._history.tip()
 
     def is_clean(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
@@ -119,28 +119,28 @@ class ManualEdits:
         The stats show that no entry of the directory was added or removed, and that its files in `known` are
         the same. This takes a few dozen stats, where `commit_edits` takes one for each file. An edit in place
         of any other file is left to `commit_edits`."""
-        at_rest = self._at_rest
-        if at_rest is None or not self._is_here():
+        last = self._last_commit
+        if last is None or not self._is_here():
             return False
-        if self._scan.untouched(directory, known) is not at_rest.tree:
+        if self._scan.untouched(directory, known) is not last.tree:
             return False
         return self.object_at(file) == self._history.find(self._history.tip(), file)
 
     def committed(
-        self, found: Mapping[WorkspacePath, ObjectId | None]
+        self, expected: Mapping[WorkspacePath, ObjectId | None]
     ) -> tuple[set[WorkspacePath], RevisionId | None]:
-        """Commit manual edits of these paths. Return the paths whose committed state equals `found` (None:
+        """Commit manual edits of these paths. Return the paths whose committed state equals `expected` (None:
         deleted), and the newest revision. Paths that have changed again since are left out."""
         tip = self._history.tip()
-        recorded = self.recorded(found, tip)
-        dirty = tuple(path for path, state in found.items() if recorded.get(path) != state)
+        recorded = self.recorded(expected, tip)
+        dirty = tuple(path for path, state in expected.items() if recorded.get(path) != state)
         if dirty:
             with self.hold(self._person):
                 self.record(dirty)
                 recorded.update(dict.fromkeys(dirty))
                 tip = self._history.tip()
                 recorded.update(self.recorded(dirty, tip))
-        return {path for path, state in found.items() if recorded.get(path) == state}, tip
+        return {path for path, state in expected.items() if recorded.get(path) == state}, tip
 
     def check_precondition(self, path: WorkspacePath, expect: Version | Wildcard) -> Blob | None:
         """Commit manual edits of a file and return it. The caller holds the lock.
@@ -163,25 +163,27 @@ class ManualEdits:
     ) -> dict[WorkspacePath, ReadResult]:
         """Make a revision of those paths that differ from the newest one, by the person or by `by`. Return
         what each path has. The caller holds the lock."""
-        found = {path: self._found(path) for path in paths}
-        changes = self._differing(found)
+        current = {path: self._read(path) for path in paths}
+        changes = self._differing(current)
         if None in changes.values():
-            changes = self._without_what_is_elsewhere(changes)
+            changes = self._without_remote_files(changes)
         if changes:
             self._history.record(changes, by or self._person)
-        return found
+        return current
 
     def record_whole(self, by: Author | None = None) -> RevisionId | None:
         """Make a revision of everything in the tree that differs from the newest one. Return None if nothing
         does."""
-        changed, gone = self._dirty(self._history.tip())
-        changes = self._differing({path: self._found(path) for path in (*changed, *gone)}, gone)
+        changed, deleted = self._uncommitted(self._history.tip())
+        changes = self._differing(
+            {path: self._read(path) for path in (*changed, *deleted)}, deleted
+        )
         return self._history.record(changes, by or self._person) if changes else None
 
     def pending(self) -> list[WorkspacePath]:
         """Return the paths that are new, changed or deleted since the newest revision."""
-        changed, gone = self._dirty(self._history.tip())
-        return sorted({*changed, *gone})
+        changed, deleted = self._uncommitted(self._history.tip())
+        return sorted({*changed, *deleted})
 
     def problems(self, tree: Tree | None = None) -> list[Problem]:
         """Return everything that cannot be kept, here or from the remote. `tree` is the scan to use."""
@@ -191,10 +193,10 @@ class ManualEdits:
         here = (*here, *_ahead(self._history.ahead()))
         return [*here, *(self.remote.problems() if self.remote is not None else ())]
 
-    def scan(self, told: OnFileRead = lambda _name, _data: None) -> Tree:
+    def scan(self, on_read: OnFileRead = lambda _name, _data: None) -> Tree:
         """Return every file in the tree now, with its version, and the problems."""
-        tree = self._scan.scan(told)
-        self.room.set_counts(tree)
+        tree = self._scan.scan(on_read)
+        self.quota.set_counts(tree)
         return tree
 
     @property
@@ -241,7 +243,7 @@ class ManualEdits:
 
     def _finish(self, intent: Intent) -> None:
         """Record the changes that a lock holder declared before it died."""
-        if intent.paths is None:  # it was a command, which may have left anything
+        if intent.paths is None:  # a command, which may have changed any file
             self._blobs.mend()
             self.record_whole(intent.author)
         else:
@@ -256,21 +258,21 @@ class ManualEdits:
         return Unavailable(f"history of {name}", reason, remedy=remedy)
 
     def _differing(
-        self, found: Mapping[WorkspacePath, ReadResult], gone: Collection[WorkspacePath] = ()
+        self, current: Mapping[WorkspacePath, ReadResult], deleted: Collection[WorkspacePath] = ()
     ) -> dict[WorkspacePath, bytes | None]:
         """Return the present content of those files that differ from the newest revision."""
-        recorded = self.recorded(found, self._history.tip())
+        recorded = self.recorded(current, self._history.tip())
         changes: dict[WorkspacePath, bytes | None] = {}
-        for path, blob in found.items():
-            if isinstance(blob, Refused) and path in gone:
-                blob = None  # what is refused has the place of a directory on its way
-            if isinstance(blob, Failure):  # a problem, which a scan lists
+        for path, blob in current.items():
+            if isinstance(blob, Refused) and path in deleted:
+                blob = None  # a directory of its path was replaced: the file is gone
+            if isinstance(blob, Failure):  # a problem: the scan lists it
                 continue
             if (blob_id(blob.data) if blob else None) != recorded.get(path):
                 changes[path] = blob.data if blob else None
         return changes
 
-    def _without_what_is_elsewhere(
+    def _without_remote_files(
         self, changes: Mapping[WorkspacePath, bytes | None]
     ) -> dict[WorkspacePath, bytes | None]:
         """Return the changes without deletions of files that the remote has and that could not be brought
@@ -280,32 +282,32 @@ class ManualEdits:
             path: data for path, data in changes.items() if data is not None or path not in held
         }
 
-    def _found(self, path: WorkspacePath) -> ReadResult:
+    def _read(self, path: WorkspacePath) -> ReadResult:
         try:
             return self.blob(path)
         except Failure as failure:
             return failure
 
-    def _dirty(
+    def _uncommitted(
         self, tip: RevisionId | None
     ) -> tuple[list[WorkspacePath], frozenset[WorkspacePath]]:
         """Return the paths that are new or changed in the tree, and those that have gone from it."""
         recorded = self._history.tree(tip)
-        found = self.found = self.scan()
+        tree = self.last_scan = self.scan()
         changed = [
-            path for path, state in found.files.items() if recorded.get(path) != state.object_id
+            path for path, state in tree.files.items() if recorded.get(path) != state.object_id
         ]
-        gone = {path for path in recorded if path not in found.files}
-        self._clean = None if changed or gone else _AtRest(found, tip)
-        if gone:  # but for what is there, here or elsewhere, though it cannot be kept
-            gone -= {problem.path for problem in self.problems(found)}
-        return changed, frozenset(gone)
+        deleted = {path for path in recorded if path not in tree.files}
+        self._clean_tree = None if changed or deleted else _CleanTree(tree, tip)
+        if deleted:  # except files that exist, here or in the remote, but cannot be kept
+            deleted -= {problem.path for problem in self.problems(tree)}
+        return changed, frozenset(deleted)
 
-    def _is_as_settled(self, tip: RevisionId | None) -> bool:
-        at_rest = self._at_rest
-        if at_rest is None or at_rest.tip != tip or not self._is_here():
+    def _is_unchanged(self, tip: RevisionId | None) -> bool:
+        last = self._last_commit
+        if last is None or last.tip != tip or not self._is_here():
             return False
-        return self.scan() is at_rest.tree
+        return self.scan() is last.tree
 
     def _is_here(self) -> bool:
         return self._blobs.is_at(self._root) and self._history.is_there
@@ -316,8 +318,8 @@ def _ahead(revisions: Sequence[Commit]) -> Iterator[Problem]:
     if revisions:
         last = max(revisions, key=attrgetter("at"))
         more = f" (and {len(revisions) - 1} more)" if len(revisions) > 1 else ""
-        told = (
+        detail = (
             f"revision {last.id[:10]} of {last.author}{more} says it was made at {last.at[:16]}, more than a "
             "day ahead of this machine's clock: one of the two clocks is wrong"
         )
-        yield Problem(".history", "clock", told)
+        yield Problem(".history", "clock", detail)

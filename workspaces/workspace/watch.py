@@ -45,14 +45,14 @@ from workspaces.ids import Namespace
 from workspaces.revision import Revision
 from workspaces.workspace.workspace import Workspace
 
-# watchdog hears of a directory twice that is made while it begins to watch, and tells the terminal so.
+# watchdog sees a directory twice if it is made while the watch begins, and prints a warning.
 warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
 
-SETTLE_S = 0.3
+QUIET_S = 0.3
 """Seconds without an event before a commit. Longer than the time between the steps of one save, shorter than
 a person waits."""
 
-SETTLE_S_MAX = 5.0
+DELAY_S_MAX = 5.0
 """Longest delay of a commit, for a program that never stops saving."""
 
 SCAN_S = 60.0
@@ -102,7 +102,7 @@ class _Dirty:
 
     @property
     def due(self) -> float:
-        return min(self.last + SETTLE_S, self.first + SETTLE_S_MAX)
+        return min(self.last + QUIET_S, self.first + DELAY_S_MAX)
 
 
 class Watch:
@@ -113,7 +113,7 @@ class Watch:
         trees: Path,
         workspaces: Callable[[], Iterable[Workspace]],
         clock: Clock,
-        tell: Callable[[WatchEvent], None],
+        on_event: Callable[[WatchEvent], None],
     ) -> None:
         """`trees` is the directory that holds each workspace's directory, named by its namespace.
         `workspaces` returns the workspaces to watch. It is called again at every scan and when an unknown one
@@ -121,12 +121,12 @@ class Watch:
         self._trees = trees
         self._workspaces = workspaces
         self._clock = clock
-        self._tell = tell
+        self._on_event = on_event
         self._known: dict[str, Workspace] = {}
         self._dirty: dict[str, _Dirty] = {}
         self._lock = threading.Lock()
         self._scan_at = clock.monotonic()
-        self._told: dict[str | None, str] = {}
+        self._reported: dict[str | None, str] = {}
         self._check: Recheck = lambda: None
         self._wake = threading.Event()
         self._stopped = False
@@ -169,23 +169,23 @@ class Watch:
             for namespace in due:
                 del self._dirty[namespace]
         if any(namespace not in self._known for namespace in due):
-            self._learn()
+            self._load_workspaces()
         for namespace in due:
-            if namespace in self._known:  # else another account's, or one in the making
-                self._settle(namespace, self._known[namespace])
+            if namespace in self._known:  # else it is another account's, or not complete yet
+                self._commit(namespace, self._known[namespace])
         with self._lock:
             times = [dirty.due for dirty in self._dirty.values()]
         return max(0.0, min([*times, self._scan_at]) - self._clock.monotonic())
 
-    def run(self, look: ObserveDirectory | None = None) -> None:
+    def run(self, observe_directory: ObserveDirectory | None = None) -> None:
         """Watch until `stop` is called. May be called again after a failure."""
         self.mark_all()
         with ExitStack() as stack:
             try:
-                looking = (look or observed)(self._trees, self.changed, self.mark_all)
-                self._check = stack.enter_context(looking)
+                observing = (observe_directory or observe)(self._trees, self.changed, self.mark_all)
+                self._check = stack.enter_context(observing)
             except OSError as error:
-                self._blind(error)
+                self._report_unwatched(error)
             while not self._stopped:
                 self._wake.clear()
                 pause = self.step()
@@ -204,19 +204,19 @@ class Watch:
         try:
             self._check()
         except OSError as error:
-            self._blind(error)
-        self._learn()
+            self._report_unwatched(error)
+        self._load_workspaces()
         for namespace in self._known:
             if not self.is_marked(Namespace(namespace)):
                 self.mark(namespace)
 
-    def _learn(self) -> None:
+    def _load_workspaces(self) -> None:
         try:
             self._known = {workspace.namespace: workspace for workspace in self._workspaces()}
         except Failure as failure:
-            self._trouble(None, None, str(failure), failure.remedy)
+            self._report_failure(None, None, str(failure), failure.remedy)
 
-    def _settle(self, namespace: str, workspace: Workspace) -> None:
+    def _commit(self, namespace: str, workspace: Workspace) -> None:
         """Commit a workspace's manual edits. Look for edits first, so that the lock is taken only if there
         are any."""
         try:
@@ -225,29 +225,29 @@ class Watch:
             before = workspace.tip()
             workspace.commit_edits(wait_s=BUSY_WAIT_S)
             if workspace.tip() != before:
-                self._tell(Saved(workspace, workspace.log(limit=1)[0]))
-            self._told.pop(namespace, None)
-        except Busy:
+                self._on_event(Saved(workspace, workspace.log(limit=1)[0]))
+            self._reported.pop(namespace, None)
+        except Busy:  # another process holds the lock: try again later
             self.mark(namespace)
         except NotFound:
-            self._known.pop(namespace, None)  # deleted in this moment
+            self._known.pop(namespace, None)  # deleted just now
         except Failure as failure:
-            self._trouble(namespace, workspace, str(failure), failure.remedy)
+            self._report_failure(namespace, workspace, str(failure), failure.remedy)
 
-    def _blind(self, error: OSError) -> None:
+    def _report_unwatched(self, error: OSError) -> None:
         reason = error.strerror or str(error)
-        told = (
-            f"not every change can be watched ({reason}): they are looked for every {SCAN_S:.0f} s"
+        message = (
+            f"some changes cannot be watched ({reason}): a scan finds them every {SCAN_S:.0f} s"
         )
-        self._trouble(None, None, told, _REMEDIES.get(error.errno or 0))
+        self._report_failure(None, None, message, _REMEDIES.get(error.errno or 0))
 
-    def _trouble(
+    def _report_failure(
         self, key: str | None, workspace: Workspace | None, reason: str, remedy: str | None
     ) -> None:
         """Report a failure once, not every minute. The next scan tries again in any case."""
-        if self._told.get(key) != reason:
-            self._told[key] = reason
-            self._tell(WatchFailed(workspace, reason, remedy))
+        if self._reported.get(key) != reason:
+            self._reported[key] = reason
+            self._on_event(WatchFailed(workspace, reason, remedy))
 
 
 _REMEDIES = {
@@ -257,7 +257,7 @@ _REMEDIES = {
 
 
 @contextmanager
-def observed(directory: Path, mark: Mark, lost: Callable[[], None]) -> Generator[Recheck]:
+def observe(directory: Path, mark: Mark, lost: Callable[[], None]) -> Generator[Recheck]:
     """Watch with the system's own notifications. Files behind a link are not watched."""
     observer = Observer()
     marking = _Marking(mark)

@@ -39,7 +39,7 @@ from workspaces.search.recall import Recall
 from workspaces.storage.blobs import Blob, Stat
 from workspaces.tree.conflict_copy import is_conflict
 from workspaces.tree.merge import MergeResult
-from workspaces.tree.merge_marks import TRAILER as SEAMS
+from workspaces.tree.merge_marks import TRAILER as MERGED
 from workspaces.tree.merge_marks import describe_merge, trailer_of
 from workspaces.tree.port import Displaced, Label, LiveTree, Staged
 from workspaces.tree.safe_replace import Replacement, SafeReplace
@@ -125,7 +125,7 @@ class Workspace:
         self._blobs = blobs
         self._history = history
         self._person = person
-        settlement = self._settlement = ManualEdits(
+        edits = self._edits = ManualEdits(
             record,
             namespace,
             root=root,
@@ -135,45 +135,45 @@ class Workspace:
             person=person,
             clock=clock,
         )
-        self._room = self._settlement.room
-        # none of these refers to this object: so its descriptors are closed as soon as nobody has it any more
-        self._swaps = SafeReplace(
+        self._quota = self._edits.quota
+        # None of these refers to this object, so its descriptors are closed as soon as no caller has it.
+        self._safe_replace = SafeReplace(
             blobs,
             history.read,
             history.keep,
             nonce,
             partial(_path_of, history),
-            lambda path: settlement.check_precondition(path, ANY),
-            partial(_tell, settlement, history, person),
+            lambda path: edits.check_precondition(path, ANY),
+            partial(_record_merge, edits, history, person),
         )
-        self._arrivals = IncomingChanges(self._settlement, history, self._swaps)
+        self._incoming = IncomingChanges(self._edits, history, self._safe_replace)
 
     @property
     def remote(self) -> Remote | None:
         """Return the remote. None if only this machine has the files: then the writer lock decides."""
-        return self._settlement.remote
+        return self._edits.remote
 
-    def share(self, remote: Remote, revised: Callable[[], None] = lambda: None) -> None:
-        """Share the files with other machines from now on. `revised` is called after a revision was made
+    def share(self, remote: Remote, on_revision: Callable[[], None] = lambda: None) -> None:
+        """Share the files with other machines from now on. `on_revision` is called after a revision was made
         here, once the lock is free."""
-        self._settlement.remote, self._settlement.revised = remote, revised
+        self._edits.remote, self._edits.on_revision = remote, on_revision
 
     def read(self, path: str, *, view: View = HEAD) -> File:
         """Return one file, as it is now or as a revision has it."""
         path = WorkspacePath(path)
         if view == HEAD:
             return File(path, self._blobs.read(path).data)
-        found = self._history.find(self._history.resolve(view), path)
-        if found is None:
+        blob = self._history.find(self._history.resolve(view), path)
+        if blob is None:
             raise NotFound("file", path)
-        return File(path, self._history.read(found))
+        return File(path, self._history.read(blob))
 
     def find_version(self, path: str, version: Version) -> bytes | None:
         """Return the bytes of a version of a file, as far back as its history is searched."""
         path = WorkspacePath(path)
         for revision in self._history.log(path=path, limit=VERSIONS_SEARCHED_MAX):
-            found = self._history.find(revision.id, path)
-            data = self._history.read(found) if found else None
+            blob = self._history.find(revision.id, path)
+            data = self._history.read(blob) if blob else None
             if data is not None and version_of(data) == version:
                 return data
         return None
@@ -182,25 +182,25 @@ class Workspace:
         """Return the files to read. Second files wait for a person: they are problems and not in this
         list."""
         if view == HEAD:
-            found = list(self.scan().files)
+            paths = list(self.scan().files)
         else:
-            found = list(self._history.tree(self._history.resolve(view)))
-        return [path for path in found if not is_conflict(path)]
+            paths = list(self._history.tree(self._history.resolve(view)))
+        return [path for path in paths if not is_conflict(path)]
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> list[Stat]:
         """Return the stats of the files below a directory ("" is the root) whose path matches. No file is
         read. Second files are left out, as in `files`."""
-        found = self._blobs.find(directory, matches)
-        return [stat for stat in found if not is_conflict(stat.name)]
+        stats = self._blobs.find(directory, matches)
+        return [stat for stat in stats if not is_conflict(stat.name)]
 
     def problems(self, tree: Tree | None = None) -> list[Problem]:
         """Return everything that cannot be kept, here or from the remote: one list for every interface.
         `tree` is a scan that was just made."""
-        return self._settlement.problems(tree)
+        return self._edits.problems(tree)
 
-    def scan(self, told: OnFileRead = lambda _name, _data: None) -> Tree:
+    def scan(self, on_read: OnFileRead = lambda _name, _data: None) -> Tree:
         """Return every file in the tree now, with its version, and the problems."""
-        return self._settlement.scan(told)
+        return self._edits.scan(on_read)
 
     def tip(self) -> RevisionId | None:
         return self._history.tip()
@@ -214,12 +214,12 @@ class Workspace:
         """Set a file. `expect` is the version the writer has seen, ABSENT, or ANY."""
         path = WorkspacePath(path)
         data = as_bytes(data) if isinstance(data, str) else data
-        self._room.check_file(path, data)
+        self._quota.check_file(path, data)
         if self.remote is not None and expect is not ANY:
             return self._write_decided(self.remote, path, data, by, expect)
-        with self._settlement.hold(by) as held:
+        with self._edits.hold(by) as held:
             for _ in range(RACES_MAX):
-                current = self._settlement.check_precondition(path, expect)
+                current = self._edits.check_precondition(path, expect)
                 if current is not None and current.data == data:
                     return Written(path, current.version, None)
                 self._check_change(path, data, current)
@@ -227,7 +227,7 @@ class Workspace:
                     with self._changing(held, by, path, data):
                         self._blobs.write(path, data, expect=current.token if current else ABSENT)
                 except Conflict:
-                    continue  # an editor came in past the lock: what it wrote is settled first
+                    continue  # an editor saved without the lock: commit its edit first
                 revision = self._history.record({path: data}, by)
                 held.fulfilled()
                 return Written(path, version_of(data), revision)
@@ -238,15 +238,15 @@ class Workspace:
 
         Raises: AlreadyExists when one of the files is there with another content.
         """
-        planted: Files = {WorkspacePath(path): data for path, data in files.items()}
+        first_files: Files = {WorkspacePath(path): data for path, data in files.items()}
 
         def plan(now: Files) -> Files:
             for path, data in now.items():
-                if data not in {None, planted[path]}:
+                if data not in {None, first_files[path]}:
                     raise AlreadyExists("file", path)
-            return planted
+            return first_files
 
-        return self.change(list(planted), plan, by=by)
+        return self.change(list(first_files), plan, by=by)
 
     def delete(self, path: str, *, by: Author, expect: Version | Wildcard = ANY) -> Written:
         """Remove a file. Its last version stays in the history.
@@ -256,9 +256,9 @@ class Workspace:
         path = WorkspacePath(path)
         if self.remote is not None and expect is not ANY:
             return self._write_decided(self.remote, path, None, by, expect)
-        with self._settlement.hold(by) as held:
+        with self._edits.hold(by) as held:
             for _ in range(RACES_MAX):
-                current = self._settlement.check_precondition(path, expect)
+                current = self._edits.check_precondition(path, expect)
                 if current is None:
                     raise NotFound("file", path)
                 try:
@@ -276,28 +276,28 @@ class Workspace:
         """Hold the tree for a program that knows no conditions, such as a shell.
         Edits from before are the person's. Changes after it are `by`'s, however the program ends. All others
         wait, and so does this process: nothing may be written through a workspace inside this block."""
-        with self._settlement.hold(by) as held:
+        with self._edits.hold(by) as held:
             taken = self._blobs.mend()
-            self._settlement.record_whole()
+            self._edits.record_whole()
             held.intend(by, None)
-            command = Command(taken=taken, before=self._settlement.found)
+            command = Command(taken=taken, before=self._edits.last_scan)
             try:
                 yield command
             finally:
                 self._blobs.mend()
-                command.revision = self._settlement.record_whole(by)
-                command.after = self._settlement.found
+                command.revision = self._edits.record_whole(by)
+                command.after = self._edits.last_scan
                 held.fulfilled()
 
     def restore(self, path: str, view: View, *, by: Author) -> Written:
         """Set a file to its content at a revision, or delete it if it was not there, as a new revision."""
         path = WorkspacePath(path)
         revision = self._history.resolve(view)
-        found = self._history.find(revision, path)
+        blob = self._history.find(revision, path)
         by = by.saying("Restored", revision or "")
-        if found is None:
+        if blob is None:
             return self.delete(path, by=by)
-        return self.write(path, self._history.read(found), by=by)
+        return self.write(path, self._history.read(blob), by=by)
 
     def revert(self, view: View, *, by: Author) -> RevisionId | None:
         """Undo one revision, and nothing else, as a new revision. Return None if it is undone already.
@@ -318,14 +318,16 @@ class Workspace:
         """Change several files as one revision. `plan` gets their content after manual edits are committed,
         and returns the new content."""
         revision: RevisionId | None = None
-        with self._settlement.hold(by) as held:
+        with self._edits.hold(by) as held:
             for _ in range(RACES_MAX):
-                found = {path: self._settlement.check_precondition(path, ANY) for path in paths}
-                planned = plan({path: blob.data if blob else None for path, blob in found.items()})
-                for path, data in planned.items():
-                    self._check_change(path, data, found[path])
-                held.intend(by, list(planned))
-                done, failure = self._put_all(planned, found)
+                current = {path: self._edits.check_precondition(path, ANY) for path in paths}
+                new_files = plan(
+                    {path: blob.data if blob else None for path, blob in current.items()}
+                )
+                for path, data in new_files.items():
+                    self._check_change(path, data, current[path])
+                held.intend(by, list(new_files))
+                done, failure = self._put_all(new_files, current)
                 if done:
                     revision = self._history.record(done, by)
                 held.fulfilled()
@@ -336,18 +338,18 @@ class Workspace:
         raise Unavailable(", ".join(paths), "they change faster than they can be written")
 
     def committed(
-        self, found: Mapping[WorkspacePath, ObjectId | None]
+        self, expected: Mapping[WorkspacePath, ObjectId | None]
     ) -> tuple[set[WorkspacePath], RevisionId | None]:
-        """Commit manual edits of these paths. Return the paths whose committed state equals `found` (None:
+        """Commit manual edits of these paths. Return the paths whose committed state equals `expected` (None:
         deleted), and the newest revision. Paths that have changed again since are left out."""
-        return self._settlement.committed(found)
+        return self._edits.committed(expected)
 
     def bring(
-        self, arrivals: Sequence[IncomingChange], *, by: Author, theirs: Theirs | None = None
+        self, changes: Sequence[IncomingChange], *, by: Author, theirs: Theirs | None = None
     ) -> ApplyResult:
         """Apply changes that other machines made. With their history the revisions stay theirs. Without it,
         the changes are one revision by `by`."""
-        return self._arrivals.apply(arrivals, by, theirs)
+        return self._incoming.apply(changes, by, theirs)
 
     @contextmanager
     def staging(self) -> Generator[Callable[[bytes], Staged]]:
@@ -360,19 +362,19 @@ class Workspace:
         finally:
             self._blobs.unstage()
 
-    def staying(self, seen: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
-        """Return those files that are still as `seen` (None: deleted). The lock is held meanwhile, because
+    def staying(self, expected: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
+        """Return those files that are still as `expected` (None: deleted). The lock is held, because
         between two moves of a replacement a file is in a state that it may not keep."""
-        if not seen:
+        if not expected:
             return set()
-        with self._settlement.hold(SYNC):
+        with self._edits.hold(SYNC):
             return {
-                path for path, state in seen.items() if self._settlement.object_at(path) == state
+                path for path, state in expected.items() if self._edits.object_at(path) == state
             }
 
     def wait_for_writers(self) -> None:
         """Wait until every process that is changing the files has finished and has recorded its changes."""
-        with self._settlement.hold(SYNC):
+        with self._edits.hold(SYNC):
             pass
 
     def displaced(self) -> list[Label]:
@@ -380,19 +382,21 @@ class Workspace:
         also lies there, under the label of the file that will come out."""
         if not self._blobs.labels():
             return []
-        with self._settlement.hold(self._person):
+        with self._edits.hold(self._person):
             return self._blobs.labels()
 
     def look_again(self, labels: Sequence[Label]) -> list[WorkspacePath]:
         """Check files that were replaced some time ago for late writes. What a program wrote to them since
         comes back, as the person's. Return the paths where it now is."""
-        with self._settlement.hold(self._person):
-            paths = {path for label in labels if (path := self._swaps.path_of(label))}
-            self._settlement.record(paths)
-            found = [path for label in labels if (path := self._swaps.check_late_writes(label))]
-            if found:
-                self._settlement.record(found)
-        return found
+        with self._edits.hold(self._person):
+            paths = {path for label in labels if (path := self._safe_replace.path_of(label))}
+            self._edits.record(paths)
+            late_writes = [
+                path for label in labels if (path := self._safe_replace.check_late_writes(label))
+            ]
+            if late_writes:
+                self._edits.record(late_writes)
+        return late_writes
 
     def identity(self) -> str | None:
         """Return an id of the workspace's directory. Return None if the directory is not where it should
@@ -401,11 +405,11 @@ class Workspace:
 
     @property
     def stat_cache(self) -> Known:
-        return self._settlement.stat_cache
+        return self._edits.stat_cache
 
     @stat_cache.setter
     def stat_cache(self, known: Known) -> None:
-        self._settlement.stat_cache = known
+        self._edits.stat_cache = known
 
     @property
     def needs_packing(self) -> bool:
@@ -413,24 +417,24 @@ class Workspace:
 
     def tidy(self) -> None:
         """Pack the history. No reader sees a difference afterwards."""
-        with self._settlement.hold(self._person):
+        with self._edits.hold(self._person):
             self._history.pack()
 
     def pending(self) -> list[WorkspacePath]:
         """Return the paths that are new, changed or deleted since the newest revision. While a process holds
         the writer lock, the changes are that process's. Otherwise a person made them by hand, and they will
         be committed."""
-        return self._settlement.pending()
+        return self._edits.pending()
 
     def commit_edits(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
         """Commit what a person changed by hand, if anything. Return the newest revision.
         If nothing was touched since the last call, this is one stat for each file and waits for no lock."""
-        return self._settlement.commit_edits(wait_s=wait_s)
+        return self._edits.commit_edits(wait_s=wait_s)
 
     def is_clean(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
         """Return True if a file has no uncommitted edits, nor has a directory, as far as the stats of its
         `known` files show."""
-        return self._settlement.is_clean(file, directory, known)
+        return self._edits.is_clean(file, directory, known)
 
     def _write_decided(
         self,
@@ -442,15 +446,15 @@ class Workspace:
     ) -> Written:
         """Let the remote decide, then change the file here, even if another program saves it meanwhile."""
         for _ in range(RACES_MAX):
-            with self._settlement.hold(by) as held:
-                current = self._settlement.check_precondition(path, expect)
+            with self._edits.hold(by) as held:
+                current = self._edits.check_precondition(path, expect)
                 if current is None and data is None:
                     raise NotFound("file", path)
                 self._check_change(path, data, current)
                 try:
                     follow = remote.decide(path, data)
                 except Conflict:
-                    pass  # another machine was faster: what it wrote is brought here and judged anew
+                    pass  # another machine wrote first: bring its version here and check again
                 else:
                     revision, has_followed = self._follow(held, path, data, by, current)
                     if has_followed:
@@ -476,14 +480,14 @@ class Workspace:
         if seen == data:
             return None, True
         held.intend(by, [path])
-        swapped = self._swaps.put([Replacement(path, data, seen)])
-        if path in swapped.refused:
-            raise swapped.refused[path]
+        replaced = self._safe_replace.put([Replacement(path, data, seen)])
+        if path in replaced.refused:
+            raise replaced.refused[path]
         revision = self._history.record({path: data}, by)
         held.fulfilled()
-        self._swaps.restore(swapped.concurrent_saves.values())
-        self._settlement.record((path,))
-        return revision, path in swapped.done
+        self._safe_replace.restore(replaced.concurrent_saves.values())
+        self._edits.record((path,))
+        return revision, path in replaced.done
 
     @contextmanager
     def _changing(
@@ -503,20 +507,20 @@ class Workspace:
 
     def _holds(self, path: WorkspacePath, data: bytes | None) -> bool:
         try:
-            blob = self._settlement.blob(path)
+            blob = self._edits.blob(path)
         except Failure:
             return False
         return (blob.data if blob else None) == data
 
     def _put_all(
-        self, planned: Files, found: Mapping[WorkspacePath, Blob | None]
+        self, new_files: Files, files_before: Mapping[WorkspacePath, Blob | None]
     ) -> tuple[dict[WorkspacePath, bytes | None], Failure | None]:
         """Write files. Return those that were written, and the failure that ended it early. Conflict means
         that a program without the lock changed a file first."""
         done: dict[WorkspacePath, bytes | None] = {}
-        for path, data in planned.items():
-            seen = found[path]
-            expect = seen.token if seen else ABSENT
+        for path, data in new_files.items():
+            current = files_before[path]
+            expect = current.token if current else ABSENT
             try:
                 if data is None:
                     self._blobs.delete(path, expect=expect)
@@ -529,8 +533,8 @@ class Workspace:
 
     def _check_change(self, path: WorkspacePath, data: bytes | None, seen: Blob | None) -> None:
         if data is not None:
-            self._room.check_file(path, data)
-            self._room.take(data, seen)
+            self._quota.check_file(path, data)
+            self._quota.take(data, seen)
             if seen is None:
                 self._refuse_twin(path)
 
@@ -546,8 +550,8 @@ class Workspace:
                     raise AlreadyExists("file", f"{directory}/{name}" if directory else name)
 
 
-def _tell(
-    settlement: ManualEdits,
+def _record_merge(
+    edits: ManualEdits,
     history: History,
     person: Author,
     path: WorkspacePath,
@@ -556,18 +560,18 @@ def _tell(
 ) -> None:
     """Record that what a program wrote to a replaced file was merged back into the file."""
     if merged.is_clean:
-        settlement.record([path])
+        edits.record([path])
         return
-    seam = trailer_of({path: describe_merge(merged.overlaps, merged.clashes)})
-    history.record({path: merged.data}, person.saying(SEAMS, seam), beside={path: out})
+    summary = trailer_of({path: describe_merge(merged.overlaps, merged.clashes)})
+    history.record({path: merged.data}, person.saying(MERGED, summary), beside={path: out})
 
 
-def _path_of(history: History, told: Displaced) -> WorkspacePath | None:
+def _path_of(history: History, displaced: Displaced) -> WorkspacePath | None:
     """Return the path of a file that is there, or was there lately."""
-    here = history.tree(history.tip())
-    found = next((path for path in here if told.is_of(path)), None)
-    if found is not None:
-        return found
-    lately = history.log(limit=VERSIONS_SEARCHED_MAX)
-    known = (WorkspacePath(path) for one in lately for path in one.paths)
-    return next((path for path in known if told.is_of(path)), None)
+    current_paths = history.tree(history.tip())
+    path_found = next((path for path in current_paths if displaced.is_of(path)), None)
+    if path_found is not None:
+        return path_found
+    recent = history.log(limit=VERSIONS_SEARCHED_MAX)
+    recent_paths = (WorkspacePath(path) for one in recent for path in one.paths)
+    return next((path for path in recent_paths if displaced.is_of(path)), None)

@@ -77,7 +77,7 @@ def plain_replace(patch: pytest.MonkeyPatch) -> None:
             self._tree.write(safe_replace.path, safe_replace.data, expect=ANY)
         return True
 
-    patch.setattr(SafeReplace, "_moved", moved)
+    patch.setattr(SafeReplace, "_replace", moved)
 
 
 def replacing_entry(patch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
 
 def unsettled(patch: pytest.MonkeyPatch) -> None:
     """What is pushed and replaced was never made a revision."""
-    patch.setattr(Workspace, "settled", lambda self, found: (set(found), self.tip()))
+    patch.setattr(Workspace, "committed", lambda self, found: (set(found), self.tip()))
 
 
 def agreed_without_a_word(patch: pytest.MonkeyPatch) -> None:

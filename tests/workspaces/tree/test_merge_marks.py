@@ -110,7 +110,7 @@ def test_a_merge_of_files_alone_tells_of_them_itself(two: tuple[Replica, Replica
     green, black = b"- top\n- green tea\n- end\n", b"- top\n- black tea\n- end\n"
     a.workspace.write("MEMORY.md", green, by=CALLER)
     both = b"- top\n- black tea\n- green tea\n- end\n"
-    arrival = IncomingChange(MEMORY, both, version_of(green), beside=black, seam="1 place")
+    arrival = IncomingChange(MEMORY, both, version_of(green), beside=black, merge_summary="1 place")
     a.workspace.bring([arrival], by=SYNC)
     assert a.workspace.log(limit=1)[0].trailers["Merged"] == "MEMORY.md: 1 place"
     assert seams(a) == [MergeMark(MEMORY, seams(a)[0].revision, "1 place", seams(a)[0].pairs)]

@@ -323,7 +323,7 @@ def unfinished(patch: pytest.MonkeyPatch) -> None:
 
     @contextmanager
     def command(self: Any, by: Author) -> Generator[Any]:
-        with self._settlement.hold(by):
+        with self._edits.hold(by):
             yield None
 
     patch.setattr(Workspace, "command", command)
