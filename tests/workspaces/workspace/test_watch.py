@@ -396,9 +396,9 @@ def test_without_notifications_it_says_so_once_and_looks_every_minute(
 RUNNING_OUT = """
 import sys
 from pathlib import Path
-from workspaces.workspace.watch import looked_at
+from workspaces.workspace.watch import observe
 try:
-    with looked_at(Path(sys.argv[1]), print, print) as check:
+    with observe(Path(sys.argv[1]), print, print) as check:
         check()
         Path("/proc/sys/user/max_inotify_watches").write_text("2")
         check()

@@ -300,7 +300,7 @@ def test_whatever_is_done_to_a_workspace_it_is_what_the_model_says() -> None:
 
 def unsettling(patch: pytest.MonkeyPatch) -> None:
     """Does not look whether a person has changed what it replaces."""
-    patch.setattr(ManualEdits, "judged", lambda self, path, expect: self.blob(path))
+    patch.setattr(ManualEdits, "check_precondition", lambda self, path, expect: self.blob(path))
 
 
 def blind(patch: pytest.MonkeyPatch) -> None:
