@@ -202,7 +202,7 @@ def _seam(seam: MergeMark) -> dict[str, object]:
     other = [line for pair in seam.pairs for line in pair.other][:SEAM_LINES_MAX]
     marked = [("1", line) for line in one] + [("2", line) for line in other]
     lines = [f"{mark} {fenced(line)[:SEAM_CHARACTERS_MAX]}".rstrip() for mark, line in marked]
-    return {"path": one_line(seam.path), "told": one_line(seam.told), "lines": lines}
+    return {"path": one_line(seam.path), "told": one_line(seam.summary), "lines": lines}
 
 
 def _bearing(line: str) -> str:

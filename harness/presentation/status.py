@@ -105,7 +105,7 @@ def _workspace(workspace: Workspace) -> list[StatusRow]:
 
 def _merged(name: str, seam: MergeMark) -> StatusRow:
     """What sync has merged and nobody has changed since."""
-    told = f"{seam.path!r} was changed by two at once and merged: {seam.told}"
+    told = f"{seam.path!r} was changed by two at once and merged: {seam.summary}"
     remedy = (
         f"read it and correct what is not true; `harness show {name} {seam.revision[:10]}` tells"
     )

@@ -1,10 +1,11 @@
-"""A parcel: files that somebody hands over as a directory, a zip, a tar or a single file.
+"""Read and write archives: files handed over as a directory, a zip, a tar or a single file.
 
-It is read as a stranger's, whoever brings it. Links, devices and pipes are left. Nothing is believed about
-a size: what is unpacked is counted as it comes out, and ends at the limit. Names are given as they are
-found; whether they are good is asked of them later (`renaming`). What is left is told with its reason.
+An archive is untrusted input, whoever brings it. Links, devices and pipes are skipped. No declared size is
+trusted: unpacked bytes are counted as they come out, and unpacking ends at the limit. Names are returned
+as they are in the archive. A later step checks whether they are valid (`valid_name`). Each skipped file is
+listed with its reason.
 
-Deliberately absent: xz (its archives may ask for gigabytes before the first byte comes out), passwords,
+Deliberately absent: xz (its archives may demand gigabytes before the first byte comes out), passwords,
 archives in archives.
 """
 
@@ -31,25 +32,25 @@ from workspaces.paths import WorkspacePath
 from workspaces.workspace_record import Quota
 
 ENTRIES_MAX = 100_000
-"""Looked at in all: a directory with more is a disk, not a memory."""
+"""Most entries examined. A directory with more is a disk, not a memory."""
 
 DIRECTORY_BYTES_MAX = 32 * 2**20
-"""Of a zip's table of contents, which is read whole: over 300 bytes for each of ENTRIES_MAX."""
+"""Largest table of contents of a zip, which is read whole: over 300 bytes for each of ENTRIES_MAX."""
 
 DEPTH_MAX = 64
 
 UNPACKED_QUOTAS = 4
-"""So many times a workspace's bytes are unpacked at the most: what is passed over costs time too."""
+"""Most bytes unpacked, as a multiple of the workspace's quota: skipped files cost time too."""
 
 ArchiveKind = Literal["directory", "zip", "tar", "file"]
 
 Enter = Callable[[str], bool]
-"""Whether a directory of this name is looked into."""
+"""Return True if a directory of this name is to be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """Something that is not taken over."""
+    """A file that is not taken over."""
 
     name: str
     reason: str
@@ -59,6 +60,7 @@ class SkippedFile:
 class Archive:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     left: list[SkippedFile] = field(default_factory=list[SkippedFile])
+    """Files that were skipped, each with its reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class _Entry:
     size: int
     problem: str | None
     read: Callable[[int], bytes]
-    """At most so many bytes."""
+    """Read at most this many bytes."""
 
 
 def kind_of(source: Path) -> ArchiveKind:
@@ -88,13 +90,15 @@ def kind_of(source: Path) -> ArchiveKind:
     if head[:2] == b"\x1f\x8b" or head[:3] == b"BZh" or head[257:262] == b"ustar":
         return "tar"
     if head[:6] == b"\xfd7zXZ\x00":
-        remedy = "unpack it, and import the directory"
-        raise Refused("source", str(source), "is packed with xz, which is not read", remedy=remedy)
+        remedy = "unpack it and import the directory"
+        raise Refused(
+            "source", str(source), "is packed with xz, which is not supported", remedy=remedy
+        )
     return "file"
 
 
 def top_of(source: Path) -> set[str]:
-    """The names at the top, without the one directory that an archive may wrap everything in."""
+    """Return the names at the top, without a single directory that wraps the whole archive."""
     kind = kind_of(source)
     if kind == "directory":
         try:
@@ -109,29 +113,31 @@ def top_of(source: Path) -> set[str]:
 
 
 def unpack(source: Path, quota: Quota, *, enter: Enter = lambda _: True) -> Archive:
-    """Every file within the quota, under its name. OverLimit when they are too many or too large
-    together; one that is too large alone is left."""
+    """Return every file within the quota, by name. A single file that is too large is skipped.
+
+    Raises: OverLimit when there are too many files, or they are too large together.
+    """
     kind = kind_of(source)
-    parcel = Archive()
+    archive = Archive()
     wrapping = "" if kind in {"directory", "file"} else _wrapping(_listed(source, kind))
     total = 0
     with _entries(source, kind, quota, enter) as entries:
         for entry in entries:
             name = entry.name.removeprefix(wrapping)
-            data = _taken(entry, name, quota, parcel)
+            data = _read_entry(entry, name, quota, archive)
             if data is None:
                 continue
             total += len(data)
             _check("size", total, quota.bytes, "bytes")
-            parcel.files[name] = data
-            _check("files", len(parcel.files), quota.files, "files")
-    return parcel
+            archive.files[name] = data
+            _check("files", len(archive.files), quota.files, "files")
+    return archive
 
 
 def pack(
     files: Iterable[tuple[WorkspacePath, bytes]], out: IO[bytes], *, ending: str, at: datetime
 ) -> None:
-    """An archive whose bytes are a function of the files and of `at` alone."""
+    """Write an archive whose bytes depend on the files and on `at` alone."""
     if ending == ".zip":
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, data in files:
@@ -151,13 +157,13 @@ def pack(
             archive.addfile(info, io.BytesIO(data))
 
 
-def _taken(entry: _Entry, name: str, quota: Quota, parcel: Archive) -> bytes | None:
-    """The bytes of an entry, or None and the reason among what is left."""
+def _read_entry(entry: _Entry, name: str, quota: Quota, archive: Archive) -> bytes | None:
+    """Return the bytes of an entry, or None after adding it to the skipped files with a reason."""
     problem = entry.problem
-    if problem is None and name in parcel.files:
-        problem = "stands there twice; the first was taken"
+    if problem is None and name in archive.files:
+        problem = "is in the archive twice; the first one was taken"
     if problem is None and entry.size > quota.file_bytes:
-        problem = f"has {entry.size:,} bytes, and a file may have {quota.file_bytes:,}"
+        problem = f"has {entry.size:,} bytes; the limit for a file is {quota.file_bytes:,}"
     if problem is None:
         try:
             data = entry.read(quota.file_bytes + 1)
@@ -170,7 +176,7 @@ def _taken(entry: _Entry, name: str, quota: Quota, parcel: Archive) -> bytes | N
             problem = str(failure)
         except _DAMAGED as error:
             problem = f"is damaged ({error})"
-    parcel.left.append(SkippedFile(name, problem))
+    archive.left.append(SkippedFile(name, problem))
     return None
 
 
@@ -182,7 +188,7 @@ _DAMAGED = (
     NotImplementedError,
     OSError,
 )
-"""What the archives' modules raise for bytes that are no archive; the last for bzip2."""
+"""Exceptions of the archive modules for bytes that are not a valid archive. OSError is for bzip2."""
 
 
 @contextmanager
@@ -192,36 +198,36 @@ def _entries(
     opened = {"directory": _directory, "zip": _zip, "tar": _tar, "file": _file}[kind]
     try:
         with opened(source, quota, enter) as entries:
-            yield _counted(entries)
+            yield _limited_count(entries)
     except _DAMAGED as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise as_failure(error, str(source)) from error
         raise Refused("source", str(source), f"is damaged ({error})") from error
 
 
-def _counted(entries: Iterator[_Entry]) -> Iterator[_Entry]:
+def _limited_count(entries: Iterator[_Entry]) -> Iterator[_Entry]:
     for number, entry in enumerate(entries, 1):
         _check("entries", number, ENTRIES_MAX, "entries")
         yield entry
 
 
 def _listed(source: Path, kind: ArchiveKind) -> list[str]:
-    """The names of what could be taken."""
+    """Return the names of the entries that could be taken."""
     with _entries(source, kind, Quota(), lambda _: True) as entries:
         return [entry.name for entry in entries if entry.problem is None]
 
 
 def _wrapping(names: list[str]) -> str:
-    """`vault/` when everything lies in it."""
+    """Return the prefix of a single top directory, such as `vault/`, if all names lie in it."""
     tops = {name.partition("/")[0] for name in names}
     if len(tops) != 1 or any("/" not in name for name in names):
         return ""
     return f"{tops.pop()}/"
 
 
-def _check(what: str, actual: int, maximum: int, unit: str) -> None:
+def _check(noun: str, actual: int, maximum: int, unit: str) -> None:
     if actual > maximum:
-        raise OverLimit(f"{what} of what is handed over", maximum=maximum, actual=actual, unit=unit)
+        raise OverLimit(f"{noun} of the import", maximum=maximum, actual=actual, unit=unit)
 
 
 # --- a directory ------------------------------------------------------------------------------------
@@ -230,16 +236,16 @@ def _check(what: str, actual: int, maximum: int, unit: str) -> None:
 @contextmanager
 def _directory(source: Path, quota: Quota, enter: Enter) -> Generator[Iterator[_Entry]]:
     del quota
-    beneath = SafeRoot(source)
+    root = SafeRoot(source)
     try:
-        yield _walked(beneath, "", enter, 0)
+        yield _walked(root, "", enter, 0)
     finally:
-        beneath.close()
+        root.close()
 
 
-def _walked(beneath: SafeRoot, directory: str, enter: Enter, depth: int) -> Iterator[_Entry]:
+def _walked(root: SafeRoot, directory: str, enter: Enter, depth: int) -> Iterator[_Entry]:
     try:
-        with beneath.directory(directory) as fd, os.scandir(fd) as scanned:
+        with root.directory(directory) as fd, os.scandir(fd) as scanned:
             found = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in scanned)
     except OSError as error:
         yield _Entry(directory, 0, str(as_failure(error, directory)), _nothing)
@@ -247,15 +253,15 @@ def _walked(beneath: SafeRoot, directory: str, enter: Enter, depth: int) -> Iter
     for leaf, status in found:
         name = f"{directory}/{leaf}" if directory else leaf
         if not stat.S_ISDIR(status.st_mode):
-            yield _Entry(name, status.st_size, _problem(status.st_mode), _reader(beneath, name))
+            yield _Entry(name, status.st_size, _problem(status.st_mode), _reader(root, name))
         elif not enter(name) or depth == DEPTH_MAX:
-            yield _Entry(f"{name}/", 0, "was not looked into", _nothing)
+            yield _Entry(f"{name}/", 0, "was not searched", _nothing)
         else:
-            yield from _walked(beneath, name, enter, depth + 1)
+            yield from _walked(root, name, enter, depth + 1)
 
 
-def _reader(beneath: SafeRoot, name: str) -> Callable[[int], bytes]:
-    return lambda bytes_max: beneath.read(name, bytes_max=bytes_max)[0]
+def _reader(root: SafeRoot, name: str) -> Callable[[int], bytes]:
+    return lambda bytes_max: root.read(name, bytes_max=bytes_max)[0]
 
 
 def _problem(mode: int) -> str | None:
@@ -277,30 +283,33 @@ def _zip(source: Path, quota: Quota, enter: Enter) -> Generator[Iterator[_Entry]
     with source.open("rb") as stream:
         _check_table_of_contents(source, stream)
         with zipfile.ZipFile(stream) as archive:
-            left = _Allowance(quota)
+            allowance = _Allowance(quota)
             yield (
-                _zip_entry(archive, info, left)
+                _zip_entry(archive, info, allowance)
                 for info in archive.infolist()
-                if not info.is_dir() and _enters(info.filename, enter)
+                if not info.is_dir() and _is_entered(info.filename, enter)
             )
 
 
 def _check_table_of_contents(source: Path, stream: IO[bytes]) -> None:
-    """It is read whole, and as long as its own end says."""
+    """Check the length that the zip's end record states for its table of contents, because the table is read
+    whole."""
     size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size - 65_557))  # the end's 22 bytes, and the longest comment behind it
+    stream.seek(
+        max(0, size - 65_557)
+    )  # 22 bytes of the end record, and the longest comment after it
     tail = stream.read()
     end = tail.rfind(b"PK\x05\x06")
     if b"PK\x06\x07" in tail[max(0, end - 20) : max(0, end)]:
         raise Refused("source", str(source), "is a zip of the kind for over 65,535 files or 4 GB")
-    told = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
-    _check("table of contents", told, DIRECTORY_BYTES_MAX, "bytes")
+    stated_bytes = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
+    _check("table of contents", stated_bytes, DIRECTORY_BYTES_MAX, "bytes")
 
 
-def _zip_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo, left: _Allowance) -> _Entry:
+def _zip_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo, allowance: _Allowance) -> _Entry:
     def read(bytes_max: int) -> bytes:
         with archive.open(info) as stream:
-            return left.take(stream.read(bytes_max))
+            return allowance.take(stream.read(bytes_max))
 
     mode = info.external_attr >> 16
     problem = _problem(mode) if stat.S_IFMT(mode) else None
@@ -310,13 +319,13 @@ def _zip_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo, left: _Allowance
 
 
 def _zip_name(info: zipfile.ZipInfo) -> str:
-    """Archives made on macOS do not say that their names are UTF-8, some made on Windows have
-    backslashes between the parts."""
+    """Return the name of an entry. Archives made on macOS do not declare that their names are UTF-8. Some
+    made on Windows have backslashes between the parts."""
     name = info.filename
     if not info.flag_bits & 0x800:
         with suppress(UnicodeError):
             name = name.encode("cp437").decode()
-    return _plain(name.replace("\\", "/"))
+    return _without_dots(name.replace("\\", "/"))
 
 
 @contextmanager
@@ -335,7 +344,7 @@ def _tar(source: Path, quota: Quota, enter: Enter) -> Generator[Iterator[_Entry]
         yield (
             _tar_entry(archive, member)
             for member in archive
-            if not member.isdir() and _enters(member.name, enter)
+            if not member.isdir() and _is_entered(member.name, enter)
         )
 
 
@@ -349,7 +358,7 @@ def _tar_entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> _Entry:
         problem = "is a link"
     elif not member.isfile() or member.issparse():
         problem = "is not a regular file"
-    return _Entry(_plain(member.name), member.size, problem, read)
+    return _Entry(_without_dots(member.name), member.size, problem, read)
 
 
 class _Readable(Protocol):
@@ -357,36 +366,36 @@ class _Readable(Protocol):
 
 
 class _Allowance:
-    """What may still be unpacked."""
+    """The number of bytes that may still be unpacked."""
 
     def __init__(self, quota: Quota) -> None:
         self._maximum = quota.bytes * UNPACKED_QUOTAS
-        self._taken = 0
+        self._read_entry = 0
 
     def take(self, data: bytes) -> bytes:
-        self._taken += len(data)
-        _check("unpacked size", self._taken, self._maximum, "bytes")
+        self._read_entry += len(data)
+        _check("unpacked size", self._read_entry, self._maximum, "bytes")
         return data
 
 
 class _Limited(io.RawIOBase):
-    """A stream that ends with OverLimit when more comes out of it than is allowed."""
+    """A stream that raises OverLimit when more bytes come out of it than allowed."""
 
-    def __init__(self, stream: _Readable, left: _Allowance) -> None:
+    def __init__(self, stream: _Readable, allowance: _Allowance) -> None:
         self._stream = stream
-        self._left = left
+        self._allowance = allowance
 
     def read(self, size: int = -1) -> bytes:
-        return self._left.take(self._stream.read(size))
+        return self._allowance.take(self._stream.read(size))
 
 
-def _enters(name: str, enter: Enter) -> bool:
-    parts = _plain(name.replace("\\", "/")).split("/")[:-1]
+def _is_entered(name: str, enter: Enter) -> bool:
+    parts = _without_dots(name.replace("\\", "/")).split("/")[:-1]
     return all(enter("/".join(parts[:count])) for count in range(1, len(parts) + 1))
 
 
-def _plain(name: str) -> str:
-    """Without the `./` that tar likes to begin with."""
+def _without_dots(name: str) -> str:
+    """Remove the `./` that tar often puts before a name."""
     return "/".join(part for part in name.split("/") if part != ".")
 
 

@@ -1,16 +1,16 @@
-"""Upkeep of a tree that a command had to itself: its modes put right, its size measured.
+"""Repair the modes of a tree after a command had it to itself, and measure the tree.
 
-Whoever runs in a tree owns it, and may leave behind a directory that its owner cannot open, a program
-that runs as somebody else, a file that everybody may read, a directory a thousand levels deep. After a
-command nothing of that may stand: directories and files can be opened by their owner, carry no set-id
-bit and none for the world. Run as root everything belongs to the owner of the tree's root as well, so
-that what root put there by hand can be written by the next command.
+A command runs as the owner of the tree. It may leave a directory that its owner cannot open, a set-id
+program, a file that everybody may read, or a directory a thousand levels deep. None of these may remain
+after the command. Its owner can open every directory and file. No set-id bit and no permission for the
+world remains. If we run as root, everything also gets the owner of the tree's root. So the next command
+can write what root put there by hand.
 
-The same walk counts what is there: what a tree really takes from the disk, which a sparse file does
-not, and what is hidden in a directory that may not be read, which is opened first.
+The same walk measures the tree: the blocks it really takes on the disk, which differ from a sparse file's
+size. It also counts the content of a directory that may not be read, which it opens first.
 
-Every step goes from one directory handle to the next and follows no link; a mode is changed through a
-handle of the very file that was looked at.
+Every step goes from one directory handle to the next and follows no link. A mode is changed through a
+handle of the very file that was examined.
 """
 
 from __future__ import annotations
@@ -23,85 +23,86 @@ from pathlib import Path
 from workspaces.localfs.safe_open import as_failure
 
 DEPTH_MAX = 64
-"""Deeper than any valid path. What lies below is not walked into."""
+"""Depth limit of the walk, deeper than any valid path. Directories below it are not entered."""
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HANDLE = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 _HAS_HANDLES = hasattr(os, "O_PATH")
-"""Linux. Elsewhere no command ever runs, and there is nothing to put right."""
+"""True on Linux. Elsewhere no command ever runs, so there is nothing to repair."""
 
 _SET_ID = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 _BLOCK_BYTES = 512
-"""The unit of `st_blocks`, whatever the file system's own block is."""
+"""The unit of `st_blocks`, independent of the file system's own block size."""
 
 
 @dataclass(slots=True)
 class DiskUsage:
-    """What a tree takes."""
+    """The disk usage of a tree."""
 
     entries: int = 0
-    """Files, directories and whatever else."""
+    """Number of files, directories and other entries."""
     bytes: int = 0
     is_opaque: bool = False
-    """Something in it cannot be counted: too deep, or closed again as fast as it is opened."""
+    """True if a part cannot be counted: it is too deep, or is closed again as fast as it is opened."""
 
 
 def mend(root: Path) -> DiskUsage:
-    """Put the modes, and as root the owners, of a tree right."""
-    return _Walk(is_mending=True).run(root)
+    """Repair the modes of a tree and, if we run as root, its owners. Return its disk usage."""
+    return _Walk(is_repairing=True).run(root)
 
 
 def measure(root: Path) -> DiskUsage:
-    """Count a tree, also while somebody is at work in it. Nothing is changed but what hides from it."""
-    return _Walk(is_mending=False).run(root)
+    """Measure a tree, even while a command runs in it. Nothing is changed except directories that cannot be
+    read."""
+    return _Walk(is_repairing=False).run(root)
 
 
 @dataclass(slots=True)
 class _Walk:
-    is_mending: bool
+    is_repairing: bool
     owner: tuple[int, int] | None = None
-    """Whom all shall belong to; None: that is left alone."""
-    extent: DiskUsage = field(default_factory=DiskUsage)
+    """The owner that everything gets. None: owners are left alone."""
+    usage: DiskUsage = field(default_factory=DiskUsage)
 
     def run(self, root: Path) -> DiskUsage:
         try:
             if not _is_open(root.lstat()):
-                root.chmod(0o700)  # its parent is ours: the name leads where it always led
+                root.chmod(0o700)  # its parent is ours, so no other program can change the name
             fd = os.open(root, _OPEN)
         except OSError as error:
             raise as_failure(error, str(root)) from error
         try:
             status = os.fstat(fd)
-            if self.is_mending and os.geteuid() == 0:
+            if self.is_repairing and os.geteuid() == 0:
                 self.owner = (status.st_uid, status.st_gid)
             self._directory(fd, 0)
         except OSError as error:
             raise as_failure(error, str(root)) from error
         finally:
             os.close(fd)
-        return self.extent
+        return self.usage
 
     def _directory(self, fd: int, depth: int) -> None:
         if depth > DEPTH_MAX:
-            self.extent.is_opaque = True
+            self.usage.is_opaque = True
             return
         with os.scandir(fd) as entries:
             found = [entry.name for entry in entries]
         for name in found:
             try:
                 self._entry(fd, name, depth)
-            except (FileNotFoundError, NotADirectoryError):  # gone since it was listed
+            except (FileNotFoundError, NotADirectoryError):  # removed since it was listed
                 continue
             except PermissionError:
-                self.extent.is_opaque = True
+                self.usage.is_opaque = True
 
     def _entry(self, parent: int, name: str, depth: int) -> None:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         is_closed = stat.S_ISDIR(status.st_mode) and not _is_open(status)
-        if self.is_mending or is_closed:
-            self._mend(parent, name, status)
-        self.extent.entries += 1
-        self.extent.bytes += status.st_blocks * _BLOCK_BYTES
+        if self.is_repairing or is_closed:
+            self._repair(parent, name, status)
+        self.usage.entries += 1
+        self.usage.bytes += status.st_blocks * _BLOCK_BYTES
         if not stat.S_ISDIR(status.st_mode):
             return
         fd = os.open(name, _OPEN, dir_fd=parent)
@@ -110,15 +111,15 @@ class _Walk:
         finally:
             os.close(fd)
 
-    def _mend(self, parent: int, name: str, status: os.stat_result) -> None:
-        if not _HAS_HANDLES or (_mended(status) is None and not self._is_foreign(status)):
+    def _repair(self, parent: int, name: str, status: os.stat_result) -> None:
+        if not _HAS_HANDLES or (_right_mode(status) is None and not self._is_foreign(status)):
             return
         handle = os.open(name, _HANDLE, dir_fd=parent)
         try:
             status, through = os.fstat(handle), f"/proc/self/fd/{handle}"
             if self.owner is not None and self._is_foreign(status):
                 os.chown(through, *self.owner)
-            mode = _mended(status)
+            mode = _right_mode(status)
             if mode is not None:
                 os.chmod(through, mode)  # noqa: PTH101 - no path leads to it but its handle
         finally:
@@ -129,14 +130,14 @@ class _Walk:
         return not is_ours and _is_of_one_name(status)
 
 
-def _mended(status: os.stat_result) -> int | None:
-    """The mode that something should have; None when it is well as it is."""
+def _right_mode(status: os.stat_result) -> int | None:
+    """Return the mode that an entry should have, or None if its mode is right."""
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISDIR(status.st_mode):
         wanted = mode & 0o770 | 0o700
     elif _is_of_one_name(status):
         wanted = mode & 0o770 | 0o600
-    elif stat.S_ISREG(status.st_mode):  # its other name may be somebody's elsewhere
+    elif stat.S_ISREG(status.st_mode):  # its other name may be another user's file
         wanted = mode & ~_SET_ID
     else:
         return None
@@ -144,7 +145,7 @@ def _mended(status: os.stat_result) -> int | None:
 
 
 def _is_open(status: os.stat_result) -> bool:
-    """To its owner."""
+    """Return True if the owner can read, write and enter it."""
     return status.st_mode & stat.S_IRWXU == stat.S_IRWXU
 
 

@@ -1,8 +1,8 @@
-"""Who this process is, and whether another one still lives.
+"""Name this process, and check whether another one still lives.
 
-A process is named by the machine's boot, its pid namespace, its pid and its start time: containers
-on one machine share the boot but not the pids, and pids are used again. Where /proc does not tell
-(macOS), nobody is ever judged dead; time alone decides then.
+A name consists of the machine's boot, the pid namespace, the pid and the start time. Containers on one
+machine share the boot but not the pids, and pids are reused. Where there is no /proc (macOS), no process is
+ever judged dead; then time alone decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def this_process() -> str:
 
 
 def is_dead(process: str) -> bool:
-    """True only when it is certain."""
+    """Return True only if the process is certainly dead."""
     machine, _, rest = process.rpartition("/")[0].rpartition("/")
     pid, started = rest, process.rpartition("/")[2]
     if not machine or machine != _machine() or not pid.isdigit() or not started:
@@ -36,7 +36,8 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str:
-    """The start time in clock ticks: field 22, counted after the name, which may hold anything."""
+    """Return the start time in clock ticks: field 22, counted after the name, which may contain any
+    character."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,21 +1,21 @@
-"""Opening files beneath a directory without ever leaving it.
+"""Open files below a directory without ever leaving it.
 
-An agent owns the tree that the host reads, and may swap a directory for a symlink between any two of
-the host's system calls. Checking a path and then opening it by string therefore proves nothing. Here
-every open starts at a directory handle and is refused by the kernel if any component on the way is a
-link: `openat2` with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS where the kernel has it, else a walk that
-opens one component after the other with O_NOFOLLOW. Both give the same answers; the first is one call.
-A file is opened in the directory that it lies in: one name in a handle that was come to in this way, with
-O_NOFOLLOW, so that there is nothing on its way that could be a link. A handle stays the directory that it
-is, whatever takes its name; so neighbours are read through one.
+An agent owns the tree that the host reads. It may replace a directory by a symlink between any two of the
+host's system calls. So it proves nothing to check a path and then open it by string. Here every open starts
+at a directory handle, and the kernel refuses it if any component on the way is a link. Where the kernel has
+`openat2`, this is RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS. Elsewhere a walk opens one component after the
+other with O_NOFOLLOW. Both give the same answers; the first is one call. A file is opened in its own
+directory: one name, in a handle that was reached in this way, with O_NOFOLLOW. So no link can be on the way.
+A handle stays the same directory, even if another entry takes its name. So files of one directory are read
+through one handle.
 
-What comes out is opened non-blocking and then looked at through its own descriptor: a regular file
-with exactly one link, or it is not read. (A second link would be another name for a file that may lie
-elsewhere; a FIFO would make the host wait for the agent.) One link is not enough: if the name in the
-tree was taken away between the open and the look, the one that is left is the other one. So the name
-is looked up again, and must lead to the same file, unchanged since (making or removing a link changes
-a file's ctime), unless the file has no name at all any more: then it was the tree's, and was replaced.
-[Without that look a process that linked and unlinked got 4 of 500 000 reads out.]
+A file is opened non-blocking and then examined through its own descriptor. It is read only if it is a
+regular file with exactly one link. (A second link would be another name of a file that may lie elsewhere. A
+FIFO would make the host wait for the agent.) One link is not enough. If the name in the tree was removed
+between the open and the check, the remaining link is the other name. So the name is looked up again. It must
+lead to the same file, unchanged since (making or removing a link changes a file's ctime). The exception is
+a file without any name: it belonged to the tree and was replaced.
+[Without this check, a process that linked and unlinked got 4 of 500 000 reads out.]
 
 Deliberately absent: any function that takes a root as a string and joins a relative string to it.
 """
@@ -34,7 +34,7 @@ from weakref import finalize
 from workspaces.errors import Failure, NotFound, OverLimit, Refused, Unavailable
 
 _OPENAT2 = 437
-"""The number of openat2 on every architecture that Linux has had since 5.6."""
+"""The number of openat2 on every architecture, since Linux 5.6."""
 
 _BENEATH_NO_SYMLINKS = 0x08 | 0x04 | 0x02  # beneath, no symlinks, no magic links
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
@@ -43,12 +43,12 @@ _ALWAYS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _AS_LINK_OR_NOT_A_DIRECTORY = {errno.ELOOP, errno.ENOTDIR, errno.EXDEV}
 _TRIES_MAX = 100
-"""Something may change between two system calls; a hundred times in a row is an attack."""
+"""Limit of attempts. An entry may change between two system calls; a hundred times in a row is an attack."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 Examined = tuple[bytes, os.stat_result]
-"""A regular file's bytes, and what its descriptor says of it."""
+"""A regular file's bytes, and the stat of its descriptor."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -56,10 +56,10 @@ class _OpenHow(ctypes.Structure):
 
 
 class SafeRoot:
-    """A directory handle, and opens that stay beneath it. Threads may share it.
+    """A directory handle, and opens that stay below it. Threads may share it.
 
-    It is closed by `close`, or when nobody has it any more: when a workspace is deleted, other threads may
-    still read it, and none of them knows to be the last.
+    `close` closes it, or the garbage collector does. When a workspace is deleted, other threads may still
+    read it, and none of them can know that it is the last.
     """
 
     def __init__(self, root: Path, *, openat2: bool | None = None) -> None:
@@ -71,24 +71,25 @@ class SafeRoot:
         self._closing()
 
     def is_at(self, path: Path) -> bool:
-        """Whether `path` still names this directory: it may have been moved away, or replaced."""
+        """Return True if `path` still names this directory. It may have been moved away or replaced."""
         try:
-            found = path.lstat()
+            status = path.lstat()
         except OSError:
             return False
-        mine = os.fstat(self._fd)
-        return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+        own = os.fstat(self._fd)
+        return (status.st_dev, status.st_ino) == (own.st_dev, own.st_ino)
 
     @property
     def owner(self) -> tuple[int, int] | None:
-        """Whom root gives what it makes in here: the directory's owner. None: nothing is to be given."""
+        """Return the owner for entries that root makes here: the directory's owner. None: the owner is not
+        changed."""
         if os.geteuid() != 0:
             return None
         status = os.fstat(self._fd)
         return (status.st_uid, status.st_gid) if status.st_uid else None
 
     def identity(self) -> str:
-        """Device and inode of this directory."""
+        """Return the device and inode of this directory."""
         mine = os.fstat(self._fd)
         return f"{mine.st_dev}:{mine.st_ino}"
 
@@ -96,45 +97,53 @@ class SafeRoot:
     def directory(
         self, path: str, *, create: bool = False, made_in: set[str] | None = None
     ) -> Generator[int]:
-        """A descriptor of the directory `path` (`""` is the root), made on the way if asked for. What is
-        made is durable at once; with `made_in` the caller sees to that, and is told where."""
-        fd = self._opened_or_made(path, made_in) if create else self._opened_directory(path)
+        """Open the directory `path` (`""` is the root) and give its descriptor. With `create`, make missing
+        directories.
+        New directories are durable at once. With `made_in` the caller flushes instead, and `made_in` gets the
+        directories to flush."""
+        fd = (
+            self._open_or_make_directory(path, made_in) if create else self._open_directory_at(path)
+        )
         try:
             yield fd
         finally:
             os.close(fd)
 
     def read(self, path: str, *, bytes_max: int) -> Examined:
-        """NotFound, Refused, OverLimit."""
+        """Read a file.
+
+        Raises: NotFound, Refused when it is no regular file, OverLimit when it is too large.
+        """
         with closing(self._reader(bytes_max)) as reader:
             return reader.read(path)
 
     @contextmanager
     def reading(self, *, bytes_max: int) -> Generator[Callable[[str], Examined]]:
-        """As `read`, of one file after the other: the directory of one stays open for its neighbours."""
+        """Give a function that reads one file after the other, like `read`. It keeps a directory open for the
+        next file in it."""
         with closing(self._reader(bytes_max)) as reader:
             yield reader.read
 
     def _reader(self, bytes_max: int) -> _Reader:
-        return _Reader(self._fd, self._opened_directory, self._opened_file, bytes_max)
+        return _Reader(self._fd, self._open_directory_at, self._opened_file, bytes_max)
 
     def _opened_file(self, directory: int, leaf: str) -> int:
         return os.open(leaf, os.O_RDONLY | _ALWAYS, dir_fd=directory)
 
-    def _opened_or_made(self, path: str, made_in: set[str] | None) -> int:
+    def _open_or_make_directory(self, path: str, made_in: set[str] | None) -> int:
         try:
-            return self._opened_directory(path)
+            return self._open_directory_at(path)
         except FileNotFoundError:
             self._make_directories(path, made_in)
-            return self._opened_directory(path)
+            return self._open_directory_at(path)
 
-    def _opened_directory(self, path: str) -> int:
-        """Never a copy of the handle, which would share its place in the listing: of two who list a directory
-        through one, neither sees all of it."""
+    def _open_directory_at(self, path: str) -> int:
+        """Open a directory anew. A copy of a handle would share its position in the listing: of two threads
+        that list a directory through one handle, neither sees all of it."""
         return self._open(path or ".", _DIRECTORY)
 
     def _make_directories(self, path: str, made_in: set[str] | None) -> None:
-        """Each missing directory on the way."""
+        """Make each missing directory on the way."""
         parts = path.split("/") if path else []
         for depth in range(1, len(parts) + 1):
             above = "/".join(parts[: depth - 1])
@@ -158,7 +167,7 @@ class SafeRoot:
 
 
 class _Reader:
-    """Reads one file after the other."""
+    """A reader of one file after the other."""
 
     def __init__(
         self,
@@ -172,7 +181,7 @@ class _Reader:
         self._open_file = open_file
         self._bytes_max = bytes_max
         self._directory, self._fd = "", root
-        """Of the last file."""
+        """The directory of the last file, and its handle."""
 
     def read(self, path: str) -> Examined:
         directory, _, leaf = path.rpartition("/")
@@ -181,7 +190,7 @@ class _Reader:
                 try:
                     return self._read(leaf, path)
                 except FileNotFoundError:
-                    pass  # another directory may have the name by now
+                    pass  # another directory may have this name by now: open it anew
             self._enter(directory)
             return self._read(leaf, path)
         except OSError as error:
@@ -208,7 +217,7 @@ class _Reader:
                 if _links(named) == _links(status) or os.fstat(fd).st_nlink == 0:
                     return read_all(fd, status.st_size, self._bytes_max), status
             finally:
-                os.close(fd)  # renamed, linked or written to since: once more
+                os.close(fd)  # renamed, linked or written to since: try again
         raise Refused("path", path, "changes faster than it can be opened", remedy="try again")
 
 
@@ -235,7 +244,7 @@ def rename_new(source_fd: int, source: str, target_fd: int, target: str) -> None
 
 
 def exchange(one_fd: int, one: str, other_fd: int, other: str) -> bool:
-    """Let two names change places in one step; False where the file system cannot."""
+    """Exchange two names in one step. Return False if the file system cannot."""
     try:
         _renameat2(one_fd, one, other_fd, other, _RENAME_EXCHANGE)
     except OSError as error:
@@ -246,8 +255,8 @@ def exchange(one_fd: int, one: str, other_fd: int, other: str) -> bool:
 
 
 def flush_all(fd: int) -> bool:
-    """Make everything on the file system of `fd` durable: for many files in one step, what takes one
-    wait each by fsync. False where the system cannot."""
+    """Make everything on the file system of `fd` durable. For many files this is one step, where fsync waits
+    once for each. Return False if the system cannot."""
     call = getattr(_libc, "syncfs", None)
     return call is not None and call(fd) == 0
 
@@ -262,12 +271,12 @@ def _renameat2(source_fd: int, source: str, target_fd: int, target: str, flags: 
 
 
 def as_failure(error: OSError, path: str) -> Failure:
-    """What an error of the file system means to someone who named `path`."""
+    """Translate an error of the file system for a caller that named `path`."""
     if error.errno == errno.ENOENT:
         return NotFound("file", path)
     if error.errno in _AS_LINK_OR_NOT_A_DIRECTORY:
         return Refused(
-            "path", path, "leads through a link or through something that is no directory"
+            "path", path, "leads through a link or through something that is not a directory"
         )
     if error.errno in {errno.EISDIR, errno.ENXIO, errno.ENOTEMPTY}:
         return Refused("path", path, "is not a regular file")
@@ -281,7 +290,10 @@ def as_failure(error: OSError, path: str) -> Failure:
 
 
 def read_all(fd: int, size: int, bytes_max: int) -> bytes:
-    """Everything up to the end, which may have moved since `size` was asked for. OverLimit."""
+    """Read everything up to the end, which may have moved since `size` was read.
+
+    Raises: OverLimit when the file has more than `bytes_max` bytes.
+    """
     if size > bytes_max:
         raise OverLimit("size of the file", maximum=bytes_max, actual=size, unit="bytes")
     chunks: list[bytes] = []
@@ -289,7 +301,7 @@ def read_all(fd: int, size: int, bytes_max: int) -> bytes:
     if size < bytes_max:
         data = os.read(fd, size + 1)
         if len(data) == size:
-            return data  # all of it, and one more was asked for: there is none
+            return data  # complete: one byte more was requested, and there was none
         chunks.append(data)
         left -= len(data)
     while chunk := os.read(fd, min(left, max(size, 4096) + 1)):

@@ -1,4 +1,4 @@
-"""SQLite files: what all that keep something in one do alike. Their tables are their own."""
+"""Open and use SQLite files: the part that all modules with an SQLite file share. Each has its own tables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _PAUSE_S = 0.005
 
 
 def use_log(database: sqlite3.Connection, *, wait_s: float) -> None:
-    """Step to WAL. This step alone fails at once when others take it too, whatever the busy timeout
-    says: 65 of 900 openings of new files did, six processes at a time."""
+    """Switch to WAL. This step fails at once if other processes take it too, whatever the busy timeout is: 65
+    of 900 openings of new files did, with six processes at a time."""
     give_up_at = time.monotonic() + wait_s
     while True:
         try:
@@ -27,7 +27,7 @@ def use_log(database: sqlite3.Connection, *, wait_s: float) -> None:
 
 @contextmanager
 def transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Generator[None]:
-    """All of it or nothing, also when it is the end that fails."""
+    """Run the block as one transaction: all of it or nothing, even if the commit fails."""
     database.execute(f"BEGIN {kind}")
     try:
         yield
@@ -39,30 +39,33 @@ def transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Genera
 
 
 def remove(file: Path) -> None:
-    """A database that nobody has open, with what SQLite keeps beside it."""
+    """Delete a database that no process has open, and the files that SQLite keeps beside it."""
     for suffix in ("", "-wal", "-shm"):
         file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
 DAMAGED = "the file is damaged"
-LOCKED = ("it is locked by another process", "end the process that holds it, then try again")
+LOCKED = ("the file is locked by another process", "end the process that holds it, then try again")
 
 
 def explained(error: sqlite3.Error, *, damaged: tuple[str, str]) -> tuple[str, str]:
-    """What it means, and a remedy. `damaged`: both, for a file that is."""
+    """Return the meaning of an error, and a remedy. `damaged` is that pair for a damaged file."""
     name = name_of(error)
     if is_busy(error):
         return LOCKED
     if name.startswith("SQLITE_FULL"):
-        return "the disk is full", "free some space and try again; nothing was half-written"
+        return "the disk is full", "free some space and try again; nothing was written in part"
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return "it cannot be written", "check that the home exists and belongs to you"
+        return "the file cannot be written", "check that the home exists and belongs to you"
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return damaged
     if name.startswith("SQLITE_IOERR"):
-        # also a disk too full for what WAL keeps beside the file
-        return f"the disk fails ({name})", "check that the disk has space and works, then try again"
-    return str(error), "try again; if it stays so, run `harness doctor`"
+        # also a disk too full for the WAL file
+        return (
+            f"the disk reports an error ({name})",
+            "check that the disk has space and works, then try again",
+        )
+    return str(error), "try again; if it fails again, run `harness doctor`"
 
 
 def is_busy(error: sqlite3.Error) -> bool:

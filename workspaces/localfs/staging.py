@@ -1,15 +1,15 @@
-"""The place aside: where what goes into a directory is made ready, and what came out of it lies.
+"""Manage the staging directory: new files are prepared there, and replaced files lie there.
 
-It is on the same file system as the directory and outside of it, so that one move brings a file in, whole.
+It is on the same file system as the live directory and outside of it. So one move brings in a complete file.
 
-    new-…     about to be written, or just replaced: one write's
-    come-…    staged while more is on its way; only one at a time stages, and removes what another has left
-    out:…     displaced, until it is looked at once more (`live` says by what label)
-    .lock     orders the conditional writes of all threads and processes that come through one store
+    new-…     about to be written, or just replaced, by one write
+    come-…    staged while more files are on their way; one process at a time stages and removes others
+    out:…     displaced, until it is checked once more (`port` defines the label)
+    .lock     orders the conditional writes of all threads and processes that use one store
 
-A writer that was killed leaves its temporary file behind. Opening removes those older than a day: no write
-takes that long, nor what a write waits for, and age can be told where processes cannot (several containers
-may share a home). Should a clock jump make a live one look old, its write fails and says so.
+A writer that was killed leaves its temporary file behind. Opening removes files older than a day. No write
+takes that long, nor does the wait before a write. Age works where processes cannot be identified: several
+containers may share a home. If a clock jump makes a live file look old, its write fails and reports it.
 """
 
 from __future__ import annotations
@@ -33,30 +33,32 @@ TEMPORARY_PREFIX = "new-"
 STAGED_PREFIX = "come-"
 LEFTOVER_AGE_S = 24 * 3600
 FLUSHED_AT_ONCE = 16
-"""From so many files on, one flush of the whole file system is sooner done than one of each."""
+"""Number of files from which one flush of the whole file system is faster than a flush of each file."""
 
 
 class Staging:
-    """OSError says what failed; whoever calls knows what it was for. Unavailable where the place is gone."""
+    """A staging directory. OSError says what failed, and the caller knows for which path. Unavailable is
+    raised when the directory is gone."""
 
     def __init__(
         self, directory: Path, *, owner: Callable[[], tuple[int, int] | None], bytes_max: int
     ) -> None:
-        """`owner`: whom root gives what it makes here."""
+        """`owner` returns the owner of new files if we run as root."""
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._closing = finalize(self, os.close, self._fd)  # by `close`, or as that of `SafeRoot`
+        # Closed by `close`, or by the garbage collector, as in `SafeRoot`.
+        self._closing = finalize(self, os.close, self._fd)
         self._owner = owner
         self._bytes_max = bytes_max
-        self._sweep()
+        self._remove_leftovers()
 
     def close(self) -> None:
         self._closing()
 
     def put(self, data: bytes, prefix: str = TEMPORARY_PREFIX, *, flush: bool = True) -> str:
-        """Under a new name, which is returned."""
+        """Write a file under a new name, and return the name."""
         name = fresh(prefix)
         try:
-            with self._made(name) as fd:
+            with self._new_file(name) as fd:
                 left = memoryview(data)
                 while left:
                     left = left[os.write(fd, left) :]
@@ -68,7 +70,7 @@ class Staging:
         return name
 
     def flush(self, names: Collection[str]) -> None:
-        """Of what was put here without."""
+        """Make files durable that were put here without a flush."""
         if len(names) >= FLUSHED_AT_ONCE and self.flush_all():
             return
         for name in names:
@@ -79,11 +81,11 @@ class Staging:
                 os.close(fd)
 
     def flush_all(self) -> bool:
-        """The whole file system; False where the system cannot."""
+        """Flush the whole file system. Return False if the system cannot."""
         return flush_all(self._fd)
 
     def read(self, name: str) -> bytes | None:
-        """None for what is no file of ours to read."""
+        """Read a file. Return None if it is not a file we can read."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             fd = os.open(name, flags, dir_fd=self._fd)
@@ -102,41 +104,45 @@ class Staging:
             os.close(fd)
 
     def names(self, prefix: str) -> list[str]:
-        with self._listed() as entries:
+        with self._list() as entries:
             return [entry.name for entry in entries if entry.name.startswith(prefix)]
 
     def rename(self, name: str, new: str) -> None:
         os.rename(name, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def rename_new(self, name: str, new: str) -> None:
-        """FileExistsError instead of replacing anything."""
+        """Rename, with FileExistsError instead of replacing anything."""
         rename_new(self._fd, name, self._fd, new)
 
     def discard(self, name: str) -> None:
-        with suppress(OSError):  # what went wrong before is what matters; the sweep will find it
+        with suppress(OSError):  # the earlier error matters more; a later start removes the file
             os.unlink(name, dir_fd=self._fd)
 
-    # In and out, of a directory that is open.
+    # Moves between this directory and another one that is open.
 
     def replace(self, name: str, directory: int, leaf: str) -> None:
-        """In, whatever is there."""
+        """Move a file into the directory, replacing any file there."""
         os.rename(name, leaf, src_dir_fd=self._fd, dst_dir_fd=directory)
 
     def enter(self, name: str, directory: int, leaf: str) -> None:
-        """In; FileExistsError where something is."""
+        """Move a file into the directory.
+
+        Raises: FileExistsError when the name is taken.
+        """
         rename_new(self._fd, name, directory, leaf)
 
     def take(self, directory: int, leaf: str, name: str) -> None:
-        """Out."""
+        """Move a file out of the directory."""
         rename_new(directory, leaf, self._fd, name)
 
     def exchange(self, name: str, directory: int, leaf: str) -> bool:
-        """In and out in one step; False where the file system cannot."""
+        """Exchange a file here with one in the directory, in one step. Return False if the file system
+        cannot."""
         return exchange(self._fd, name, directory, leaf)
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        fd = self._opened(LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        fd = self._open(LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
@@ -146,8 +152,8 @@ class Staging:
             os.close(fd)
 
     @contextmanager
-    def _made(self, name: str) -> Generator[int]:
-        fd = self._opened(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+    def _new_file(self, name: str) -> Generator[int]:
+        fd = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
         try:
             if (owner := self._owner()) is not None:
                 os.fchown(fd, *owner)
@@ -156,27 +162,28 @@ class Staging:
             os.close(fd)
 
     @contextmanager
-    def _listed(self) -> Generator[Iterator[os.DirEntry[str]]]:
-        """Through a handle of its own: two who list through the same one see a part each."""
-        fd = self._opened(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def _list(self) -> Generator[Iterator[os.DirEntry[str]]]:
+        """List through a handle of its own. Two threads that list through the same handle see only a part
+        each."""
+        fd = self._open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with os.scandir(fd) as entries:
                 yield entries
         finally:
             os.close(fd)
 
-    def _opened(self, name: str, flags: int) -> int:
+    def _open(self, name: str, flags: int) -> int:
         try:
             return os.open(name, flags, 0o600, dir_fd=self._fd)
         except FileNotFoundError as error:  # only if the directory itself was removed
             raise Unavailable(
-                "staging", "the directory is gone", remedy="restart what was using this home"
+                "staging", "the directory is gone", remedy="restart the program that uses this home"
             ) from error
 
-    def _sweep(self) -> None:
+    def _remove_leftovers(self) -> None:
         old = time.time() - LEFTOVER_AGE_S
-        # What cannot be swept today is no reason not to open.
-        with suppress(OSError), self._listed() as entries:
+        # A leftover that cannot be removed now is no reason not to open.
+        with suppress(OSError), self._list() as entries:
             for entry in entries:
                 if not entry.name.startswith((TEMPORARY_PREFIX, STAGED_PREFIX)):
                     continue

@@ -1,7 +1,7 @@
-"""The nearest valid path to a name that is none: for what comes from elsewhere, where other names are good.
+"""Find the nearest valid path for an invalid name: for files from elsewhere, where other names are valid.
 
-Only what cannot be kept in a name is replaced, so that a person finds the file again. What is reserved,
-leads out of the workspace, or is too deep has no near path: that file is left.
+Only characters that a name cannot have are replaced, so that a person finds the file again. A name that is
+reserved, leads out of the workspace, or is too deep has no near path. That file is skipped.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import unicodedata
 
 from workspaces.paths import PART_BYTES_MAX, WorkspacePath, broken_rule
 
-_KEPT_OF_LONG_BYTES = PART_BYTES_MAX - 40
-"""Of a part that is too long; the rest has room for a hash and an ending."""
+_LONG_PART_BYTES = PART_BYTES_MAX - 40
+"""Bytes kept of a part that is too long. The rest is room for a hash and an ending."""
 
 _FORBIDDEN = re.compile(r'[\\:*?"<>|%]')
 
 
 def nearest_path(name: str) -> WorkspacePath | None:
-    """`name` itself when it is valid; None when nothing near it is."""
+    """Return `name` itself if it is valid, or the nearest valid path, or None if there is none."""
     if broken_rule(name) is None:
         return WorkspacePath(name)
     parts = name.split("/")
@@ -30,7 +30,7 @@ def nearest_path(name: str) -> WorkspacePath | None:
 
 
 def _nearest(part: str) -> str:
-    text = unicodedata.normalize("NFC", "".join(_kept(character) for character in part))
+    text = unicodedata.normalize("NFC", "".join(_replaced(character) for character in part))
     text = _FORBIDDEN.sub("_", text).rstrip(". ")
     if text[:1] in {"-", "~"}:
         text = f"_{text[1:]}"
@@ -40,7 +40,7 @@ def _nearest(part: str) -> str:
     return f"_{text}" if rule and "device name" in rule else text
 
 
-def _kept(character: str) -> str:
+def _replaced(character: str) -> str:
     match unicodedata.category(character):
         case "Cf" if character not in "\u200c\u200d":
             return ""
@@ -51,10 +51,10 @@ def _kept(character: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Its beginning, a hash of the whole that keeps two of them apart, its ending."""
+    """Return the beginning, a hash of the whole that tells two long names apart, and the ending."""
     stem, dot, ending = text.rpartition(".")
     if not dot or len(ending.encode()) > 16:
         stem, ending = text, ""
-    cut = stem.encode()[:_KEPT_OF_LONG_BYTES].decode(errors="ignore").rstrip(". ")
-    told = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{cut}-{told}{f'.{ending}' if ending else ''}"
+    cut = stem.encode()[:_LONG_PART_BYTES].decode(errors="ignore").rstrip(". ")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{cut}-{digest}{f'.{ending}' if ending else ''}"

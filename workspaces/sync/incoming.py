@@ -32,7 +32,7 @@ from workspaces.sync.reconcile import (
 from workspaces.sync.report import SyncReport
 from workspaces.sync.survey import Survey
 from workspaces.sync.thread_pool import ThreadPool
-from workspaces.tree.merge_marks import told_of
+from workspaces.tree.merge_marks import describe_merge
 from workspaces.tree.port import Staged
 from workspaces.workspace.incoming_changes import IncomingChange, Theirs
 from workspaces.workspace.workspace import Workspace
@@ -213,9 +213,9 @@ class Incoming:
             case SameVersions():
                 same[path] = blob_id(here)
             case MergedVersions(data, overlaps, clashes):
-                mark = told_of(overlaps, clashes)
+                mark = describe_merge(overlaps, clashes)
                 expect = version_of(here)
-                changes.append(IncomingChange(path, data, expect, beside=there, seam=mark))
+                changes.append(IncomingChange(path, data, expect, beside=there, merge_summary=mark))
                 planned.merged.append(path)
             case KeepBoth(beside):
                 if beside not in pulled:
@@ -246,7 +246,7 @@ class Incoming:
             report.refused += result.refused
             report.unfollowed = report.unfollowed or result.unfollowed
             not_applied = {*result.left, *(problem.path for problem in result.refused)}
-            unsent = result.overtaken
+            unsent = result.merged_saves
         else:
             not_applied, unsent = set[str](), set[WorkspacePath]()
         if same:

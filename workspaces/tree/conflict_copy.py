@@ -1,7 +1,8 @@
-"""The second file: what could not be merged is kept beside the first, under a name every machine gives it.
+"""Name the second file: a version that could not be merged is kept beside the first, under the same name on
+every machine.
 
-`notes/plan.md` whose local version begins with 1f2e… is kept as `notes/plan.conflict-1f2e….md`. The name
-is made of the path and the version alone, so two machines that meet the same two versions make the same
+`notes/plan.md`, whose local version begins with 1f2e…, is kept as `notes/plan.conflict-1f2e….md`. The name
+depends on the path and the version alone. So two machines that have the same two versions make the same
 file. It is listed as a problem until a person has taken from it what is needed and removed it.
 """
 

@@ -1,25 +1,26 @@
-"""Blobs as plain files below one directory: the live tree of a workspace.
+"""Store blobs as plain files below one directory: the live tree of a workspace on disk.
 
-Others write here too, without asking: an editor, an agent's bash. So nothing read is trusted to stay,
-every open goes `beneath` the root, and a conditional replacement is a **verified swap**:
+Other programs write here too, without any lock: an editor, or an agent's bash. So a file that was read may
+change at any time, every open goes through `safe_open`, and a conditional write is a **verified exchange**:
 
     temporary file in `staging/` → write → fsync
-    → [lock: compare → exchange the two files → look at what came out] → fsync of the directory
+    → [lock: compare → exchange the two files → read the replaced file] → fsync of the directory
 
-What came out is what the writer had seen, or somebody saved between the look and the exchange: then it
-goes back, and the writer is told. A delete takes the file out, looks, and puts it back likewise.
+If the replaced file is not what the writer expected, another program saved between the read and the
+exchange. Then the save goes back, and the writer gets Conflict. A delete takes the file out, reads it, and
+puts it back in the same way.
 
-A reader sees the old bytes or the new ones, and after a crash finds one of the two, never a mixture.
-What fails before the swap leaves the old bytes; if only the last fsync fails, the new ones are in place,
-whole, and `Unavailable` says that the disk has not confirmed them.
+A reader sees the old bytes or the new ones. After a crash it finds one of the two, never a mixture. A
+failure before the exchange leaves the old bytes. If only the last fsync fails, the new bytes are in place
+and complete, and `Unavailable` says that the disk has not confirmed them.
 
-The lock is one of `staging`: it orders the conditional writes of all threads and processes that come
-through this store. Those who do not come through it, an editor say, are met by the swap.
+The lock belongs to `staging`. It orders the conditional writes of all threads and processes that use this
+store. The exchange detects programs that do not use it, such as an editor.
 
-Whoever must look at a displaced file once more (sync: an append through a descriptor that was opened
-before the swap goes to it) makes the moves of `live` one by one instead: there nothing is discarded.
+A caller that must read a replaced file once more uses the single moves of `port` instead. There nothing is
+discarded. (Sync does so: an append through a descriptor opened before the exchange goes to that file.)
 
-Tokens are content hashes. Directories exist by having files: a deleted file takes its empty ones along.
+Tokens are content hashes. A directory exists only while it has files: deleting the last file removes it.
 """
 
 from __future__ import annotations
@@ -54,21 +55,24 @@ from workspaces.storage.blobs import (
 from workspaces.tree.port import LABEL_PREFIX, Examine, Label, Staged, another
 
 REMOVED_DIRECTORY_TRIES_MAX = 100
-"""An `rmdir` may fall between making a directory and using it; this many in a row are no accident."""
+"""Limit of attempts to use a directory that was just made. One `rmdir` may fall in between; this many in a
+row are no accident."""
 
 EXCHANGES_MAX = 20
-"""Somebody who saves faster than files change places, twenty times, is no editor."""
+"""Limit of exchanges to put a save back. A program that saves faster than that, twenty times, is not an
+editor."""
 
 TREE_DEPTH_MAX = 64
-"""Deeper than any valid path: a scan does not follow a bash loop of `mkdir a; cd a` into the abyss."""
+"""Depth limit of a scan, deeper than any valid path. So a scan ends even in the tree of a bash loop `mkdir a;
+cd a`."""
 
 
 _IS_NO_DIRECTORY = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
-"""Gone, or swapped for something else."""
+"""Errors of a directory that was deleted or replaced by something else."""
 
 
 class FileBlobs:
-    """`staging` must lie on the same file system as `root` and outside of it."""
+    """A live tree on disk. `staging` must lie on the same file system as `root` and outside of it."""
 
     def __init__(
         self,
@@ -81,7 +85,7 @@ class FileBlobs:
         self._bytes_max = bytes_max
         self._root = root
         self._made_in: set[str] = set()
-        """Directories in which `enter` has made others that are not durable yet."""
+        """Directories in which `enter` made others that are not durable yet."""
         try:
             tree = self._tree = open_tree(root)
             self._aside = Staging(staging, owner=lambda: tree.owner, bytes_max=bytes_max)
@@ -102,12 +106,13 @@ class FileBlobs:
             yield lambda name: read(check_name(name))
 
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
-        """A token is what the bytes are: without them there is none to compare."""
+        """Return the file if it differs from `since`. The token is a hash of the bytes, so the file is read
+        in any case."""
         blob = self.read(name)
         return None if blob.token == since else blob
 
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
-        """`meta` is checked and left out: a plain file has no place for it."""
+        """Write a file. `meta` is checked but not stored: a plain file has no place for it."""
         check_name(name)
         check_meta(meta)
         if len(data) > self._bytes_max:
@@ -120,9 +125,11 @@ class FileBlobs:
             try:
                 with self._aside.locked():
                     self._check(name, expect)
-                    self._put(temporary, name, expect, token)
+                    self._replace(temporary, name, expect, token)
             finally:
-                self._aside.discard(temporary)  # by now what was replaced, or what was not wanted
+                self._aside.discard(
+                    temporary
+                )  # now the replaced file, or the new file if it was refused
         except OSError as error:
             raise as_failure(error, name) from error
         return token
@@ -132,7 +139,7 @@ class FileBlobs:
         try:
             with self._aside.locked():
                 self._check(name, expect)
-                self._remove(name, expect)
+                self._delete(name, expect)
         except OSError as error:
             raise as_failure(error, name) from error
 
@@ -145,13 +152,16 @@ class FileBlobs:
         return mend(self._root)
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
-        """Only names that match are looked at closer: of ten thousand a listing takes a sixth of a scan."""
-        yield from self._found(directory, matches, 0)
+        """Yield the files whose names match. Only these are examined: a listing of ten thousand files takes a
+        sixth of a scan's time."""
+        yield from self._find_below(directory, matches, 0)
 
-    def _found(self, directory: str, matches: Callable[[str], bool], depth: int) -> Iterator[Stat]:
+    def _find_below(
+        self, directory: str, matches: Callable[[str], bool], depth: int
+    ) -> Iterator[Stat]:
         if depth > TREE_DEPTH_MAX:
             return
-        found: list[tuple[str, os.stat_result]] = []
+        matching: list[tuple[str, os.stat_result]] = []
         below: list[str] = []
         try:
             with self._tree.directory(directory) as fd, os.scandir(fd) as entries:
@@ -160,31 +170,31 @@ class FileBlobs:
                     if entry.is_dir(follow_symlinks=False):
                         below.append(name)
                     elif matches(name) and (status := _status(entry)) is not None:
-                        found.append((name, status))
+                        matching.append((name, status))
         except OSError as error:
             if error.errno in _IS_NO_DIRECTORY:
                 return
             raise as_failure(error, directory or ".") from error
-        for name, status in found:
+        for name, status in matching:
             if _is_storable(name, status):
                 yield Stat(name, status.st_size, None, status.st_mtime)
         for name in below:
-            yield from self._found(name, matches, depth + 1)
+            yield from self._find_below(name, matches, depth + 1)
 
     def is_at(self, root: Path) -> bool:
-        """Whether the directory that this store writes to is still the one found under `root`."""
+        """Return True if `root` still names the directory that this store writes to."""
         return self._tree.is_at(root)
 
     def identity(self) -> str:
-        """Device and inode."""
+        """Return the directory's device and inode."""
         return self._tree.identity()
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
-        """`tree` says what is what."""
+        """Yield every entry. `TreeScan` decides what each entry is."""
         return self._walk("", 0)
 
     def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
-        found: dict[str, os.stat_result] = {}
+        stats: dict[str, os.stat_result] = {}
         leaves: dict[str, dict[str, str]] = {}
         for name in names:
             directory, _, leaf = name.rpartition("/")
@@ -194,17 +204,17 @@ class FileBlobs:
                 with self._tree.directory(directory) as fd:
                     for name, leaf in group.items():
                         if not name:
-                            found[name] = os.fstat(fd)
+                            stats[name] = os.fstat(fd)
                             continue
-                        try:  # a context for each name would take as long as the look
-                            found[name] = os.stat(leaf, dir_fd=fd, follow_symlinks=False)
+                        try:  # `suppress` for each name would take as long as the stat
+                            stats[name] = os.stat(leaf, dir_fd=fd, follow_symlinks=False)
                         except FileNotFoundError:
                             continue
             except OSError as error:
                 if error.errno in _IS_NO_DIRECTORY:
                     continue
                 raise as_failure(error, directory or ".") from error
-        return found
+        return stats
 
     def stage(self, data: bytes) -> Staged:
         try:
@@ -213,7 +223,7 @@ class FileBlobs:
             raise as_failure(error, "staging") from error
 
     def unstage(self) -> None:
-        for name in self._names_aside(STAGED_PREFIX):
+        for name in self._names_in_staging(STAGED_PREFIX):
             self._aside.discard(name)
 
     def confirm(self, files: Sequence[bytes | Staged]) -> list[Staged]:
@@ -252,7 +262,7 @@ class FileBlobs:
                     with self._tree.directory(directory) as fd:
                         _flush(fd, directory or ".")
                 except FileNotFoundError:
-                    continue  # nothing is left to make durable but its absence, which its parent knows
+                    continue  # the directory is gone: only its parent must be durable
                 except OSError as error:
                     raise as_failure(error, directory or ".") from error
         self._made_in -= directories
@@ -279,14 +289,14 @@ class FileBlobs:
                 continue
             except OSError as error:
                 raise as_failure(error, path) from error
-        raise Unavailable(repr(path), "its directory vanishes as often as it is made")
+        raise Unavailable(repr(path), "its directory is removed each time it is made")
 
     def take(self, path: WorkspacePath, label: Label) -> None:
         directory, _, leaf = path.rpartition("/")
         try:
             with self._tree.directory(directory) as parent:
                 self._aside.take(parent, leaf, label)
-                _flush(parent, path)  # now: the directory itself may be about to go
+                _flush(parent, path)  # now, because the directory itself may be removed next
         except OSError as error:
             raise as_failure(error, path) from error
         self._remove_empty(directory)
@@ -300,7 +310,7 @@ class FileBlobs:
             raise as_failure(error, label) from error
 
     def labels(self) -> list[Label]:
-        return sorted(Label(name) for name in self._names_aside(LABEL_PREFIX))
+        return sorted(Label(name) for name in self._names_in_staging(LABEL_PREFIX))
 
     def relabel(self, label: Label, new: Label) -> None:
         try:
@@ -312,8 +322,11 @@ class FileBlobs:
         self._aside.discard(label)
 
     def _exchange_in_two(self, label: Label, target: int, leaf: str) -> None:
-        """Where the file system cannot in one: for a moment there is no file at the path, and whoever makes
-        one then keeps it. AlreadyExists; then both lie aside."""
+        """Exchange in two steps, for a file system that cannot do it in one.
+        For a moment there is no file at the path. If another program makes one then, that file stays.
+
+        Raises: AlreadyExists in that case. Both files then lie aside.
+        """
         temporary = fresh()
         self._aside.rename_new(label, temporary)
         try:
@@ -324,7 +337,7 @@ class FileBlobs:
         try:
             self._aside.enter(temporary, target, leaf)
         except (FileExistsError, FileNotFoundError):
-            # Or its directory has gone with what was taken out: neither has the place of the other now.
+            # Another program made a file there, or removed the directory: neither file has its new place.
             self._aside.rename_new(temporary, another(label))
             raise AlreadyExists("file", leaf) from None
 
@@ -332,34 +345,34 @@ class FileBlobs:
         if depth > TREE_DEPTH_MAX:
             return
         above = f"{directory}/" if directory else ""
-        found: list[tuple[str, os.stat_result]] = []
+        listed: list[tuple[str, os.stat_result]] = []
         below: set[str] = set()
         try:
             with self._tree.directory(directory) as fd, os.scandir(fd) as entries:
-                own = os.fstat(fd)  # before what lies in it: what comes later changes it
+                own = os.fstat(fd)  # before the listing: an entry added later changes this stat
                 for entry in entries:
                     status = _status(entry)
                     if status is None:
                         continue
                     name = above + entry.name
                     if stat.S_ISDIR(status.st_mode):
-                        name += "/"  # as which it stands among its neighbours
+                        name += "/"  # a directory sorts with the slash
                         below.add(name)
-                    found.append((name, status))
+                    listed.append((name, status))
         except OSError as error:
             if error.errno in _IS_NO_DIRECTORY:
-                return  # since its parent was listed
+                return  # removed since its parent was listed
             raise as_failure(error, directory or ".") from error
         yield directory, own
-        found.sort(key=itemgetter(0))
+        listed.sort(key=itemgetter(0))
         if not below:
-            yield from found
+            yield from listed
             return
-        for one in found:
-            if one[0] in below:
-                yield from self._walk(one[0][:-1], depth + 1)
+        for item in listed:
+            if item[0] in below:
+                yield from self._walk(item[0][:-1], depth + 1)
             else:
-                yield one
+                yield item
 
     def _check(self, name: BlobName, expect: Expect) -> None:
         if expect is ANY:
@@ -371,29 +384,29 @@ class FileBlobs:
         if not is_met(expect, current):
             raise Conflict("file", name, expected=expect, actual=current)
 
-    def _names_aside(self, prefix: str) -> list[str]:
+    def _names_in_staging(self, prefix: str) -> list[str]:
         try:
             return self._aside.names(prefix)
         except OSError as error:
             raise as_failure(error, "staging") from error
 
-    def _put(self, temporary: str, name: BlobName, expect: Expect, ours: Token) -> None:
+    def _replace(self, temporary: str, name: BlobName, expect: Expect, ours: Token) -> None:
         directory, _, leaf = name.rpartition("/")
         for _ in range(REMOVED_DIRECTORY_TRIES_MAX):
             with (
                 suppress(FileNotFoundError),
                 self._tree.directory(directory, create=True) as target,
             ):
-                self._swap_in(temporary, target, leaf, expect, ours)
+                self._enter_or_exchange(temporary, target, leaf, expect, ours)
                 _flush(target, name)
                 return
         raise Unavailable(
             repr(name),
-            "its directory vanishes as often as it is made",
-            remedy="end what removes it, then try again",
+            "its directory is removed each time it is made",
+            remedy="stop the program that removes it, then try again",
         )
 
-    def _remove(self, name: BlobName, expect: Expect) -> None:
+    def _delete(self, name: BlobName, expect: Expect) -> None:
         directory, _, leaf = name.rpartition("/")
         try:
             with self._tree.directory(directory) as parent:
@@ -405,26 +418,28 @@ class FileBlobs:
                 raise Conflict("file", name, expected=expect, actual=None) from None
 
     def _take_out(self, parent: int, leaf: str, expect: Expect) -> None:
-        """Out of the tree first, then looked at: what is not what was meant goes back."""
+        """Take the file out of the tree and then read it. If it is not the expected one, put it back."""
         if isinstance(expect, Wildcard):
             os.unlink(leaf, dir_fd=parent)
             return
         temporary = fresh()
         self._aside.take(parent, leaf, temporary)
         try:
-            found = self._token_aside(temporary)
+            found = self._token_in_staging(temporary)
             if found != expect:
                 raise Conflict("file", leaf, expected=expect, actual=found)
         except BaseException:
-            with suppress(FileExistsError):  # saved again meanwhile: the newer one stays
+            with suppress(FileExistsError):  # another program saved meanwhile: the newer file stays
                 self._aside.enter(temporary, parent, leaf)
             raise
         finally:
             self._aside.discard(temporary)
 
-    def _swap_in(self, temporary: str, target: int, leaf: str, expect: Expect, ours: Token) -> None:
-        """What must be new never replaces a file that came in past the lock, and what replaces is
-        looked at once more when it has come out."""
+    def _enter_or_exchange(
+        self, temporary: str, target: int, leaf: str, expect: Expect, ours: Token
+    ) -> None:
+        """Put the new file in, as `expect` demands. A file that must be new never replaces a file saved
+        without the lock. A replaced file is read once more after the exchange."""
         match expect:
             case Wildcard.ANY:
                 self._aside.replace(temporary, target, leaf)
@@ -437,37 +452,40 @@ class FileBlobs:
                 self._exchange(temporary, target, leaf, token, ours)
 
     def _exchange(self, temporary: str, target: int, leaf: str, expect: Token, ours: Token) -> None:
-        """The verified swap: ours goes in, what was there comes out and is what the writer had seen.
+        """Exchange the new file with the present one, and verify that the present one is what the writer
+        expected.
 
-        Else somebody saved after the lock-holder had looked. It is put back, and what comes out then
-        must be what was put in the time before; if it is not, somebody saved over that, and this is
-        the newest. Each round the newest save goes in, until nobody was in between.
+        If it is not, another program saved after the lock holder's read. That save is put back. The file that
+        comes out then must be the one put in before. If it is not, another program saved over that one too,
+        and
+        this is the newest save. Each round puts the newest save in, until no program saved in between.
         """
         placed: Token | None = ours
-        if not self._exchanged(temporary, target, leaf, expect):
+        if not self._exchange_once(temporary, target, leaf, expect):
+            # the file system cannot exchange: replace without the check
             self._aside.replace(temporary, target, leaf)
             return
         try:
-            out = self._token_aside(temporary)
+            out = self._token_in_staging(temporary)
         except OSError:
-            self._exchanged(temporary, target, leaf, expect)
+            self._exchange_once(temporary, target, leaf, expect)
             raise
-        if out == expect:
+        if out == expect:  # nothing was saved in between
             return
         for _ in range(EXCHANGES_MAX):
-            self._exchanged(temporary, target, leaf, expect)
-            placed, out, before = out, self._token_aside(temporary), placed
+            self._exchange_once(temporary, target, leaf, expect)
+            placed, out, before = out, self._token_in_staging(temporary), placed
             if out == before:
                 break
         raise Conflict("file", leaf, expected=expect, actual=placed)
 
-    def _exchanged(self, temporary: str, target: int, leaf: str, expect: Token) -> bool:
+    def _exchange_once(self, temporary: str, target: int, leaf: str, expect: Token) -> bool:
         try:
             return self._aside.exchange(temporary, target, leaf)
         except FileNotFoundError:
             raise Conflict("file", leaf, expected=expect, actual=None) from None
 
-    def _token_aside(self, temporary: str) -> Token | None:
+    def _token_in_staging(self, temporary: str) -> Token | None:
         data = self._aside.read(temporary)
         return None if data is None else Token(version_of(data))
 
@@ -486,7 +504,8 @@ def _is_storable(name: str, status: os.stat_result) -> bool:
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """None for what was removed since it was listed; its neighbours are still there."""
+    """Return the entry's status, or None if it was removed since it was listed. Other entries are still
+    there."""
     try:
         return entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -494,12 +513,12 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def _flush(directory: int, name: BlobName) -> None:
-    """The change has been made; only now it is durable."""
+    """Flush a directory, so that a change already made in it is durable."""
     try:
         os.fsync(directory)
     except OSError as error:
         raise Unavailable(
             repr(name),
-            f"it has been changed, but the disk does not confirm it ({error.strerror})",
-            remedy="check the disk, and read the file again before going on",
+            f"the change was written, but the disk does not confirm it ({error.strerror})",
+            remedy="check the disk, and read the file again before you continue",
         ) from error

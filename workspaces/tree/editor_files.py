@@ -1,18 +1,19 @@
-"""What editors put beside a file while they work on it: swap files, locks, autosaves, backups.
+"""Recognise the files that editors keep beside a file while they work on it: swap files, locks, autosaves,
+backups.
 
-They are no memory. A swap file is rewritten at every few keystrokes, a lock is a link that leads nowhere,
-and a backup is what the history has anyway. So they stay where they are and are in no revision; a scan
-names them apart from the problems, for nothing is wrong with them.
+They are no memory. An editor rewrites a swap file at every few keystrokes. A lock is a link that leads
+nowhere. The history has the content of a backup anyway. So these files stay where they are and are in no
+revision. A scan lists them apart from the problems, because nothing is wrong with them.
 
-A name is not proof: whoever writes such a file on purpose, through the API or by restoring it, has it in
-the history, and from then on it is a file like any other.
+A name is not proof. A caller may write such a file on purpose, through the API or by restoring it. Then the
+history has it, and from then on it is a file like any other.
 """
 
 from __future__ import annotations
 
 import re
 
-_SCRATCH = re.compile(
+_EDITOR_FILE = re.compile(
     r"""
     .+~                     # backups of vim, emacs, nano, gedit; vim's undo files
     | \..+\.sw[a-z]x?       # vim's and nano's swap files
@@ -26,5 +27,5 @@ _SCRATCH = re.compile(
 
 
 def is_editor_file(name: str) -> bool:
-    """Whether the last part of a path is named as editors name what is theirs alone."""
-    return _SCRATCH.fullmatch(name.rpartition("/")[2]) is not None
+    """Return True if the last part of a path is a name that editors give to their own files."""
+    return _EDITOR_FILE.fullmatch(name.rpartition("/")[2]) is not None

@@ -1,7 +1,7 @@
-"""A live tree in memory: what `FileBlobs` is on a disk, for as long as this object lives.
+"""Keep a live tree in memory: the same as `FileBlobs` on a disk, for as long as the object lives.
 
-It has inodes, so that whoever opened a file before it was displaced goes on writing to the displaced one;
-and time stamps as coarse as it is told, so that nobody gets away with trusting them.
+It has inodes. So a program that opened a file before it was displaced goes on writing to the displaced
+file. Its time stamps are as coarse as the caller asks for, so that tests catch code that trusts them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Inode:
 
 class MemoryTree:
     def __init__(self, clock: Clock, *, grain_s: float = 0.0, identity: str = "memory") -> None:
-        """`grain_s`: how coarse its time stamps are."""
+        """`grain_s` is the resolution of the time stamps."""
         self._clock = clock
         self._grain_ns = int(grain_s * 10**9)
         self._identity = identity
@@ -43,11 +43,11 @@ class MemoryTree:
         self.staged: dict[str, Inode] = {}
 
     def put(self, path: str, data: bytes) -> None:
-        """As an editor saves: a new file in the place of the old one."""
+        """Save as an editor does: replace the old file by a new one."""
         self.files[path] = self._new(data)
 
     def change(self, inode: Inode, data: bytes) -> None:
-        """As a shell writes: into the file it has opened, wherever that is by now."""
+        """Write as a shell does: into the file it has open, wherever that file is now."""
         inode.data = data
         inode.changed_ns = self._now_ns()
 
@@ -68,7 +68,7 @@ class MemoryTree:
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         del meta
         self._check(name, expect)
-        self._refuse_no_place(name)
+        self._check_place(name)
         self.put(name, data)
         return Token(version_of(data))
 
@@ -88,8 +88,8 @@ class MemoryTree:
                 yield name, _status(inode)
 
     def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
-        found = {name: self.files.get(name) for name in names}
-        return {name: _status(inode) for name, inode in found.items() if inode is not None}
+        inodes = {name: self.files.get(name) for name in names}
+        return {name: _status(inode) for name, inode in inodes.items() if inode is not None}
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
         inside = f"{directory}/" if directory else ""
@@ -97,7 +97,7 @@ class MemoryTree:
 
     def mend(self) -> DiskUsage:
         """Return what the files take; there is nothing to close or to own."""
-        return DiskUsage(len(self.files), sum(len(one.data) for one in self.files.values()))
+        return DiskUsage(len(self.files), sum(len(entry.data) for entry in self.files.values()))
 
     def is_at(self, root: Path) -> bool:
         del root
@@ -120,10 +120,10 @@ class MemoryTree:
         return [Staged(name) for name in self.staged if name.startswith("come-")]
 
     def confirm(self, files: Sequence[bytes | Staged]) -> list[Staged]:
-        """Nothing in memory survives a power cut."""
-        return [self._confirmed(data) if isinstance(data, bytes) else data for data in files]
+        """Do what the port asks, but without durability: nothing in memory survives a power cut."""
+        return [self._confirm_one(data) if isinstance(data, bytes) else data for data in files]
 
-    def _confirmed(self, data: bytes) -> Staged:
+    def _confirm_one(self, data: bytes) -> Staged:
         inode = self._new(data)
         staged = Staged(f"new-{inode.number}")
         self.staged[staged] = inode
@@ -145,7 +145,7 @@ class MemoryTree:
     def enter(self, label: Label | Staged, path: WorkspacePath) -> None:
         if path in self.files:
             raise AlreadyExists("file", path)
-        self._refuse_no_place(path)
+        self._check_place(path)
         self.files[path] = (self.staged if label in self.staged else self.aside).pop(label)
 
     def take(self, path: WorkspacePath, label: Label) -> None:
@@ -183,12 +183,12 @@ class MemoryTree:
         if not is_met(expect, token):
             raise Conflict("file", name, expected=expect, actual=token)
 
-    def _refuse_no_place(self, path: str) -> None:
-        """A file has no place where a directory is, nor below another file."""
+    def _check_place(self, path: str) -> None:
+        """Refuse a path that names a directory or leads through a file: no file can be there."""
         parts = path.split("/")
         above = ("/".join(parts[:count]) for count in range(1, len(parts)))
-        if any(one in self.files for one in above):
-            raise Refused("path", path, "leads through something that is no directory")
+        if any(entry in self.files for entry in above):
+            raise Refused("path", path, "leads through something that is not a directory")
         if any(name.startswith(f"{path}/") for name in self.files):
             raise Refused("path", path, "is not a regular file")
 

@@ -1,28 +1,28 @@
-"""Three-way merge by kind of file: what two sides made of one text since they last agreed.
+"""Merge two versions of a text with their common base, by kind of file.
 
     base ──► ours
-      └────► theirs          merged = base + what ours changed + what theirs changed
+      └────► theirs          merged = base + our changes + their changes
 
-Where only one side changed, its change is taken. Where both changed the same lines, **both sides'
-new lines are kept**, ours first: memory is a list of statements, and keeping one statement too many
-is a nuisance while losing one is a loss. A line that one side removed and the other left alone is
-removed; a line that one side removed and the other rewrote stays as rewritten.
+If only one side changed a part, its change is taken. If both changed the same lines, **the new lines of
+both sides are kept**, ours first. Memory is a list of statements. One statement too many is a nuisance, but
+one statement lost is a loss. A line that one side removed and the other left alone is removed. A line that
+one side removed and the other rewrote stays as rewritten.
 
-What a file is decides how far that goes:
+The kind of file decides how far the merge goes:
 
     Markdown                        front matter key by key, the rest by lines
     other lines (text, logs, csv)   by lines
-    other text (code, JSON, YAML)   by lines where the two changes do not touch; else not at all, because
-                                    both sides' lines one after the other would be neither's program
+    other text (code, JSON, YAML)   by lines if the two changes do not touch; else not at all, because both
+                                    sides' lines in sequence would be neither side's program
     decisions/                      never: they are never rewritten
     no text, or lines so long
     that "line" means nothing       never
 
-A key that both sides changed differently goes to the later side and is reported. What is not merged the
-caller keeps as two files.
+If both sides changed a key differently, the later side's value is taken, and the key is reported. The
+caller keeps two files if they cannot be merged.
 
-Written here and not taken from a library: the well-kept one (merge3) is GPL, git's own works on files
-and marks conflicts instead of keeping both, and the whole idea fits on two screens.
+This is written here and not taken from a library. The well-kept library (merge3) is GPL. Git's own merge
+works on files and marks conflicts instead of keeping both sides. The whole idea fits on two screens.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ from workspaces.history.line_matching import hunks
 from workspaces.paths import WorkspacePath
 
 LINE_CHARACTERS_MAX = 10_000
-"""A longer line is data, not prose: a change anywhere in it would clash with every other."""
+"""Longest line of a text. A longer line is data, not prose: a change anywhere in it would conflict with every
+other change."""
 
 LINES_MAX = 20_000
-"""Differing lines of one side, after common ends were taken off: more is data."""
+"""Most differing lines of one side, without the lines that both begin and end with. More lines than that are
+data."""
 
 MARKDOWN = (".md", ".markdown")
 LINES = (*MARKDOWN, ".txt", ".log", ".csv", ".tsv", ".jsonl", ".rst", ".org")
@@ -57,9 +59,9 @@ _FENCE = "---"
 class MergeResult:
     data: bytes
     overlaps: int = 0
-    """Places where both sides had changed the same lines, and the lines of both were kept."""
+    """Number of places where both sides changed the same lines, and the lines of both were kept."""
     clashes: tuple[str, ...] = ()
-    """Keys of the front matter that both sides had changed; the later side's value stands."""
+    """Keys of the front matter that both sides changed. The later side's value is in the result."""
 
     @property
     def is_clean(self) -> bool:
@@ -69,7 +71,8 @@ class MergeResult:
 def merge(
     path: WorkspacePath, base: bytes | None, ours: bytes, theirs: bytes, *, later: Side = "ours"
 ) -> MergeResult | None:
-    """None when this kind of file cannot be merged. `base` None: there was no file."""
+    """Return both sides' changes merged, or None if this kind of file cannot be merged. `base` None: there
+    was no file."""
     if ours == theirs or theirs == base:
         return MergeResult(ours)
     if ours == base:
@@ -92,7 +95,7 @@ def merge(
 @dataclass(frozen=True, slots=True)
 class _Document:
     front: dict[str, list[str]]
-    """Key → its lines; the fences are the keys `` and `---`."""
+    """Key → its lines. The two fences have the keys `` and `---`."""
     body: list[str]
 
     @classmethod
@@ -114,21 +117,22 @@ class _Document:
 def _merge_front(
     fronts: Sequence[dict[str, list[str]]], later: Side
 ) -> tuple[list[str], tuple[str, ...]]:
-    """A front matter that one side took away stays away, unless the other changed something in it."""
+    """Merge the front matter key by key. A front matter that one side removed stays removed, unless the other
+    side changed something in it."""
     base, ours, theirs = fronts
     order = [key for key in {**ours, **theirs} if key != _FENCE]
     lines: list[str] = []
     clashes: list[str] = []
     for key in order:
         before, mine, other = base.get(key), ours.get(key), theirs.get(key)
-        if mine == other or other == before:
-            kept = mine
-        elif mine == before:
-            kept = other
-        else:
+        if mine == other or other == before:  # both made the same change, or only ours changed it
+            chosen = mine
+        elif mine == before:  # only theirs changed it
+            chosen = other
+        else:  # both changed it differently
             clashes.append(key)
-            kept = mine if later == "ours" else other
-        lines += kept or []
+            chosen = mine if later == "ours" else other
+        lines += chosen or []
     if lines and lines[0] != _FENCE:
         lines.insert(0, _FENCE)
     return ([*lines, _FENCE] if lines else []), tuple(clashes)
@@ -146,32 +150,33 @@ def _merge_lines(
     for begin, end in _regions(mine + other):
         merged += base[position:begin]
         before = base[begin:end]
-        left, right = _applied(base, mine, begin, end), _applied(base, other, begin, end)
-        if left == right or right == before:
+        left, right = _apply(base, mine, begin, end), _apply(base, other, begin, end)
+        if left == right or right == before:  # both made the same change, or only ours changed it
             merged += left
-        elif left == before:
+        elif left == before:  # only theirs changed it
             merged += right
-        else:
+        else:  # both changed it: keep the lines of both
             overlaps += 1
-            merged += left + _besides(Counter(left) | Counter(before), right)
+            merged += left + _unknown_lines(Counter(left) | Counter(before), right)
         position = end
     return merged + base[position:], overlaps
 
 
-def _besides(known: Counter[str], lines: list[str]) -> list[str]:
-    """The lines that are not among those known, each as often as it stands there more."""
-    more: list[str] = []
+def _unknown_lines(known: Counter[str], lines: list[str]) -> list[str]:
+    """Return the lines that are not among the known ones, each as often as it occurs beyond the known
+    count."""
+    unknown: list[str] = []
     for line in lines:
         if known[line] > 0:
             known[line] -= 1
         else:
-            more.append(line)
-    return more
+            unknown.append(line)
+    return unknown
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Change:
-    """`base[begin:end]` became `lines`."""
+    """A change of one side: `base[begin:end]` became `lines`."""
 
     begin: int
     end: int
@@ -179,8 +184,8 @@ class _Change:
 
 
 def _changes(base: list[str], side: list[str]) -> list[_Change] | None:
-    head = _common(base, side)
-    tail = _common(base[head:][::-1], side[head:][::-1])
+    head = _common_prefix(base, side)
+    tail = _common_prefix(base[head:][::-1], side[head:][::-1])
     if max(len(base), len(side)) - head - tail > LINES_MAX:
         return None
     return [
@@ -190,8 +195,8 @@ def _changes(base: list[str], side: list[str]) -> list[_Change] | None:
 
 
 def _regions(changes: list[_Change]) -> list[tuple[int, int]]:
-    """Stretches of the base that somebody changed; changes that meet are one stretch. Two insertions
-    at one place meet, and so does an insertion at the edge of a change."""
+    """Return the stretches of the base that either side changed. Changes that meet form one stretch. Two
+    insertions at one place meet, and so does an insertion at the edge of a change."""
     regions: list[tuple[int, int]] = []
     for change in sorted(changes):
         if regions and _meets(regions[-1], change):
@@ -207,8 +212,8 @@ def _meets(region: tuple[int, int], change: _Change) -> bool:
     return change.begin < region[1]
 
 
-def _applied(base: list[str], changes: list[_Change], begin: int, end: int) -> list[str]:
-    """`base[begin:end]` with one side's changes made."""
+def _apply(base: list[str], changes: list[_Change], begin: int, end: int) -> list[str]:
+    """Return `base[begin:end]` with one side's changes made."""
     lines: list[str] = []
     position = begin
     for change in islice(changes, bisect_left(changes, begin, key=_begin), None):
@@ -224,8 +229,8 @@ def _begin(change: _Change) -> int:
     return change.begin
 
 
-def _common(one: list[str], other: list[str]) -> int:
-    """How many lines both begin with."""
+def _common_prefix(one: list[str], other: list[str]) -> int:
+    """Return the number of lines that both begin with."""
     count = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

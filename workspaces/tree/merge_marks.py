@@ -1,16 +1,16 @@
-"""Seams: where sync put side by side what two sides had made of one place, for somebody to look at.
+"""Find merge marks: places where a merge put both sides' lines next to each other, for a person to check.
 
-A merge keeps the lines of both sides, and of one key of a front matter the later value. Nothing is lost by
-it, but two lines may now contradict each other. So a revision that merged files says in a trailer which have
-such places, and what stood on each side is read from its two parents:
+A merge keeps the lines of both sides, and for one key of a front matter the later value. Nothing is lost,
+but two lines may now contradict each other. So a revision that merged files names those with such places
+in a trailer. The lines of each side are read from its two parents:
 
     Merged: MEMORY.md: 2 places | facts/tea.md: keys value, tags
 
-One that merged two lines of history is the same on every machine and says nothing of its own: there what
-both had changed since the lines had parted is merged once more.
+A revision that merged two lines of history is the same on every machine and has no such trailer. For it,
+files that both lines changed since they parted are merged once more to find the places.
 
-A seam is open until somebody changes the file again. Where more files were merged at once than the trailer
-has room for, it ends with how many more there are; `harness sync` names them all.
+A mark is open until the file is changed again. If one merge has more files than the trailer has room for,
+the trailer ends with the number of the others. `harness sync` names them all.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from workspaces.tree.merge import merge
 TRAILER = "Merged"
 
 REVISIONS_MAX = 200
-"""Looked through for merges: what is older than so many revisions was seen by somebody."""
+"""Most revisions searched for merges. Older ones have been seen by a person."""
 
 LINES_MAX = 5_000
-"""Of a file: a longer one is named, and its places are not looked for."""
+"""Longest file in lines. A longer file is named, but its places are not searched for."""
 
 _BETWEEN, _OF = " | ", ": "
-"""A path holds neither."""
+"""Separators in the trailer. A path contains neither."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Lines that stand side by side, as the two sides wrote them."""
+    """Neighbouring lines, as the two sides wrote them."""
 
     one: tuple[str, ...]
     other: tuple[str, ...]
@@ -49,86 +49,88 @@ class Pair:
 class MergeMark:
     path: WorkspacePath
     revision: RevisionId
-    """The merge."""
-    told: str
-    """How many places, which keys."""
+    """The revision that merged the file."""
+    summary: str
+    """The number of places, and the names of the keys."""
     pairs: tuple[Pair, ...] = ()
 
 
-def told_of(overlaps: int, clashes: Sequence[str]) -> str:
-    """What a revision says of a merge; nothing of one whose sides did not meet."""
+def describe_merge(overlaps: int, clashes: Sequence[str]) -> str:
+    """Return the text that a revision's trailer has for a merged file. It is empty if the two sides' changes
+    do not meet."""
     places = f"{overlaps} {'place' if overlaps == 1 else 'places'}" if overlaps else ""
     keys = f"keys {', '.join(clashes)}" if clashes else ""
     return ", ".join(filter(None, (places, keys)))
 
 
 def trailer_of(merged: Mapping[WorkspacePath, str]) -> str:
-    """As many as there is room for."""
-    kept: list[str] = []
-    room = FIELD_CHARACTERS_MAX - len("and 10000 more")
-    for path, told in merged.items():
-        entry = f"{path}{_OF}{told}"
-        room -= len(entry) + len(_BETWEEN)
-        if room < 0:
-            kept.append(f"and {len(merged) - len(kept)} more")
+    """Return the trailer for merged files, with as many of them as it has room for."""
+    entries: list[str] = []
+    characters_left = FIELD_CHARACTERS_MAX - len("and 10000 more")
+    for path, summary in merged.items():
+        entry = f"{path}{_OF}{summary}"
+        characters_left -= len(entry) + len(_BETWEEN)
+        if characters_left < 0:
+            entries.append(f"and {len(merged) - len(entries)} more")
             break
-        kept.append(entry)
-    return _BETWEEN.join(kept)
+        entries.append(entry)
+    return _BETWEEN.join(entries)
 
 
 def marks_since(history: History, newest: RevisionId, known: RevisionId | None) -> list[MergeMark]:
-    """Those of the revisions that `newest` has grown from since `known`, newest first."""
-    line = history.commit(newest)
+    """Return the marks of the revisions after `known` up to `newest`, newest first."""
+    commit = history.commit(newest)
     for _ in range(REVISIONS_MAX):
-        if line.id == known:
+        if commit.id == known:
             return []
-        if len(line.parents) != 1:  # another line comes in here
+        if len(commit.parents) != 1:  # a merge of two lines of history
             break
-        line = history.commit(line.parents[0])
-    grown = history.log(start=newest, since=known, limit=REVISIONS_MAX)
-    return [seam for one in grown for seam in marks_of(history, one.id, one.trailers)]
+        commit = history.commit(commit.parents[0])
+    revisions = history.log(start=newest, since=known, limit=REVISIONS_MAX)
+    return [mark for one in revisions for mark in marks_of(history, one.id, one.trailers)]
 
 
 def open_marks(
     history: History, merges: Iterable[tuple[RevisionId, Mapping[str, str]]]
 ) -> list[MergeMark]:
-    """Those in these revisions whose files are still as the merge left them."""
+    """Return the marks of these revisions whose files have not changed since the merge."""
     tip = history.tip()
     return [
-        seam
+        mark
         for revision, trailers in merges
-        for seam in marks_of(history, revision, trailers)
-        if history.find(tip, seam.path) == history.find(revision, seam.path)
+        for mark in marks_of(history, revision, trailers)
+        if history.find(tip, mark.path) == history.find(revision, mark.path)
     ]
 
 
 def marks_of(
     history: History, revision: RevisionId, trailers: Mapping[str, str]
 ) -> list[MergeMark]:
-    """None of the revision beside a merge, which is by the same author: it has merged nothing."""
+    """Return the marks of one revision. The revision beside a merge, by the same author, has none: it merged
+    nothing."""
     if len(history.commit(revision).parents) < 2:
         return []
     if TRAILER not in trailers:
-        return _seams_between(history, revision)
-    found: list[MergeMark] = []
+        return _marks_between(history, revision)
+    marks: list[MergeMark] = []
     for entry in trailers[TRAILER].split(_BETWEEN):
-        path, colon, told = entry.partition(_OF)
+        path, colon, summary = entry.partition(_OF)
         if colon:
             try:
                 name = WorkspacePath(path)
-                found.append(MergeMark(name, revision, told, _pairs_of(history, revision, name)))
-            except Refused:  # no words of ours
+                marks.append(MergeMark(name, revision, summary, _pairs_of(history, revision, name)))
+            except Refused:  # not written by us: not a path
                 continue
-    return found
+    return marks
 
 
 def pairs(one: str, other: str, merged: str) -> tuple[Pair, ...]:
-    """Neighbouring lines of which each is new to one of the sides."""
+    """Return neighbouring lines of which each is new to one of the sides."""
     lines = merged.splitlines()
     if max(len(lines), one.count("\n"), other.count("\n")) > LINES_MAX:
         return ()
     new_to_one, new_to_other = _new(one.splitlines(), lines), _new(other.splitlines(), lines)
-    found: list[Pair] = []
+    neighbours: list[Pair] = []
     ours: list[str] = []
     theirs: list[str] = []
     for number, line in enumerate([*lines, None]):
@@ -137,16 +139,16 @@ def pairs(one: str, other: str, merged: str) -> tuple[Pair, ...]:
             (ours if is_ours else theirs).append(line)
             continue
         if ours and theirs:
-            found.append(Pair(tuple(ours), tuple(theirs)))
+            neighbours.append(Pair(tuple(ours), tuple(theirs)))
         ours, theirs = [], []
-    return tuple(found)
+    return tuple(neighbours)
 
 
-def _seams_between(history: History, revision: RevisionId) -> list[MergeMark]:
+def _marks_between(history: History, revision: RevisionId) -> list[MergeMark]:
     parents = history.commit(revision).parents
     fork = history.fork(*parents)
     left, right = (history.differences(parent, revision) for parent in parents)
-    found: list[MergeMark] = []
+    marks: list[MergeMark] = []
     for path in sorted(left.keys() | right.keys()):
         merged = (left.get(path) or right[path])[1]
         one, other = (side[path][0] if path in side else merged for side in (left, right))
@@ -158,21 +160,22 @@ def _seams_between(history: History, revision: RevisionId) -> list[MergeMark]:
             history.read(one),
             history.read(other),
         )
-        again = merge(path, *read)
-        if again is not None and not again.is_clean:
-            told = told_of(again.overlaps, again.clashes)
-            found.append(MergeMark(path, revision, told, _pairs_of(history, revision, path)))
-    return found
+        merge_result = merge(path, *read)
+        if merge_result is not None and not merge_result.is_clean:
+            summary = describe_merge(merge_result.overlaps, merge_result.clashes)
+            marks.append(MergeMark(path, revision, summary, _pairs_of(history, revision, path)))
+    return marks
 
 
 def _pairs_of(history: History, revision: RevisionId, path: WorkspacePath) -> tuple[Pair, ...]:
-    """None where a version cannot be read: the place is named all the same."""
+    """Return the pairs of a file. Return none if a version cannot be read: the file is still named as
+    merged."""
     try:
         parents = history.commit(revision).parents
         texts = [
-            history.read(found).decode(errors="replace")
+            history.read(blob).decode(errors="replace")
             for one in (*parents, revision)
-            if (found := history.find(one, path)) is not None
+            if (blob := history.find(one, path)) is not None
         ]
     except Failure:
         return ()
@@ -180,7 +183,7 @@ def _pairs_of(history: History, revision: RevisionId, path: WorkspacePath) -> tu
 
 
 def _new(before: list[str], after: list[str]) -> set[int]:
-    """The numbers of the lines in `after` that are not from `before`."""
+    """Return the numbers of the lines in `after` that are not from `before`."""
     return {
         number for hunk in hunks(before, after) for number in range(hunk.new_start, hunk.new_end)
     }

@@ -1,18 +1,18 @@
-"""The port of a live tree: files in which an editor or a shell writes at any moment, without asking.
+"""Define the port of a live tree: files that an editor or a shell may write at any moment, without any lock.
 
-Whoever replaces such a file cannot know what is there until it has come out. So beside the tree there is
-a place, `aside`, with files under labels, and four moves between the two, each of which the file system
-makes in one step. Nothing that was in the tree is ever unlinked by a move: it lies aside, under its label,
-until somebody has looked at it and discards it. What became of a swap after a crash is read from the
-labels; there is no journal. What is *staged* has no label: nothing depends on it, and it may be written long
-before anybody knows whether it will be wanted.
+A program that replaces such a file cannot know the file's content until it has taken the file out. So beside
+the tree there is a place, `aside`, with files under labels. Four moves lead between the tree and that place,
+each a single step of the file system. No move unlinks a file that was in the tree. The file lies aside,
+under its label, until a caller has read it and discards it. After a crash the labels tell what became of a
+replacement, so there is no journal. A *staged* file has no label. Nothing depends on it, and it may be
+written long before it is known to be needed.
 
-A label says what was expected to come out, what is to go in, and the path:
+A label names the content expected to come out, the content to go in, and the path:
 
-    out:<git's id of what was expected>:<16 hex of what goes in>:<8 hex, anything><mark>:<path, / as :>
+    out:<git's id of the expected content>:<16 hex of the new content>:<8 hex, random><mark>:<path, / as :>
 
-The mark is `+` where it is certain that what lies there was in the tree, else `-`.
-A path cannot hold a `:`. One that makes the label too long for a file's name is replaced by its hash.
+The mark is `+` if the file under the label certainly was in the tree, else `-`.
+A path cannot contain a `:`. A path that makes the label too long for a file name is replaced by its hash.
 """
 
 from __future__ import annotations
@@ -35,121 +35,135 @@ from workspaces.storage.blobs import BlobName, BlobStore, Stat
 
 Label = NewType("Label", str)
 Staged = NewType("Staged", str)
-"""The name of a file aside that is under no label."""
+"""The name of a file aside that has no label."""
 
 Examine = Callable[[BlobName], tuple[bytes, os.stat_result]]
 
 LABEL_PREFIX = "out:"
 LABEL_BYTES_MAX = 255
 NOTHING = "0" * 16
-"""Went in: a deletion; or what came out has been given back, and nothing more is known of what went in."""
+"""The new content of a deletion. Also used once a replaced file was merged back, and the new content no
+longer matters."""
 
 _HASHED = "#"
-_GOING_IN, _CAME_OUT = "-", "+"
+_UNCERTAIN, _CERTAIN = "-", "+"
 
 
 class StagingArea(Protocol):
     """The place beside a tree, and the moves between the two."""
 
     def stage(self, data: bytes) -> Staged:
-        """A file aside. It need not survive a crash, and may be made while somebody else has the lock."""
+        """Write a file aside. It need not survive a crash. The caller needs no lock, even if another process
+        holds it."""
         ...
 
     def unstage(self) -> None:
-        """Away with all that was staged, by whomever: only one at a time may stage. What others have
-        confirmed without staging it stays."""
+        """Remove all staged files, of this caller and others: only one caller at a time may stage. Files that
+        others have confirmed without staging them stay."""
         ...
 
     def confirm(self, files: Sequence[bytes | Staged]) -> list[Staged]:
-        """From here on these survive a power cut, and may enter where nothing is. Bytes are put
-        aside first."""
+        """Make files survive a power cut, so that they may enter where there is no file. Bytes are put aside
+        first."""
         ...
 
     def prepare(self, files: Mapping[Label, bytes | Staged]) -> None:
-        """Whole, durable files aside. Until one is whole it is under no label."""
+        """Write complete, durable files aside. A file gets its label only once it is complete."""
         ...
 
     def exchange(self, label: Label, path: WorkspacePath) -> None:
-        """The two files change places. NotFound when there is none at the path."""
+        """Exchange the two files.
+
+        Raises: NotFound when there is no file at the path.
+        """
         ...
 
     def enter(self, label: Label | Staged, path: WorkspacePath) -> None:
-        """Into the tree, where nothing may be. AlreadyExists; Refused where no file can be."""
+        """Move a file into the tree, where there must be no file.
+
+        Raises: AlreadyExists when there is one, Refused when no file can be there.
+        """
         ...
 
     def take(self, path: WorkspacePath, label: Label) -> None:
-        """Out of the tree. NotFound when there is none at the path."""
+        """Move a file out of the tree.
+
+        Raises: NotFound when there is no file at the path.
+        """
         ...
 
     def flush(self, paths: Collection[WorkspacePath]) -> None:
-        """From here on the moves at these paths survive a power cut."""
+        """Make the moves at these paths survive a power cut."""
         ...
 
     def look(self, label: Label) -> bytes | None:
-        """What lies aside now; None for what is gone, or no file of ours to read."""
+        """Return the present content of a file aside. Return None if it is gone, or is no file we can
+        read."""
         ...
 
     def labels(self) -> list[Label]: ...
 
     def relabel(self, label: Label, new: Label) -> None:
-        """What lies aside says something else from now on."""
+        """Give a file aside another label."""
         ...
 
     def discard(self, label: Label | Staged) -> None: ...
 
 
 class LiveTree(BlobStore, StagingArea, Protocol):
-    """A store whose blobs are the files of a directory. The token of one is its version."""
+    """A store whose blobs are the files of a directory. A file's token is its version."""
 
     def walk(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything, ascending by name, good or not; a directory, the root too ("" is its name), comes
-        before what lies in it. A store that has no directories tells of none."""
+        """Yield every entry, ascending by name, valid or not. A directory comes before its entries, and so
+        does the root, whose name is "". A store without directories yields none."""
         ...
 
     def stats(self, names: Collection[str]) -> dict[str, os.stat_result]:
-        """Of those that are there, as `walk` would tell of them."""
+        """Return the stats of those entries that exist, as `walk` would yield them."""
         ...
 
     def examining(self) -> AbstractContextManager[Examine]:
-        """As `read`, of one file after the other, with what is told of the very file that was read: under its
-        name another may lie by now, or may have lain when it was walked by. Neighbours come soonest one
-        after the other."""
+        """Give a function that reads one file after the other, like `read`, and returns each with its stat.
+        The stat is that of the very file that was read. Another file may have the name by now, or may have
+        had it during `walk`. Reading the files of one directory in sequence is fastest."""
         ...
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> Iterator[Stat]:
-        """What a scan finds below a directory ("" is the root) under names that match, in no order."""
+        """Yield the files that a scan finds below a directory ("" is the root) whose names match, in no
+        order."""
         ...
 
     def mend(self) -> DiskUsage:
-        """Put right what a command may have left: modes, and as root owners. Return what the tree takes."""
+        """Repair what a command may have left: modes, and owners if we run as root. Return the disk usage of
+        the tree."""
         ...
 
     def is_at(self, root: Path) -> bool:
-        """Whether this is still the directory found under `root`."""
+        """Return True if `root` still names this directory."""
         ...
 
     def identity(self) -> str:
-        """Which directory this is: another one has another identity."""
+        """Return an id of this directory. Another directory has another id."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Displaced:
-    """What a label says."""
+    """The parts of a label."""
 
     expected: ObjectId
     went_in: str
     has_come_out: bool
-    """For certain."""
+    """True if the file certainly was in the tree."""
     path: str
-    """A path, or `#` and its hash."""
+    """The path, or `#` and its hash."""
 
     def is_of(self, path: WorkspacePath) -> bool:
         return self.path in {path, _hashed(path)}
 
 
 def label_of(path: WorkspacePath, expected: ObjectId, went_in: Version | None, nonce: str) -> Label:
-    head = f"{LABEL_PREFIX}{expected}:{went_in[:16] if went_in else NOTHING}:{nonce}{_GOING_IN}:"
+    head = f"{LABEL_PREFIX}{expected}:{went_in[:16] if went_in else NOTHING}:{nonce}{_UNCERTAIN}:"
     label = head + path.replace("/", ":")
     if len(label.encode()) > LABEL_BYTES_MAX:
         label = head + _hashed(path)
@@ -157,32 +171,34 @@ def label_of(path: WorkspacePath, expected: ObjectId, went_in: Version | None, n
 
 
 def mark_replaced(label: Label, *, is_certain: bool = True) -> Label:
-    """The label of the same once that is known, or not known any more."""
-    mark = _CAME_OUT if is_certain else _GOING_IN
-    return _renamed(label, lambda nonce: nonce.rstrip(_GOING_IN + _CAME_OUT) + mark)
+    """Return the label with the mark that the file was in the tree, or with the mark that this is
+    uncertain."""
+    mark = _CERTAIN if is_certain else _UNCERTAIN
+    return _renamed(label, lambda nonce: nonce.rstrip(_UNCERTAIN + _CERTAIN) + mark)
 
 
 def another(label: Label) -> Label:
-    """For what had this one, where something else has it now. Nothing is known to have come out."""
-    return _renamed(label, lambda _: secrets.token_hex(4) + _GOING_IN)
+    """Return a new label for a file whose label another file has now. The new mark says that nothing is known
+    to have come out."""
+    return _renamed(label, lambda _: secrets.token_hex(4) + _UNCERTAIN)
 
 
 def _renamed(label: Label, new: Callable[[str], str]) -> Label:
-    """With another nonce and mark in the place of those that it has."""
+    """Return the label with its nonce and mark replaced."""
     *head, nonce, path = label.split(":", 4)
     return Label(":".join([*head, new(nonce), path]))
 
 
 def displaced_by(label: Label) -> Displaced | None:
-    """None for what is no label of ours."""
+    """Return the parts of a label, or None if it is not one of our labels."""
     parts = label.removeprefix(LABEL_PREFIX).split(":", 3)
     if not label.startswith(LABEL_PREFIX) or len(parts) != 4:
         return None
-    expected, went_in, nonce, told = parts
-    path = told.replace(":", "/")
+    expected, went_in, nonce, hashed_or_path = parts
+    path = hashed_or_path.replace(":", "/")
     try:
-        path = path if told[0] == _HASHED else WorkspacePath(path)
-        return Displaced(ObjectId(expected), went_in, nonce.endswith(_CAME_OUT), path)
+        path = path if hashed_or_path[0] == _HASHED else WorkspacePath(path)
+        return Displaced(ObjectId(expected), went_in, nonce.endswith(_CERTAIN), path)
     except (Refused, IndexError):
         return None
 

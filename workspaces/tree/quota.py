@@ -1,8 +1,8 @@
-"""The quota of a workspace: whether there is room for what somebody wants to write.
+"""Check the quota of a workspace: is there room for a write?
 
-Files and bytes are counted by a scan and then kept up to date with our own writes, for a minute: a
-quota keeps a workspace from growing without bound and need not be exact to the byte. What others put
-into the tree past it is left where it is, and listed by the scan.
+A scan counts files and bytes. Then our own writes keep the count up to date, for a minute. A quota keeps a
+workspace from growing without bound and need not be exact to the byte. Files that other programs put into
+the tree beyond the quota stay where they are, and the scan lists them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class QuotaCheck:
         self._files, self._bytes = 0, 0
         self._counted_at: float | None = None
 
-    def counted(self, tree: Tree) -> None:
-        """What a scan has found, whoever asked for it."""
+    def set_counts(self, tree: Tree) -> None:
+        """Take over the counts of a scan, whichever caller asked for that scan."""
         self._files, self._bytes = len(tree.files), tree.bytes
         self._counted_at = self._clock.monotonic()
 
@@ -38,18 +38,21 @@ class QuotaCheck:
             raise OverLimit(f"size of {path!r}", maximum=maximum, actual=len(data), unit="bytes")
 
     def take(self, data: bytes, current: Blob | None) -> None:
-        """Room for a file to become `data`. OverLimit."""
+        """Reserve room for a file to become `data`.
+
+        Raises: OverLimit when the workspace has no room for it.
+        """
         now = self._clock.monotonic()
         if self._counted_at is None or now - self._counted_at > COUNT_AGAIN_S:
-            self.counted(self._scan())
+            self.set_counts(self._scan())
         files = self._files + (1 if current is None else 0)
         size = self._bytes + len(data) - (len(current.data) if current else 0)
-        for what, unit, maximum, actual in (
+        for noun, unit, maximum, actual in (
             ("files", "files", self._quota.files, files),
             ("size", "bytes", self._quota.bytes, size),
         ):
             if actual > maximum:
                 raise OverLimit(
-                    f"{what} of the workspace", maximum=maximum, actual=actual, unit=unit
+                    f"{noun} of the workspace", maximum=maximum, actual=actual, unit=unit
                 )
         self._files, self._bytes = files, size

@@ -1,21 +1,33 @@
-"""The verified swap, with a second look: how a file that somebody may be writing is replaced.
+"""Replace a file that another program may be writing, without losing what that program saves.
 
-    prepare aside → exchange → look at what came out → (250 ms later) look at it again → discard
+    prepare the new file aside → exchange the two files → read the replaced file
+    → (250 ms later) check the replaced file for late writes → discard it
 
-What came out is what was expected, or somebody saved between the last look and the exchange. Then it is
-*given back* as soon as the swap has been told: merged with what came in, with what was expected as the base
-of both, or kept as a second file. It does not go back to where it was: what came in has been in the tree,
-if for a moment, and whoever opened or saved the file since has built on it; his changes are the later ones.
-(What goes back is what met a deletion, for the edit wins, and what is no file of ours to read.)
+An editor or a shell saves without taking any lock. So a person can save a file after we read it and before
+we exchange it. The exchange then takes the person's save out of the tree. Such a *concurrent save* is merged
+back into the file.
 
-And a shell that had opened the file before the exchange appends to what came out, after it. So it is looked
-at once more, and what somebody wrote to it meanwhile is given back too.
+Why merge it back, and not keep it as a conflict file? Conflict files would be worse for people. A person
+who saves a note expects to find the text in that note. With a conflict file the text would be in a second
+file that the person did not make, has to find, compare and remove, and that no agent reads as memory. Most
+such saves add a line that a merge can place without any question. So a conflict file is the last resort,
+for what cannot be merged.
 
-Whoever dies in the middle, or finds the disk full, leaves what came out aside, under a label that says what
-it should be. So start-up recovery is the second look, and needs no journal. Giving back twice, because the
-first time somebody died in the middle of it, keeps a line twice at worst.
+The merge happens after the caller has recorded the replacement. It has three sides: the version the caller
+expected is the base, and the replacement and the concurrent save are the two changes. The saved file does
+not simply go back to its path. The replacement has been in the tree, if only for a moment. A program that
+opened or saved the file since then has built on it, and its changes are the later ones. Only two things
+go back to their path: a save that meets a deletion, because the edit wins, and anything that is not a
+file we can read.
 
-Only under the writer lock.
+A shell that opened the file before the exchange still appends to the replaced file after the exchange. So
+the replaced file is read once more, 250 ms later. What was written to it since is merged back too.
+
+If the process dies in between, or the disk is full, the replaced file stays aside. Its label says what it
+should be. So recovery at start-up is the same check for late writes and needs no journal. A process that
+dies during the merge can cause it to happen twice. In the worst case a line is then in the file twice.
+
+All of this needs the writer lock.
 """
 
 from __future__ import annotations
@@ -42,58 +54,62 @@ from workspaces.tree.port import (
 )
 
 SECOND_LOOK_S = 0.25
-"""A shell's `echo x >> file` opens, writes and closes within a millisecond; a loaded machine takes longer."""
+"""Seconds until the check for late writes. A shell's `echo x >> file` opens, writes and closes within a
+millisecond. A loaded machine takes longer."""
 
 TRIES_MAX = 20
-"""Somebody who saves faster than he can be given back what he saved, twenty times in a row, is no editor."""
+"""Limit of attempts to merge a save back. A program that saves faster than that, twenty times in a row, is
+not an editor."""
 
 Resolve = Callable[[Displaced], WorkspacePath | None]
-"""The path of which a label says only the hash."""
+"""Find the path of a label that contains only the path's hash."""
 
 OnMerge = Callable[[WorkspacePath, MergeResult, bytes], object]
-"""Make a revision of what a file is now that it was merged with something that had come out of it."""
+"""Make a revision of a file's new content, after it was merged with a replaced file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
     path: WorkspacePath
     data: bytes | None
-    """None: it goes."""
+    """The new content. None: the file is deleted."""
     seen: bytes | None
-    """None: there must be nothing."""
+    """The content the caller expects to replace. None: there must be no file."""
     staged: Staged | None = None
-    """`data`, where it lies aside already."""
+    """The staged file that already holds `data`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentSave:
-    """What came out though something else was seen: a save."""
+    """A replaced file whose content is not the expected one: another program saved it."""
 
     label: Label
     came_in: bytes
     is_again: bool = False
-    """What came in was itself a save that was given back: the same bytes are then no news of it, but one more
-    append."""
+    """True if the replacement was itself a concurrent save being merged back. A replaced file with the same
+    bytes is then another append, not a copy of the replacement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
     done: set[WorkspacePath]
     refused: dict[WorkspacePath, Failure]
-    """There is no place for it. Where it is neither done nor refused somebody was faster: theirs is there."""
-    overtaken: dict[WorkspacePath, ConcurrentSave]
-    """Where it was done all the same: to be given back once the swap is told."""
+    """Paths where no file can be. A path in neither `done` nor `refused` was changed by another program
+    first: that program's file is there."""
+    concurrent_saves: dict[WorkspacePath, ConcurrentSave]
+    """The replacements that were done although another program had saved. The caller passes them to `restore`
+    once the replacement is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """What was given back."""
+class _MergedBack:
+    """The result of merging a replaced file back."""
 
     path: WorkspacePath
-    overtaken: tuple[ConcurrentSave, ...] = ()
-    """By that."""
+    concurrent_saves: tuple[ConcurrentSave, ...] = ()
+    """Concurrent saves that this merge itself replaced."""
     is_merged: bool = False
-    """It still lies aside itself."""
+    """True if the content was merged and the replaced file still lies aside."""
 
 
 class SafeReplace:
@@ -101,224 +117,237 @@ class SafeReplace:
         self,
         tree: LiveTree,
         read_object: Callable[[ObjectId], bytes],
-        keep_object: Callable[[bytes], ObjectId],
+        store_object: Callable[[bytes], ObjectId],
         nonce: Callable[[], str],
         resolve: Resolve,
-        settled: Callable[[WorkspacePath], Blob | None],
-        tell: OnMerge,
+        committed_file: Callable[[WorkspacePath], Blob | None],
+        on_merge: OnMerge,
     ) -> None:
-        """`settled`: a file as it is, once that is in a revision; without one, what is displaced has no base
-        when it is looked at again. `keep_object` is for bytes that are in no revision."""
+        """`committed_file` returns a file after its manual edits are committed. Without that commit, the
+        later check of a replaced file would have no base. `store_object` stores bytes that are in no
+        revision."""
         self._tree = tree
         self._read_object = read_object
-        self._keep_object = keep_object
+        self._store_object = store_object
         self._nonce = nonce
         self._resolve = resolve
-        self._settled = settled
-        self._tell = tell
+        self._committed_file = committed_file
+        self._on_merge = on_merge
 
-    def put(self, swaps: Sequence[Replacement]) -> Replaced:
-        labels, new = self._prepared(swaps)
-        swapped = Replaced(set(), {}, {})
+    def put(self, replacements: Sequence[Replacement]) -> Replaced:
+        labels, new = self._prepare(replacements)
+        replaced = Replaced(set(), {}, {})
         try:
-            for swap in swaps:
+            for change in replacements:
                 try:
-                    staged = new.get(swap.path)
+                    staged = new.get(change.path)
                     if staged is not None:
-                        self._tree.enter(staged, swap.path)
-                    elif not self._moved(swap, labels[swap.path], swapped):
+                        self._tree.enter(staged, change.path)
+                    elif not self._replace(change, labels[change.path], replaced):
                         continue
-                    swapped.done.add(swap.path)
+                    replaced.done.add(change.path)
                 except (AlreadyExists, NotFound):
-                    continue  # somebody was faster
+                    continue  # another program changed the path first: its file stays
                 except Refused as error:
-                    swapped.refused[swap.path] = error
+                    replaced.refused[change.path] = error
         finally:
-            for path in new.keys() - swapped.done:
+            for path in new.keys() - replaced.done:
                 self._tree.discard(new[path])
-            self._tree.flush(swapped.done)
-        return swapped
+            self._tree.flush(replaced.done)
+        return replaced
 
-    def _prepared(
-        self, swaps: Sequence[Replacement]
+    def _prepare(
+        self, replacements: Sequence[Replacement]
     ) -> tuple[dict[WorkspacePath, Label], dict[WorkspacePath, Staged]]:
-        """Durable, what goes in; and under which labels something comes out."""
+        """Make the new content durable. Return the label for each file to be replaced, and the staged file
+        for each new path."""
         labels: dict[WorkspacePath, Label] = {}
         over: dict[Label, bytes | Staged] = {}
         new: dict[WorkspacePath, bytes | Staged] = {}
-        for swap in swaps:
-            data = swap.staged or swap.data
-            if swap.seen is None and data is not None:
-                new[swap.path] = data
+        for change in replacements:
+            data = change.staged or change.data
+            if change.seen is None and data is not None:
+                new[change.path] = data
                 continue
-            labels[swap.path] = label = self._label(swap)
+            labels[change.path] = label = self._label(change)
             if data is not None:
                 over[label] = data
         self._tree.prepare(over)
         return labels, dict(zip(new, self._tree.confirm(list(new.values())), strict=True))
 
-    def _moved(self, swap: Replacement, label: Label, swapped: Replaced) -> bool:
+    def _replace(self, change: Replacement, label: Label, replaced: Replaced) -> bool:
         try:
-            if swap.data is None:
-                self._tree.take(swap.path, label)
+            if change.data is None:
+                self._tree.take(change.path, label)
             else:
-                self._tree.exchange(label, swap.path)
+                self._tree.exchange(label, change.path)
         except (NotFound, Refused):
-            self._tree.discard(label)  # it never was in the tree
+            self._tree.discard(label)  # the new file never was in the tree
             raise
         out = self._tree.look(label)
-        if swap.data is None or out is None:
-            if out == swap.seen:
-                return True
-            self._put_back(label, swap.path)
+        if change.data is None or out is None:
+            if out == change.seen:
+                return True  # deleted, and nothing was saved meanwhile
+            self._put_back(label, change.path)  # a save meets a deletion, or it is no readable file
             return False
-        label = self._certainly_out(label)
-        if out != swap.seen:
-            swapped.overtaken[swap.path] = ConcurrentSave(label, swap.data)
+        label = self._mark_replaced(label)
+        if out != change.seen:  # another program saved between our read and the exchange
+            replaced.concurrent_saves[change.path] = ConcurrentSave(label, change.data)
         return True
 
-    def _certainly_out(self, label: Label) -> Label:
-        """What lies there was in the tree, though it be the same as what went in."""
-        certain = mark_replaced(label)
+    def _mark_replaced(self, label: Label) -> Label:
+        """Mark that the file under this label was in the tree, even if it equals the replacement."""
+        marked = mark_replaced(label)
         try:
-            self._tree.relabel(label, certain)
+            self._tree.relabel(label, marked)
         except Failure:
             return label
-        return certain
+        return marked
 
-    def _label(self, swap: Replacement) -> Label:
-        expected = blob_id(swap.seen or b"")  # what is new has no label
-        went_in = None if swap.data is None else version_of(swap.data)
-        return label_of(swap.path, expected, went_in, self._nonce())
+    def _label(self, change: Replacement) -> Label:
+        expected = blob_id(change.seen or b"")  # a new file gets no label
+        went_in = None if change.data is None else version_of(change.data)
+        return label_of(change.path, expected, went_in, self._nonce())
 
-    def restore(self, overtaken: Iterable[ConcurrentSave]) -> None:
-        """What was saved in the moment of a swap. Where it cannot be it lies aside until the second look."""
-        waiting = list(overtaken)
+    def restore(self, concurrent_saves: Iterable[ConcurrentSave]) -> None:
+        """Merge back the concurrent saves. A save that cannot be merged now lies aside until the check for
+        late writes."""
+        waiting = list(concurrent_saves)
         for _ in range(len(waiting) + TRIES_MAX):
             if not waiting:
                 return
             with suppress(Failure):
-                waiting += self._given_at_once(waiting.pop())
+                waiting += self._restore_one(waiting.pop())
 
-    def _given_at_once(self, one: ConcurrentSave) -> Sequence[ConcurrentSave]:
-        """What is to be given back now. Whoever has the save still open writes to what lies aside: it stays
-        there, as what is expected by then."""
-        label, out = one.label, self._tree.look(one.label)
-        told, path = displaced_by(label), self.path_of(label)
-        if told is None or path is None or out is None:
+    def _restore_one(self, save: ConcurrentSave) -> Sequence[ConcurrentSave]:
+        """Merge one concurrent save back. Return the saves that remain to be merged.
+        The program that saved may still have the file open and write to it. So the replaced file stays aside,
+        labelled with its present content as the expected one."""
+        label, out = save.label, self._tree.look(save.label)
+        displaced, path = displaced_by(label), self.path_of(label)
+        if displaced is None or path is None or out is None:
             return ()
-        base = self._object(told.expected)
+        base = self._object(displaced.expected)
 
-        def together(current: bytes) -> MergeResult | None:
-            if out == one.came_in and not one.is_again:
-                return MergeResult(current)
+        def merge_with(current: bytes) -> MergeResult | None:
+            if out == save.came_in and not save.is_again:
+                return MergeResult(current)  # the other program saved the same bytes
             appended = _appended(base, current, out)
-            if out == current and not (appended and current.startswith(one.came_in)):
-                return MergeResult(current)  # saved once more
-            both = merge(path, base, one.came_in, out, later="theirs")
-            if both is None:
+            if out == current and not (appended and current.startswith(save.came_in)):
+                return MergeResult(current)  # the present file already has this save
+            combined = merge(path, base, save.came_in, out, later="theirs")
+            if combined is None:
                 return None
-            return appended or _on_top(path, one.came_in, both, current)
+            return appended or _apply_later_changes(path, save.came_in, combined, current)
 
-        given = self._given_back(label, path, out, together)
-        if given is None:
-            return (one,)
-        if given.is_merged:
-            kept = label_of(path, self._keep_object(out), None, self._nonce())
-            self._tree.relabel(label, kept)
-        return given.overtaken
+        merged_back = self._merge_back(label, path, out, merge_with)
+        if merged_back is None:  # the file changed again: try once more
+            return (save,)
+        if merged_back.is_merged:
+            relabelled = label_of(path, self._store_object(out), None, self._nonce())
+            self._tree.relabel(label, relabelled)
+        return merged_back.concurrent_saves
 
     def check_late_writes(self, label: Label) -> WorkspacePath | None:
-        """The second look. What somebody wrote goes back into the tree, at the path that is returned; None
-        when there was nothing of anyone's. What is saved in that moment waits for the next look."""
+        """Merge back what another program wrote to a replaced file after the exchange. Return the path where
+        it now is. Return None if there was nothing to merge.
+        A save that arrives during this check waits for the next one."""
         path = self.path_of(label)
-        told = displaced_by(label)
-        if told is None or path is None:
+        displaced = displaced_by(label)
+        if displaced is None or path is None:
             return None
-        base = self._object(told.expected)
+        base = self._object(displaced.expected)
         for _ in range(TRIES_MAX):
             out = self._tree.look(label)
             if out is None:
                 return self._put_back(label, path)
-            is_what_goes_in = version_of(out).startswith(told.went_in)
-            is_news = told.has_come_out and _is_append(base, out)
-            if blob_id(out) == told.expected or (is_what_goes_in and not is_news):
+            is_replacement = version_of(out).startswith(displaced.went_in)
+            is_late_append = displaced.has_come_out and _is_append(base, out)
+            if blob_id(out) == displaced.expected or (is_replacement and not is_late_append):
+                # nothing was written to the replaced file after the exchange
                 self._tree.discard(label)
                 return None
 
-            def together(current: bytes, out: bytes = out) -> MergeResult | None:
-                is_as_it_came_in = version_of(current).startswith(told.went_in)
-                later: Side = "theirs" if is_as_it_came_in else "ours"
+            def merge_with(current: bytes, out: bytes = out) -> MergeResult | None:
+                is_unchanged = version_of(current).startswith(displaced.went_in)
+                later: Side = "theirs" if is_unchanged else "ours"
                 return _appended(base, current, out) or merge(path, base, current, out, later=later)
 
-            given = self._given_back(label, path, out, together)
-            if given is not None:
+            merged_back = self._merge_back(label, path, out, merge_with)
+            if merged_back is not None:
                 self._tree.discard(label)
-                return given.path
-        return None  # it stays aside, for the next one to look
+                return merged_back.path
+        return None  # stays aside until the next check
 
     def path_of(self, label: Label) -> WorkspacePath | None:
-        told = displaced_by(label)
-        if told is None:
+        displaced = displaced_by(label)
+        if displaced is None:
             return None
-        return self._resolve(told) if told.path.startswith("#") else WorkspacePath(told.path)
+        return (
+            self._resolve(displaced)
+            if displaced.path.startswith("#")
+            else WorkspacePath(displaced.path)
+        )
 
-    def _given_back(
+    def _merge_back(
         self,
         label: Label,
         path: WorkspacePath,
         out: bytes,
-        together: Callable[[bytes], MergeResult | None],
-    ) -> _Given | None:
-        """`together` with what is there. None when somebody was faster."""
+        merge_with: Callable[[bytes], MergeResult | None],
+    ) -> _MergedBack | None:
+        """Merge a replaced file with the present file by calling `merge_with`. Return None if another program
+        changed the present file first."""
         try:
-            blob = self._settled(path)
-            if blob is None:
-                at = self._entered(label, path)
-                return None if at is None else _Given(at)
-            merged = together(blob.data)
+            blob = self._committed_file(path)
+            if blob is None:  # there is no file at the path: the replaced file goes back
+                at = self._enter(label, path)
+                return None if at is None else _MergedBack(at)
+            merged = merge_with(blob.data)
             if merged is not None:
-                return self._merged(path, merged, blob.data, out)
+                return self._write_merge(path, merged, blob.data, out)
         except (Refused, OverLimit):
-            pass  # there is no place for a file any more
+            pass  # no file can be at this path any more: keep a conflict file
         at = self._put_beside(label, path, out)
-        return None if at is None else _Given(at)
+        return None if at is None else _MergedBack(at)
 
-    def _merged(
+    def _write_merge(
         self, path: WorkspacePath, merged: MergeResult, current: bytes, out: bytes
-    ) -> _Given | None:
+    ) -> _MergedBack | None:
         if merged.data == current:
-            return _Given(path, is_merged=True)
-        swapped = self.put([Replacement(path, merged.data, current)])
-        if path in swapped.refused:
-            raise swapped.refused[path]
-        if path not in swapped.done:
+            return _MergedBack(path, is_merged=True)
+        replaced = self.put([Replacement(path, merged.data, current)])
+        if path in replaced.refused:
+            raise replaced.refused[path]
+        if path not in replaced.done:
             return None
-        self._tell(path, merged, out)
-        overtaken = tuple(replace(one, is_again=True) for one in swapped.overtaken.values())
-        return _Given(path, overtaken, is_merged=True)
+        self._on_merge(path, merged, out)
+        concurrent_saves = tuple(
+            replace(save, is_again=True) for save in replaced.concurrent_saves.values()
+        )
+        return _MergedBack(path, concurrent_saves, is_merged=True)
 
     def _put_beside(self, label: Label, path: WorkspacePath, out: bytes) -> WorkspacePath | None:
-        """As a second file; in the root, where its directory is none any more; under another name, where that
-        one is taken by something else."""
+        """Keep the replaced file as a conflict file. If its directory no longer exists, use the root. If
+        another file has the name, use another name."""
         version = version_of(out)
         for _ in range(TRIES_MAX):
             beside = conflict_path(path, version)
             try:
-                if self._entered(label, beside) or self._holds(beside, out):
+                if self._enter(label, beside) or self._has_content(beside, out):
                     return beside
                 version = version_of(version.encode())
             except Refused:
                 path = WorkspacePath(path.name)
         return None
 
-    def _holds(self, path: WorkspacePath, data: bytes) -> bool:
+    def _has_content(self, path: WorkspacePath, data: bytes) -> bool:
         try:
             return self._tree.read(path).data == data
         except Failure:
             return False
 
-    def _entered(self, label: Label, path: WorkspacePath) -> WorkspacePath | None:
+    def _enter(self, label: Label, path: WorkspacePath) -> WorkspacePath | None:
         try:
             self._tree.enter(label, path)
         except AlreadyExists:
@@ -327,20 +356,20 @@ class SafeReplace:
         return path
 
     def _put_back(self, label: Label, path: WorkspacePath) -> WorkspacePath | None:
-        """What came out goes back to where it was: a save in the place of what was to go, or what is no file
-        of ours to read (a link, or too large) and is a problem there. What comes out in turn is looked at
-        again."""
+        """Move a replaced file back to its path. This is for a save in place of a file to be deleted. It is
+        also for an entry we cannot read (a link, or too large), which is a problem at its path.
+        The file that this move takes out is checked for late writes in its turn."""
         if label not in self._tree.labels():
             return None
-        told = displaced_by(label)
-        if told is not None and told.has_come_out:
+        displaced = displaced_by(label)
+        if displaced is not None and displaced.has_come_out:
             uncertain = mark_replaced(label, is_certain=False)
             self._tree.relabel(label, uncertain)
             label = uncertain
         try:
             self._tree.exchange(label, path)
         except NotFound:
-            self._entered(label, path)
+            self._enter(label, path)
         return path
 
     def _object(self, name: ObjectId) -> bytes | None:
@@ -351,7 +380,9 @@ class SafeReplace:
 
 
 def _appended(base: bytes | None, current: bytes, out: bytes) -> MergeResult | None:
-    """What a shell has only appended is appended, to the byte: to a merge the same line twice is one."""
+    """Append to `current`, byte for byte, the lines that a shell only appended to `base`. Return None if
+    `out` is not such an append.
+    A merge is not used here, because it would keep the same line only once."""
     if base is None or not _is_append(base, out):
         return None
     joint = b"" if current.endswith(b"\n") or not current else b"\n"
@@ -362,14 +393,14 @@ def _is_append(base: bytes | None, out: bytes) -> bool:
     return bool(base) and base.endswith(b"\n") and out.startswith(base)
 
 
-def _on_top(
-    path: WorkspacePath, came_in: bytes, both: MergeResult, current: bytes
+def _apply_later_changes(
+    path: WorkspacePath, came_in: bytes, combined: MergeResult, current: bytes
 ) -> MergeResult | None:
-    """What was changed since it came in."""
-    later = _appended(came_in, both.data, current)
+    """Apply the changes made to the file since the replacement came in."""
+    later = _appended(came_in, combined.data, current)
     if later is None:
-        later = merge(path, came_in, both.data, current, later="theirs")
+        later = merge(path, came_in, combined.data, current, later="theirs")
     if later is None:
         return None
-    clashes = tuple(dict.fromkeys((*both.clashes, *later.clashes)))
-    return MergeResult(later.data, both.overlaps + later.overlaps, clashes)
+    clashes = tuple(dict.fromkeys((*combined.clashes, *later.clashes)))
+    return MergeResult(later.data, combined.overlaps + later.overlaps, clashes)

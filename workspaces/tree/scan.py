@@ -1,15 +1,16 @@
-"""What lies in a workspace's directory right now: path → version, and what cannot be kept.
+"""Scan a workspace's directory: path → version, and the files that cannot be kept.
 
-A file whose size, times and inode are those of the last scan is taken for unchanged, unless it is so
-young that a second write within the clock's grain could hide behind the same stamp: clocks and mtimes
-decide nothing here, they only save hashing.
+A file counts as unchanged if its size, times and inode are those of the last scan. The exception is a young
+file: a second write could have the same time stamp, because clocks have a limited resolution. Clocks and
+mtimes decide nothing here. They only save hashing.
 
-Where the stats of everything are those of the last scan, directories too, and none was young then, the
-answer is that of the last scan: one look at each file, and nothing is done about any.
+If the stats of all files and directories equal those of the last scan, and no file was young then, the
+answer is that of the last scan. That costs one stat for each file and nothing more.
 
-Of twins, names that differ only in case, one is kept, and of too many files as many as the quota allows:
-those that the history has before all others, so that nobody hides a file from it by making more beside
-it; then the first. What editors keep for themselves (`scratch`) is named apart, unless the history has it.
+Names that differ only in case are *twins*, and only one of them is kept. Of too many files, as many are kept
+as the quota allows. Files in the history come first in both cases. So no program can hide a file from the
+history by making more files beside it. After these, the first by name are kept. Files that editors keep
+for themselves (`scratch`) are listed apart, unless the history has them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from workspaces.tree.port import Examine, LiveTree
 from workspaces.workspace_record import Quota
 
 YOUNG_S = 2.0
-"""Coarser than the time stamps of any file system in use (FAT: two seconds)."""
+"""Age below which a file is young: coarser than the time stamps of any file system in use (FAT: two
+seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,13 @@ class Tree:
     files: dict[WorkspacePath, FileState] = field(default_factory=dict[WorkspacePath, FileState])
     problems: list[Problem] = field(default_factory=list[Problem])
     scratch: list[str] = field(default_factory=list[str])
-    """An editor's own: in no revision, and nothing is wrong with it."""
+    """Files of editors. They are in no revision and are not problems."""
     bytes: int = 0
-    """Of all files that are kept."""
+    """Size of all files that are kept."""
 
 
 class Signature(NamedTuple):
-    """What tells, of a file that is not young, that it was not touched since."""
+    """The part of a stat that proves that a file, if not young, has not changed."""
 
     size: int
     mtime_ns: int
@@ -64,7 +66,7 @@ class Signature(NamedTuple):
 
 
 class FileStat(NamedTuple):
-    """At a file or a directory."""
+    """The stat of a file or a directory."""
 
     mode: int
     links: int
@@ -82,23 +84,24 @@ class FileStat(NamedTuple):
         return Signature(self.size, self.mtime_ns, self.ctime_ns, self.inode)
 
 
-_SEEN: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
+_stat_fields: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
     "st_mode", "st_nlink", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino"
 )
-"""What a look is made of, sooner."""
+"""Return the fields of a FileStat. This is faster than building one."""
 
-_FIXED: frozenset[ProblemKind] = frozenset({"bad_name", "not_a_file", "conflict"})
-"""Problems that are there as long as the same files are."""
+_STABLE_KINDS: frozenset[ProblemKind] = frozenset({"bad_name", "not_a_file", "conflict"})
+"""Kinds of problems that stay as long as the same files are there."""
 
 Known = Mapping[str, tuple[Signature, FileState]]
-"""The stat cache: what need not be hashed again."""
+"""The stat cache: files that need no hashing again."""
 
 OnFileRead = Callable[[str, bytes], None]
-"""Is told of every file that had to be read."""
+"""Called with the name and bytes of every file that had to be read."""
 
 
 class TreeScan:
-    """Scans one directory again and again, hashing only what may have changed."""
+    """A scanner of one directory. It scans again and again and hashes only the files that may have
+    changed."""
 
     def __init__(
         self,
@@ -107,68 +110,74 @@ class TreeScan:
         clock: Clock,
         recorded: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """`recorded`: the names in the history; asked for only when what is kept depends on it."""
+        """`recorded` returns the names in the history. It is called only when the result depends on them."""
         self._blobs = blobs
         self._recorded = recorded
         self._quota = quota
         self._clock = clock
         self.known: Known = {}
-        """Of the last scan. May be set to that of an earlier process."""
+        """The stat cache of the last scan. May be set to that of an earlier process."""
         self._last: _Scanned | None = None
-        """None where stats alone do not tell that a scan would find the same."""
-        self._was_overtaken = False
-        """Whether another file was read than the one that was walked by."""
+        """The last scan. None if stats alone cannot prove that a new scan would have the same result."""
+        self._was_replaced_meanwhile = False
+        """True if a file was replaced between its listing and its reading."""
         self._lock = threading.Lock()
 
-    def scan(self, told: OnFileRead = lambda _name, _data: None) -> Tree:
-        """To be looked at only: the next scan may give the same one."""
+    def scan(self, on_read: OnFileRead = lambda _name, _data: None) -> Tree:
+        """Return the files and problems. The caller must not change the result: the next scan may return the
+        same object."""
         with self._lock:
-            self._was_overtaken = False
+            self._was_replaced_meanwhile = False
             young = self._young_ns()
-            last, looks = self._last, self._looks()
-            if last is not None and last.looks == looks:
+            last, stats = self._last, self._stats()
+            if last is not None and last.stats == stats:  # nothing has changed
                 self.known = last.known
                 return last.tree
-            tree = self._tree_of(looks, told)
-            is_young = any(look.changed_ns >= young for look in looks.values())
-            is_fixed = not tree.scratch and _FIXED.issuperset(one.kind for one in tree.problems)
-            is_told = not is_young and is_fixed and not self._was_overtaken
-            self._last = _scanned(tree, self.known, looks) if is_told else None
+            tree = self._classify(stats, on_read)
+            has_young_file = any(status.changed_ns >= young for status in stats.values())
+            is_stable = not tree.scratch and _STABLE_KINDS.issuperset(
+                one.kind for one in tree.problems
+            )
+            is_reusable = not has_young_file and is_stable and not self._was_replaced_meanwhile
+            self._last = _scan_result(tree, self.known, stats) if is_reusable else None
             return tree
 
-    def _looks(self) -> dict[str, FileStat]:
-        """At everything. A look that shows what the last one did is that one, so that of ten thousand
-        nothing is left for the interpreter to keep in order."""
-        before: Mapping[str, FileStat] = self._last.looks if self._last is not None else {}
-        looks: dict[str, FileStat] = {}
+    def _stats(self) -> dict[str, FileStat]:
+        """Return the stat of every file and directory. A stat equal to that of the last scan is the same
+        object. So no new objects are left for the garbage collector, even with ten thousand files."""
+        before: Mapping[str, FileStat] = self._last.stats if self._last is not None else {}
+        stats: dict[str, FileStat] = {}
         for name, status in self._blobs.walk():
-            seen, known = _SEEN(status), before.get(name)
-            looks[name] = known if known is not None and known == seen else FileStat._make(seen)
-        return looks
+            fields, known = _stat_fields(status), before.get(name)
+            stats[name] = known if known is not None and known == fields else FileStat._make(fields)
+        return stats
 
     def _young_ns(self) -> int:
         return int((self._clock.now().timestamp() - YOUNG_S) * 1e9)
 
     def untouched(self, directory: str, files: Iterable[str]) -> Tree | None:
-        """What the last scan found, if by their stats nothing came to a directory or those below it since,
-        nothing went, and these files in it are the same. Another may have been written in place."""
+        """Return the last scan if a directory and these files in it have the same stats as then. Else return
+        None.
+        Equal stats prove that no entry of the directory, or of those below it, was added or removed. Another
+        file may have been written in place."""
         last = self._last
         if last is None:
             return None
         below = (one for one in last.directories if one.startswith(f"{directory}/"))
         names = {directory, *below, *files}
-        now = {name: _SEEN(found) for name, found in self._blobs.stats(names).items()}
-        before = {name: last.looks[name] for name in names if name in last.looks}
+        now = {name: _stat_fields(status) for name, status in self._blobs.stats(names).items()}
+        before = {name: last.stats[name] for name in names if name in last.stats}
         return last.tree if now == before else None
 
-    def _tree_of(self, looks: Mapping[str, FileStat], told: OnFileRead) -> Tree:
-        files = {name: look for name, look in looks.items() if not stat.S_ISDIR(look.mode)}
+    def _classify(self, stats: Mapping[str, FileStat], on_read: OnFileRead) -> Tree:
+        files = {name: status for name, status in stats.items() if not stat.S_ISDIR(status.mode)}
         scratch = self._scratch(files)
-        files = {name: look for name, look in files.items() if name not in scratch}
-        tree = self._tree_with(files, told)
+        files = {name: status for name, status in files.items() if name not in scratch}
+        tree = self._build_tree(files, on_read)
         if any(problem.kind in {"twin", "over_quota"} for problem in tree.problems):
             first = {name: files[name] for name in self._recorded() if name in files}
-            tree = self._tree_with({**first, **files}, told)
+            # some files have no place: those in the history go first
+            tree = self._build_tree({**first, **files}, on_read)
         tree.scratch = sorted(scratch)
         return tree
 
@@ -176,49 +185,49 @@ class TreeScan:
         found = {name for name in files if is_editor_file(name)}
         return found - set(self._recorded()) if found else found
 
-    def _tree_with(self, files: Mapping[str, FileStat], told: OnFileRead) -> Tree:
+    def _build_tree(self, files: Mapping[str, FileStat], on_read: OnFileRead) -> Tree:
         tree = Tree()
         names = _Names()
-        seen: dict[str, tuple[Signature, FileState]] = {}
+        cache: dict[str, tuple[Signature, FileState]] = {}
         young = self._young_ns()
         with self._blobs.examining() as examine:
-            for name, look in files.items():
-                found = self._found(name, look, tree, names, examine, told)
-                if isinstance(found, Problem):
-                    tree.problems.append(found)
-                elif found is not None:
-                    state, examined = found
-                    _put(tree, WorkspacePath(name), state)
+            for name, status in files.items():
+                result = self._examine(name, status, tree, names, examine, on_read)
+                if isinstance(result, Problem):
+                    tree.problems.append(result)
+                elif result is not None:
+                    state, examined = result
+                    _add(tree, WorkspacePath(name), state)
                     if examined.changed_ns < young:
-                        seen[name] = self._entry(name, state, examined)
-        self.known = seen
+                        cache[name] = self._entry(name, state, examined)
+        self.known = cache
         tree.files = dict(sorted(tree.files.items()))
         return tree
 
-    def _found(
+    def _examine(
         self,
         name: str,
-        look: FileStat,
+        status: FileStat,
         tree: Tree,
         names: _Names,
         examine: Examine,
-        told: OnFileRead,
+        on_read: OnFileRead,
     ) -> tuple[FileState, FileStat] | Problem | None:
-        """What to make of one file; None when it is gone since it was listed."""
-        problem = _problem(name, look) or names.problem(name)
+        """Return a file's state or its problem. Return None if the file was removed since it was listed."""
+        problem = _problem(name, status) or names.problem(name)
         if problem is not None:
             return problem
         if len(tree.files) >= self._quota.files:
             return Problem(
                 name, "over_quota", f"is beyond the quota of {self._quota.files:,} files"
             )
-        if tree.bytes + look.size > self._quota.bytes:
+        if tree.bytes + status.size > self._quota.bytes:
             return Problem(
                 name, "over_quota", f"is beyond the quota of {self._quota.bytes:,} bytes"
             )
         try:
-            return self._state(name, look, examine, told)
-        except NotFound:
+            return self._state(name, status, examine, on_read)
+        except NotFound:  # removed since it was listed
             return None
         except OverLimit as error:
             return Problem(name, "over_quota", str(error))
@@ -226,42 +235,44 @@ class TreeScan:
             return Problem(name, "unreadable", str(error))
 
     def _state(
-        self, name: str, look: FileStat, examine: Examine, told: OnFileRead
+        self, name: str, status: FileStat, examine: Examine, on_read: OnFileRead
     ) -> tuple[FileState, FileStat]:
-        """With the look at the file that it is the state of."""
+        """Return a file's state, with the stat of the file that was read."""
         known = self.known.get(name)
-        if known is not None and known[0] == look.signature:
-            return known[1], look
-        data, status = examine(name)
-        examined = FileStat._make(_SEEN(status))
-        told(name, data)
-        self._was_overtaken = self._was_overtaken or examined.signature != look.signature
+        if known is not None and known[0] == status.signature:
+            return known[1], status
+        data, read_status = examine(name)
+        examined = FileStat._make(_stat_fields(read_status))
+        on_read(name, data)
+        self._was_replaced_meanwhile = (
+            self._was_replaced_meanwhile or examined.signature != status.signature
+        )
         return FileState(version_of(data), blob_id(data), len(data)), examined
 
     def _entry(
         self, name: str, state: FileState, examined: FileStat
     ) -> tuple[Signature, FileState]:
-        """Of the stat cache: the very one of the last scan, when nothing changed."""
+        """Return an entry of the stat cache: the same object as in the last scan if nothing changed."""
         known = self.known.get(name)
         return known if known and known[1] is state else (examined.signature, state)
 
 
 @dataclass(frozen=True, slots=True)
 class _Scanned:
-    """What a scan has found, and by which looks it can be told that nothing has changed since."""
+    """The result of a scan, with the stats that prove that nothing has changed since."""
 
     tree: Tree
     known: Known
-    looks: Mapping[str, FileStat]
+    stats: Mapping[str, FileStat]
     directories: tuple[str, ...]
 
 
-def _scanned(tree: Tree, known: Known, looks: Mapping[str, FileStat]) -> _Scanned:
-    directories = (name for name, look in looks.items() if stat.S_ISDIR(look.mode))
-    return _Scanned(tree, known, looks, tuple(directories))
+def _scan_result(tree: Tree, known: Known, stats: Mapping[str, FileStat]) -> _Scanned:
+    directories = (name for name, status in stats.items() if stat.S_ISDIR(status.mode))
+    return _Scanned(tree, known, stats, tuple(directories))
 
 
-def _put(tree: Tree, path: WorkspacePath, state: FileState) -> None:
+def _add(tree: Tree, path: WorkspacePath, state: FileState) -> None:
     tree.files[path] = state
     tree.bytes += state.size
     if is_conflict(path):
@@ -269,14 +280,15 @@ def _put(tree: Tree, path: WorkspacePath, state: FileState) -> None:
 
 
 class _Names:
-    """The names met in one scan, and which of them are twins."""
+    """The names found in one scan, to detect twins."""
 
     def __init__(self) -> None:
         self._first: dict[str, str] = {}
         self._directories: dict[str, Problem | None] = {"": None}
 
     def problem(self, name: str) -> Problem | None:
-        """Whether the name, or that of a directory on its way, differs from an earlier one in case."""
+        """Return a problem if the name, or that of a directory above it, differs from an earlier one only in
+        case."""
         directory = name.rpartition("/")[0]
         if directory not in self._directories:
             self._directories[directory] = self.problem(directory)
@@ -289,13 +301,13 @@ class _Names:
         )
 
 
-def _problem(name: str, look: FileStat) -> Problem | None:
-    """Why a file cannot be kept, whatever else is there."""
+def _problem(name: str, status: FileStat) -> Problem | None:
+    """Return the problem of a file that cannot be kept, regardless of other files."""
     rule = broken_rule(name)
     if rule is not None:
         return Problem(name, "bad_name", rule)
-    if not stat.S_ISREG(look.mode):
+    if not stat.S_ISREG(status.mode):
         return Problem(name, "not_a_file", "is not a regular file")
-    if look.links > 1:
+    if status.links > 1:
         return Problem(name, "not_a_file", "has a second link, which may be another file's name")
     return None

@@ -1,12 +1,13 @@
-"""Arrivals: what other machines made of the files comes in, and the history that tells of it.
+"""Apply what other machines changed: files come into the tree, and their history becomes part of ours.
 
-    settle what arrives on → receive their history → declare → swap each file in → tell → settle what was
-    saved meanwhile
+    commit manual edits of those files → receive the other history → declare the intent
+    → replace each file → record → commit what was saved meanwhile
 
-Told with their history, both lines of history become one, in which the files are as they are here now: theirs
-as it is where nothing differs, else a revision on top or a merge. Without it, what came in is one revision by
-the sync. A file that is not what its arrival was planned on is left as it is, and then their history is not
-followed either: it would speak of a file that did not come.
+With the other history, both lines of history become one, in which the files are as they are here now. Their
+tip is used as it is if nothing differs. Else there is a revision on top, or a merge. Without their history,
+the changes are one revision by the sync. A change is planned on a version of its file. If the file has
+another version by now, the file is left alone. Then their history is not followed either: it would
+describe a file that did not come in.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import Author, RevisionId
-from workspaces.tree.merge_marks import TRAILER as SEAMS
+from workspaces.tree.merge_marks import TRAILER as MERGED
 from workspaces.tree.merge_marks import trailer_of
 from workspaces.tree.port import Staged
 from workspaces.tree.safe_replace import Replacement, SafeReplace
@@ -32,180 +33,187 @@ from workspaces.workspace.manual_edits import ManualEdits, ReadResult
 
 @dataclass(frozen=True, slots=True)
 class IncomingChange:
-    """What another machine made of a file."""
+    """A change of a file that another machine made."""
 
     path: WorkspacePath
     data: bytes | None
-    """None: it goes."""
+    """The new content. None: the file is deleted."""
     expect: Version | None
-    """What this was planned on; a file that is something else by now is left alone."""
+    """The version that the change was planned on. A file that has another version by now is left alone."""
     beside: bytes | None = None
-    """What they had, where `data` is a merge of it with what is here."""
-    seam: str = ""
-    """What there is to be said of the merge."""
+    """Their version, if `data` is a merge of it with the version here."""
+    merge_summary: str = ""
+    """The text for the revision's trailer, if `data` is a merge."""
     staged: Staged | None = None
-    """`data`, where it was put aside when it came."""
+    """The staged file that holds `data` since it was downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Theirs:
-    """The history that others have made, as far as it is not here: to be followed once the files here are
-    at least what it says."""
+    """The history of other machines, as far as it is not here. It is followed once the files here contain
+    everything it says."""
 
     tip: RevisionId
     quarantine: Quarantine
     aside: Collection[str] = ()
-    """Files that have no place here, or are held: as theirs, whatever is here."""
+    """Files that cannot be here or are held back. They count as theirs, whatever is here."""
 
 
 @dataclass(slots=True)
 class ApplyResult:
-    """What did not come in: everything else is there now."""
+    """The changes that did not come in. All others are in the tree now."""
 
     left: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
-    """Somebody changed it since it was planned on."""
+    """Files that changed here since the change was planned."""
     refused: list[Problem] = field(default_factory=list[Problem])
-    """There is no place for it here."""
+    """Files that cannot be here."""
     there: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
-    """It was there already."""
-    overtaken: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
-    """It came in, and what somebody saved in that moment was merged into it."""
+    """Files that had the new content already."""
+    merged_saves: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
+    """Files that came in and were merged with what another program saved at that moment."""
     unfollowed: Failure | None = None
-    """Why their history was not followed, where something is wrong with it."""
+    """The reason why their history was not followed, if something is wrong with it."""
 
 
 class IncomingChanges:
-    """Of one workspace."""
+    """The incoming changes of one workspace."""
 
-    def __init__(self, settlement: ManualEdits, history: History, swaps: SafeReplace) -> None:
-        self._settlement = settlement
+    def __init__(self, edits: ManualEdits, history: History, replacements: SafeReplace) -> None:
+        self._edits = edits
         self._history = history
-        self._swaps = swaps
+        self._safe_replace = replacements
 
     def apply(
-        self, arrivals: Sequence[IncomingChange], by: Author, theirs: Theirs | None = None
+        self, changes: Sequence[IncomingChange], by: Author, theirs: Theirs | None = None
     ) -> ApplyResult:
-        paths = tuple(arrival.path for arrival in arrivals)
-        brought = ApplyResult()
-        with self._settlement.hold(by) as held:
-            alike = frozenset[WorkspacePath]()
+        paths = tuple(change.path for change in changes)
+        result = ApplyResult()
+        with self._edits.hold(by) as held:
+            same = frozenset[WorkspacePath]()
             if theirs is not None and self._is_known(theirs.tip):
                 theirs = None
             if theirs is not None:
                 try:
                     self._history.receive(theirs.quarantine, theirs.tip)
-                    alike = self._settled_against(theirs, frozenset(paths))
+                    same = self._commit_edits_against(theirs, frozenset(paths))
                 except Failure as failure:
-                    brought.unfollowed, theirs = failure, None
-            found = self._settlement.record(paths)
-            swaps = [
-                swap
-                for arrival in arrivals
-                if (swap := _swap_for(arrival, found[arrival.path], brought))
+                    result.unfollowed, theirs = failure, None
+            current_files = self._edits.record(paths)
+            replacements = [
+                replacement
+                for change in changes
+                if (replacement := _replacement_for(change, current_files[change.path], result))
             ]
             held.intend(by, paths)
-            swapped = self._swaps.put(swaps)
-            done, refused = swapped.done, swapped.refused
+            replaced = self._safe_replace.put(replacements)
+            done, refused = replaced.done, replaced.refused
             for path, reason in refused.items():
-                brought.refused.append(Problem(path, "unreadable", str(reason)))
-            brought.left += [s.path for s in swaps if s.path not in done and s.path not in refused]
-            brought.overtaken = set(swapped.overtaken)
-            if theirs is not None and not brought.left:
-                here = done | brought.there
-                told = {a.path: a for a in arrivals if a.path in here}
-                self._follow(theirs, told, alike | refused.keys(), by)
+                result.refused.append(Problem(path, "unreadable", str(reason)))
+            result.left += [
+                s.path for s in replacements if s.path not in done and s.path not in refused
+            ]
+            result.merged_saves = set(replaced.concurrent_saves)
+            if theirs is not None and not result.left:
+                here = done | result.there
+                applied = {a.path: a for a in changes if a.path in here}
+                self._follow(theirs, applied, same | refused.keys(), by)
             else:
-                told = {
-                    a.path: a for a in arrivals if a.path in done or _is_met_halfway(a, brought)
+                applied = {
+                    a.path: a for a in changes if a.path in done or _needs_their_version(a, result)
                 }
-                self._tell(told, by)
+                self._record(applied, by)
             held.fulfilled()
-            self._swaps.restore(swapped.overtaken.values())
-            # What else was saved meanwhile. A file that was not there before has nothing to lose, and is
-            # settled like any other when somebody looks at it.
-            self._settlement.record(swap.path for swap in swaps if swap.seen is not None)
-        return brought
+            self._safe_replace.restore(replaced.concurrent_saves.values())
+            # Commit what else was saved meanwhile. A file that was not there before has nothing to lose:
+            # the next commit of manual edits finds it.
+            self._edits.record(
+                replacement.path for replacement in replacements if replacement.seen is not None
+            )
+        return result
 
-    def _settled_against(
+    def _commit_edits_against(
         self, theirs: Theirs, arriving: Collection[WorkspacePath]
     ) -> frozenset[WorkspacePath]:
-        """What a person changed by hand where their history says something else becomes a revision; but
-        what is the same as theirs, or counts as theirs, is returned."""
+        """Commit manual edits of the files in which their history differs from ours. Return the files that
+        equal theirs or count as theirs: these need no commit."""
         differing = self._history.differences(self._history.tip(), theirs.tip)
-        alike: set[WorkspacePath] = set()
+        same: set[WorkspacePath] = set()
         for path, (_, there) in differing.items():
-            is_same = path not in arriving and self._settlement.object_at(path) == there
+            is_same = path not in arriving and self._edits.object_at(path) == there
             if path in theirs.aside or is_same:
-                alike.add(path)
-        self._settlement.record(
-            path for path in differing if path not in alike and path not in arriving
-        )
-        return frozenset(alike)
+                same.add(path)
+        self._edits.record(path for path in differing if path not in same and path not in arriving)
+        return frozenset(same)
 
     def _follow(
         self,
         theirs: Theirs,
-        told: Mapping[WorkspacePath, IncomingChange],
-        alike: Collection[str],
+        applied: Mapping[WorkspacePath, IncomingChange],
+        same: Collection[str],
         by: Author,
     ) -> None:
-        """Our line of history and theirs become one, in which the files are as they are here now."""
+        """Join our line of history and theirs. In the result the files are as they are here now."""
         tip = self._history.tip()
         differing: dict[WorkspacePath, After] = {
             path: ours
             for path, (_, ours) in self._history.differences(theirs.tip, tip).items()
-            if path not in alike
+            if path not in same
         }
         beside: dict[WorkspacePath, bytes] = {}
-        recorded = self._settlement.recorded(told, theirs.tip)
-        for path, arrival in told.items():
+        recorded = self._edits.recorded(applied, theirs.tip)
+        for path, change in applied.items():
             there = recorded.get(path)
             differing.pop(path, None)
-            if (None if arrival.data is None else blob_id(arrival.data)) != there:
-                differing[path] = arrival.data
-            if arrival.beside is not None and blob_id(arrival.beside) != there:
-                beside[path] = arrival.beside
+            if (None if change.data is None else blob_id(change.data)) != there:
+                differing[path] = change.data
+            if change.beside is not None and blob_id(change.beside) != there:
+                beside[path] = change.beside
         self._history.follow(theirs.tip, differing, by, beside=beside)
 
-    def _tell(self, told: Mapping[WorkspacePath, IncomingChange], by: Author) -> None:
-        """What came in, as a revision of its own, where it says anything new."""
-        recorded = self._settlement.recorded(told, self._history.tip())
-        beside = {path: one.beside for path, one in told.items() if one.beside is not None}
+    def _record(self, applied: Mapping[WorkspacePath, IncomingChange], by: Author) -> None:
+        """Record the changes that came in as a revision of their own, as far as they differ from the newest
+        one."""
+        recorded = self._edits.recorded(applied, self._history.tip())
+        beside = {path: one.beside for path, one in applied.items() if one.beside is not None}
         changes = {
             path: one.data
-            for path, one in told.items()
+            for path, one in applied.items()
             if path in beside
             or recorded.get(path) != (None if one.data is None else blob_id(one.data))
         }
         if changes:
-            seams = {path: told[path].seam for path in changes if told[path].seam}
-            by = by.saying(SEAMS, trailer_of(seams)) if seams else by
+            summaries = {
+                path: applied[path].merge_summary for path in changes if applied[path].merge_summary
+            }
+            by = by.saying(MERGED, trailer_of(summaries)) if summaries else by
             self._history.record(changes, by, beside=beside)
 
     def _is_known(self, revision: RevisionId) -> bool:
         return self._history.has(revision) and self._history.descends(self._history.tip(), revision)
 
 
-def _swap_for(
-    arrival: IncomingChange, current: ReadResult, brought: ApplyResult
+def _replacement_for(
+    change: IncomingChange, current: ReadResult, result: ApplyResult
 ) -> Replacement | None:
-    """None when there is nothing to swap: it is there already, or not what this was planned on."""
-    path = arrival.path
+    """Return the replacement for a change. Return None if the file already has the content, or is not the
+    version that the change was planned on."""
+    path = change.path
     if isinstance(current, Refused | OverLimit):
-        brought.refused.append(Problem(path, "unreadable", str(current)))
+        result.refused.append(Problem(path, "unreadable", str(current)))
         return None
     if isinstance(current, Failure):
         raise current
     data = current.data if current else None
-    if data == arrival.data:
-        brought.there.add(path)
+    if data == change.data:
+        result.there.add(path)
         return None
-    if (current.version if current else None) != arrival.expect:
-        brought.left.append(path)
+    if (current.version if current else None) != change.expect:
+        result.left.append(path)
         return None
-    return Replacement(path, arrival.data, data, arrival.staged)
+    return Replacement(path, change.data, data, change.staged)
 
 
-def _is_met_halfway(arrival: IncomingChange, brought: ApplyResult) -> bool:
-    """What is here holds all that is there: their version is still told, beside it."""
-    return arrival.path in brought.there and arrival.beside is not None
+def _needs_their_version(change: IncomingChange, result: ApplyResult) -> bool:
+    """Return True if the file here already contains everything of theirs. Their version is still recorded
+    beside it."""
+    return change.path in result.there and change.beside is not None

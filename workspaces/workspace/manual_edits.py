@@ -1,11 +1,12 @@
-"""Settlement: what people change by hand becomes revisions of theirs, before anything else is done.
+"""Commit manual edits: what people change by hand becomes their own revisions, before anything else is
+changed.
 
-Nobody asks a person to announce what they save. So whoever is about to change a tree takes the writer lock
-and looks first: what differs from the newest revision was changed by hand, and is recorded as the person's.
-What a holder of the lock had declared, and died before it could record it, is recorded as that holder's.
+A person does not announce a save. So a process that is about to change a tree takes the writer lock and
+looks first. What differs from the newest revision was changed by hand and is recorded as the person's. If a
+lock holder declared a change and died before recording it, the change is recorded as that holder's.
 
-A tree that is what its newest revision says is *at rest*. As long as nobody touches it, settling it is one
-look at each file, and no lock is taken.
+A tree equal to its newest revision is *clean*. As long as no program touches a clean tree, a commit of
+manual edits is one stat for each file and takes no lock.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ from workspaces.workspace.remote_port import Remote
 from workspaces.workspace_record import WorkspaceRecord
 
 ReadResult = Blob | Failure | None
-"""A file as it was read; why it cannot be; or there is none."""
+"""The file that was read, the failure to read it, or None if there is no file."""
 
 PATHS_LOOKED_UP_MAX = 50
-"""More than this are found faster by reading the whole tree of a revision."""
+"""Most paths looked up one by one. For more, reading the whole tree of a revision is faster."""
 
 
 @dataclass(frozen=True, slots=True)
-class _AtRest:
-    """A tree that is the same as a revision."""
+class _CleanTree:
+    """A tree that equals a revision."""
 
     tree: Tree
     tip: RevisionId | None
 
 
 class ManualEdits:
-    """Of one workspace: its tree, its history, and the lock that both are changed under."""
+    """The manual edits of one workspace: its tree, its history, and the lock under which both are changed."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class ManualEdits:
         person: Author,
         clock: Clock,
     ) -> None:
-        """`person`: who is taken to have written what nobody else has declared."""
+        """`person` is the author of every change that no lock holder declared."""
         self._record = record
         self._namespace = namespace
         self._root = root
@@ -76,72 +77,77 @@ class ManualEdits:
         self._scan = TreeScan(
             blobs, record.config.quota, clock, lambda: history.tree(history.tip())
         )
-        self.room = QuotaCheck(record.config.quota, clock, self._scan.scan)
-        self.found = Tree()
-        """By the last scan under the writer lock."""
-        self._clean: _AtRest | None = None
-        """None: when the whole tree was last compared, something in it was in no revision."""
-        self._at_rest: _AtRest | None = None
-        """What had come of the tree when it was last settled, if it was mended and clean."""
-        self.revised: Callable[[], None] = lambda: None
-        """Called when a revision was made here, once the lock is free."""
+        self.quota = QuotaCheck(record.config.quota, clock, self._scan.scan)
+        self.last_scan = Tree()
+        """The result of the last scan under the writer lock."""
+        self._clean_tree: _CleanTree | None = None
+        """The tree, if the last comparison of the whole tree found it clean. None: something in it was in no
+        revision."""
+        self._last_commit: _CleanTree | None = None
+        """The tree after the last `commit_edits`, if its modes were repaired and it was clean."""
+        self.on_revision: Callable[[], None] = lambda: None
+        """Called after a revision was made here, once the lock is free."""
         self.remote: Remote | None = None
-        """None: the files are this machine's alone."""
+        """None if only this machine has the files."""
 
     @contextmanager
     def hold(self, by: Author, wait_s: float = WAIT_S) -> Generator[HeldLock]:
-        """The writer lock, once the story of whoever died with it was finished."""
+        """Hold the writer lock. If its last holder died, first record that holder's changes."""
         before = self._history.tip()
         try:
             with self._locked(by, wait_s) as held:
                 yield held
         finally:
             if by.source != "sync" and self._history.tip() != before:
-                self.revised()
+                self.on_revision()
 
     def commit_edits(self, *, wait_s: float) -> RevisionId | None:
-        """Everything. Returns the newest revision. What root put there can be read by the user that runs
-        commands afterwards."""
+        """Commit all manual edits and return the newest revision. Files that root put there become readable
+        for the user that runs commands afterwards."""
         tip = self._history.tip()
-        if self._is_as_settled(tip):
+        if self._is_unchanged(tip):
             return tip
         with self.hold(self._person, wait_s):
             if os.geteuid() == 0:
                 self._blobs.mend()
             self.record_whole()
-            self._at_rest = self._clean
+            self._last_commit = self._clean_tree
             return self._history.tip()
 
     def is_clean(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
-        """Whether there is nothing to be settled in a file, nor in a directory as far as a glance tells:
-        nothing came or went there, and those files in it that are `known` are the same. It takes a few
-        dozen looks where `settle` takes one at each file; what was written in place into any other file
-        is left to that."""
-        at_rest = self._at_rest
-        if at_rest is None or not self._is_here():
+        """Return True if a file, and a directory as far as stats show, have no uncommitted edits.
+        The stats show that no entry of the directory was added or removed, and that its files in `known` are
+        the same. This takes a few dozen stats, where `commit_edits` takes one for each file. An edit in place
+        of any other file is left to `commit_edits`."""
+        last = self._last_commit
+        if last is None or not self._is_here():
             return False
-        if self._scan.untouched(directory, known) is not at_rest.tree:
+        if self._scan.untouched(directory, known) is not last.tree:
             return False
         return self.object_at(file) == self._history.find(self._history.tip(), file)
 
     def committed(
-        self, found: Mapping[WorkspacePath, ObjectId | None]
+        self, expected: Mapping[WorkspacePath, ObjectId | None]
     ) -> tuple[set[WorkspacePath], RevisionId | None]:
-        """The paths that a revision has as they were `found` (None: gone), and that revision: the newest,
-        after what a person changed there became one. The others have changed again since."""
+        """Commit manual edits of these paths. Return the paths whose committed state equals `expected` (None:
+        deleted), and the newest revision. Paths that have changed again since are left out."""
         tip = self._history.tip()
-        recorded = self.recorded(found, tip)
-        dirty = tuple(path for path, state in found.items() if recorded.get(path) != state)
+        recorded = self.recorded(expected, tip)
+        dirty = tuple(path for path, state in expected.items() if recorded.get(path) != state)
         if dirty:
             with self.hold(self._person):
                 self.record(dirty)
                 recorded.update(dict.fromkeys(dirty))
                 tip = self._history.tip()
                 recorded.update(self.recorded(dirty, tip))
-        return {path for path, state in found.items() if recorded.get(path) == state}, tip
+        return {path for path, state in expected.items() if recorded.get(path) == state}, tip
 
     def check_precondition(self, path: WorkspacePath, expect: Version | Wildcard) -> Blob | None:
-        """Under the lock: a file, once it is settled, if it is what `expect` says; else Conflict."""
+        """Commit manual edits of a file and return it. The caller holds the lock.
+
+        Raises: Conflict when the file is not what `expect` says, AlreadyExists when `expect` is ABSENT and
+        there is one.
+        """
         current = self.record((path,))[path]
         if isinstance(current, Failure):
             raise current
@@ -155,39 +161,42 @@ class ManualEdits:
     def record(
         self, paths: Iterable[WorkspacePath], by: Author | None = None
     ) -> dict[WorkspacePath, ReadResult]:
-        """Under the lock: a revision, the person's unless `by` somebody else, of those of the paths that
-        differ from the newest one. Returns what is there."""
-        found = {path: self._found(path) for path in paths}
-        changes = self._differing(found)
+        """Make a revision of those paths that differ from the newest one, by the person or by `by`. Return
+        what each path has. The caller holds the lock."""
+        current = {path: self._read(path) for path in paths}
+        changes = self._differing(current)
         if None in changes.values():
-            changes = self._without_what_is_elsewhere(changes)
+            changes = self._without_remote_files(changes)
         if changes:
             self._history.record(changes, by or self._person)
-        return found
+        return current
 
     def record_whole(self, by: Author | None = None) -> RevisionId | None:
-        """As `record`, of whatever differs in the whole tree; None when nothing does."""
-        changed, gone = self._dirty(self._history.tip())
-        changes = self._differing({path: self._found(path) for path in (*changed, *gone)}, gone)
+        """Make a revision of everything in the tree that differs from the newest one. Return None if nothing
+        does."""
+        changed, deleted = self._uncommitted(self._history.tip())
+        changes = self._differing(
+            {path: self._read(path) for path in (*changed, *deleted)}, deleted
+        )
         return self._history.record(changes, by or self._person) if changes else None
 
     def pending(self) -> list[WorkspacePath]:
-        """What is new, different or gone since the newest revision."""
-        changed, gone = self._dirty(self._history.tip())
-        return sorted({*changed, *gone})
+        """Return the paths that are new, changed or deleted since the newest revision."""
+        changed, deleted = self._uncommitted(self._history.tip())
+        return sorted({*changed, *deleted})
 
     def problems(self, tree: Tree | None = None) -> list[Problem]:
-        """Whatever cannot be kept, here or from elsewhere. `tree`: the scan to go by."""
+        """Return everything that cannot be kept, here or from the remote. `tree` is the scan to use."""
         here = (tree or self.scan()).problems
         if not self._history.is_there:
             here = (*here, Problem(".history", "history", "its directory is missing"))
         here = (*here, *_ahead(self._history.ahead()))
         return [*here, *(self.remote.problems() if self.remote is not None else ())]
 
-    def scan(self, told: OnFileRead = lambda _name, _data: None) -> Tree:
-        """Every file that is there now, with its version, and what is wrong."""
-        tree = self._scan.scan(told)
-        self.room.counted(tree)
+    def scan(self, on_read: OnFileRead = lambda _name, _data: None) -> Tree:
+        """Return every file in the tree now, with its version, and the problems."""
+        tree = self._scan.scan(on_read)
+        self.quota.set_counts(tree)
         return tree
 
     @property
@@ -201,7 +210,7 @@ class ManualEdits:
     def recorded(
         self, paths: Collection[WorkspacePath], revision: RevisionId | None
     ) -> dict[WorkspacePath, ObjectId | None]:
-        """What a revision has of these, and maybe of others."""
+        """Return the state that a revision has of these paths, and maybe of others."""
         if len(paths) > PATHS_LOOKED_UP_MAX:
             return {**self._history.tree(revision)}
         return {path: self._history.find(revision, path) for path in paths}
@@ -213,7 +222,7 @@ class ManualEdits:
             return None
 
     def object_at(self, path: WorkspacePath) -> ObjectId | None:
-        """None too for what cannot be read."""
+        """Return the object id of the present file. Return None if there is none or it cannot be read."""
         try:
             blob = self.blob(path)
         except Failure:
@@ -233,82 +242,84 @@ class ManualEdits:
             yield held
 
     def _finish(self, intent: Intent) -> None:
-        """The story of somebody who died."""
-        if intent.paths is None:  # it was a command, which may have left anything
+        """Record the changes that a lock holder declared before it died."""
+        if intent.paths is None:  # a command, which may have changed any file
             self._blobs.mend()
             self.record_whole(intent.author)
         else:
             self.record(intent.paths, intent.author)
 
     def _lost_history(self) -> Unavailable:
-        """Never begun anew in silence: what was there may lie in a copy, or in S3."""
+        """Return the failure for a missing history. A new one is never begun silently: the old one may lie in
+        a copy or in S3."""
         name = self._record.name
         remedy = f"`harness sync {name}` fetches it again" if self.remote is not None else PUT_BACK
         reason = f"the directory {self._namespace}.git is missing"
         return Unavailable(f"history of {name}", reason, remedy=remedy)
 
     def _differing(
-        self, found: Mapping[WorkspacePath, ReadResult], gone: Collection[WorkspacePath] = ()
+        self, current: Mapping[WorkspacePath, ReadResult], deleted: Collection[WorkspacePath] = ()
     ) -> dict[WorkspacePath, bytes | None]:
-        """What these are now, where that is not what the newest revision has."""
-        recorded = self.recorded(found, self._history.tip())
+        """Return the present content of those files that differ from the newest revision."""
+        recorded = self.recorded(current, self._history.tip())
         changes: dict[WorkspacePath, bytes | None] = {}
-        for path, blob in found.items():
-            if isinstance(blob, Refused) and path in gone:
-                blob = None  # what is refused has the place of a directory on its way
-            if isinstance(blob, Failure):  # a problem, which a scan lists
+        for path, blob in current.items():
+            if isinstance(blob, Refused) and path in deleted:
+                blob = None  # a directory of its path was replaced: the file is gone
+            if isinstance(blob, Failure):  # a problem: the scan lists it
                 continue
             if (blob_id(blob.data) if blob else None) != recorded.get(path):
                 changes[path] = blob.data if blob else None
         return changes
 
-    def _without_what_is_elsewhere(
+    def _without_remote_files(
         self, changes: Mapping[WorkspacePath, bytes | None]
     ) -> dict[WorkspacePath, bytes | None]:
-        """What is there and could not be brought here has not been deleted."""
+        """Return the changes without deletions of files that the remote has and that could not be brought
+        here. Those were not deleted."""
         held = {problem.path for problem in self.remote.problems()} if self.remote else set[str]()
         return {
             path: data for path, data in changes.items() if data is not None or path not in held
         }
 
-    def _found(self, path: WorkspacePath) -> ReadResult:
+    def _read(self, path: WorkspacePath) -> ReadResult:
         try:
             return self.blob(path)
         except Failure as failure:
             return failure
 
-    def _dirty(
+    def _uncommitted(
         self, tip: RevisionId | None
     ) -> tuple[list[WorkspacePath], frozenset[WorkspacePath]]:
-        """What is new or different in the tree, and what has gone from it."""
+        """Return the paths that are new or changed in the tree, and those that have gone from it."""
         recorded = self._history.tree(tip)
-        found = self.found = self.scan()
+        tree = self.last_scan = self.scan()
         changed = [
-            path for path, state in found.files.items() if recorded.get(path) != state.object_id
+            path for path, state in tree.files.items() if recorded.get(path) != state.object_id
         ]
-        gone = {path for path in recorded if path not in found.files}
-        self._clean = None if changed or gone else _AtRest(found, tip)
-        if gone:  # but for what is there, here or elsewhere, though it cannot be kept
-            gone -= {problem.path for problem in self.problems(found)}
-        return changed, frozenset(gone)
+        deleted = {path for path in recorded if path not in tree.files}
+        self._clean_tree = None if changed or deleted else _CleanTree(tree, tip)
+        if deleted:  # except files that exist, here or in the remote, but cannot be kept
+            deleted -= {problem.path for problem in self.problems(tree)}
+        return changed, frozenset(deleted)
 
-    def _is_as_settled(self, tip: RevisionId | None) -> bool:
-        at_rest = self._at_rest
-        if at_rest is None or at_rest.tip != tip or not self._is_here():
+    def _is_unchanged(self, tip: RevisionId | None) -> bool:
+        last = self._last_commit
+        if last is None or last.tip != tip or not self._is_here():
             return False
-        return self.scan() is at_rest.tree
+        return self.scan() is last.tree
 
     def _is_here(self) -> bool:
         return self._blobs.is_at(self._root) and self._history.is_there
 
 
 def _ahead(revisions: Sequence[Commit]) -> Iterator[Problem]:
-    """One problem: whoever sets the clock is done with all of them."""
+    """Yield one problem for all revisions: setting the clock right repairs all of them."""
     if revisions:
         last = max(revisions, key=attrgetter("at"))
         more = f" (and {len(revisions) - 1} more)" if len(revisions) > 1 else ""
-        told = (
+        detail = (
             f"revision {last.id[:10]} of {last.author}{more} says it was made at {last.at[:16]}, more than a "
             "day ahead of this machine's clock: one of the two clocks is wrong"
         )
-        yield Problem(".history", "clock", told)
+        yield Problem(".history", "clock", detail)

@@ -1,4 +1,5 @@
-"""The port to the one truth for conditions, where several machines share the files of a workspace."""
+"""Define the port to the remote that decides conditional writes, if several machines share a workspace's
+files."""
 
 from __future__ import annotations
 
@@ -10,17 +11,20 @@ from workspaces.problem import Problem
 
 
 class Remote(Protocol):
-    """What is decided there holds for every machine."""
+    """The remote store. Its decisions hold for every machine."""
 
     def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
-        """Make it so there, if there is what was last agreed on. Conflict, Unavailable. What is returned
-        is called when the file here has followed."""
+        """Write the file in the remote store if that still has the last agreed version. Return a function
+        that the caller calls once the file here has the new content.
+
+        Raises: Conflict when the store has another version, Unavailable when it cannot be reached.
+        """
         ...
 
     def refresh(self, path: WorkspacePath) -> None:
-        """Bring what is there."""
+        """Bring the remote version of the file here."""
         ...
 
     def problems(self) -> list[Problem]:
-        """What is there and could not be brought here, as far as it was looked at."""
+        """Return the remote files that could not be brought here, as far as the remote was examined."""
         ...

@@ -1,18 +1,18 @@
-"""Watching: what a person saves becomes a revision a moment later, without anybody asking for it.
+"""Watch for manual edits: what a person saves becomes a revision a moment later, without any command.
 
-    the system's events ──► mark ──► quiet for SETTLE_S ──► settle (under the writer lock)
+    the system's events ──► mark ──► quiet for QUIET_S ──► commit (under the writer lock)
     start · every SCAN_S · events lost ──► mark all ──────┘
 
-An event only ever marks a workspace as dirty. What has changed is then found by looking, so an event too
-many costs a scan and an event too few costs time, never a change: everything that is there at the next
-look becomes a revision. An editor saves a file in several steps (a backup, a new file, a rename); they lie
-within SETTLE_S of each other and make one revision.
+An event only ever marks a workspace as dirty. A scan then finds what has changed. So one event too many
+costs a scan, and one event too few costs time. Neither loses a change: the next scan makes a revision of
+everything that is there. An editor saves a file in several steps (a backup, a new file, a rename). These
+lie within QUIET_S of each other and make one revision.
 
-While somebody holds the writer lock the tree is theirs and nothing is committed here: their own commit
-says whose the changes are. What is then left is tried again.
+While another process holds the writer lock, it owns the tree, and nothing is committed here. Its own commit
+records whose changes those are. Changes left after that are tried again.
 
-Deliberately absent: any state that would have to be right. A watcher that is off, was killed, or sees
-nothing changes when revisions are made, not which.
+Deliberately absent: any state that has to be correct. A watcher may be off, killed, or blind. That changes
+when revisions are made, not which.
 """
 
 from __future__ import annotations
@@ -45,36 +45,38 @@ from workspaces.ids import Namespace
 from workspaces.revision import Revision
 from workspaces.workspace.workspace import Workspace
 
-# watchdog hears of a directory twice that is made while it begins to watch, and tells the terminal so.
+# watchdog sees a directory twice if it is made while the watch begins, and prints a warning.
 warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
 
-SETTLE_S = 0.3
-"""Longer than the steps of one save lie apart, shorter than anybody waits for."""
+QUIET_S = 0.3
+"""Seconds without an event before a commit. Longer than the time between the steps of one save, shorter than
+a person waits."""
 
-SETTLE_S_MAX = 5.0
-"""For one who never stops saving: so long changes wait for a quiet moment, and no longer."""
+DELAY_S_MAX = 5.0
+"""Longest delay of a commit, for a program that never stops saving."""
 
 SCAN_S = 60.0
-"""How long a change can stay unseen whose event was lost. [10 000 files are looked at in 0.2 s.]"""
+"""Longest time that a change stays unseen if its event was lost. [A scan of 10 000 files takes 0.2 s.]"""
 
 BUSY_WAIT_S = 1.0
-"""In line for the writer lock: long enough to be served among writers that hold it for milliseconds;
-who holds it for longer runs a command, and other workspaces should not wait for that."""
+"""Longest wait for the writer lock. Long enough among writers that hold it for milliseconds. A process that
+holds it longer runs a command, and other workspaces should not wait for that."""
 
 Mark = Callable[[str], None]
-"""Told the path of something that was made, saved, moved or deleted."""
+"""Called with the path of an entry that was made, saved, moved or deleted."""
 
 Recheck = Callable[[], None]
-"""OSError when the system does not let more directories be watched, so that some may not be."""
+"""Try to watch directories that are not watched yet. Raises OSError when the system does not allow more
+watches, so that some directories may not be watched."""
 
 ObserveDirectory = Callable[[Path, Mark, Callable[[], None]], AbstractContextManager[Recheck]]
-"""Sees to it that changes below a directory are marked until it is left; the last argument is told that
-some were lost. OSError when the system does not let it."""
+"""Mark changes below a directory while the context is open. The last argument is called when events were
+lost. Raises OSError when the system does not allow the watch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A revision was made of what somebody had changed by hand."""
+    """A revision was made of a person's manual edits."""
 
     workspace: Workspace
     revision: Revision
@@ -82,7 +84,8 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class WatchFailed:
-    """Something keeps changes from becoming revisions at once; `workspace` None: all of them."""
+    """A failure that keeps changes from becoming revisions at once. If `workspace` is None it affects all of
+    them."""
 
     workspace: Workspace | None
     reason: str
@@ -99,36 +102,37 @@ class _Dirty:
 
     @property
     def due(self) -> float:
-        return min(self.last + SETTLE_S, self.first + SETTLE_S_MAX)
+        return min(self.last + QUIET_S, self.first + DELAY_S_MAX)
 
 
 class Watch:
-    """Marking is for any thread; `step` and `run` for one."""
+    """A watcher of manual edits. Any thread may mark; one thread calls `step` and `run`."""
 
     def __init__(
         self,
         trees: Path,
         workspaces: Callable[[], Iterable[Workspace]],
         clock: Clock,
-        tell: Callable[[WatchEvent], None],
+        on_event: Callable[[WatchEvent], None],
     ) -> None:
-        """`trees`: the directory that holds the workspaces' own, each under its namespace.
-        `workspaces`: those to settle; asked again at every scan, and when an unknown one changes."""
+        """`trees` is the directory that holds each workspace's directory, named by its namespace.
+        `workspaces` returns the workspaces to watch. It is called again at every scan and when an unknown one
+        changes."""
         self._trees = trees
         self._workspaces = workspaces
         self._clock = clock
-        self._tell = tell
+        self._on_event = on_event
         self._known: dict[str, Workspace] = {}
         self._dirty: dict[str, _Dirty] = {}
         self._lock = threading.Lock()
         self._scan_at = clock.monotonic()
-        self._told: dict[str | None, str] = {}
+        self._reported: dict[str | None, str] = {}
         self._check: Recheck = lambda: None
         self._wake = threading.Event()
         self._stopped = False
 
     def changed(self, path: str) -> None:
-        """Something below the trees: its workspace is marked."""
+        """Mark the workspace of a path below `trees`."""
         try:
             relative = Path(path).relative_to(self._trees)
         except ValueError:
@@ -147,7 +151,7 @@ class Watch:
         self._wake.set()
 
     def mark_all(self) -> None:
-        """At the next step everything is looked at: events were lost, or may have been."""
+        """Scan everything at the next step, because events were lost or may have been."""
         with self._lock:
             self._scan_at = self._clock.monotonic()
         self._wake.set()
@@ -157,7 +161,7 @@ class Watch:
             return namespace in self._dirty
 
     def step(self) -> float:
-        """Settle what is due. Returns in how many seconds there is something to do again."""
+        """Commit the workspaces that are due. Return the seconds until the next step has work."""
         self._scan_if_due()
         now = self._clock.monotonic()
         with self._lock:
@@ -165,23 +169,23 @@ class Watch:
             for namespace in due:
                 del self._dirty[namespace]
         if any(namespace not in self._known for namespace in due):
-            self._learn()
+            self._load_workspaces()
         for namespace in due:
-            if namespace in self._known:  # else another account's, or one in the making
-                self._settle(namespace, self._known[namespace])
+            if namespace in self._known:  # else it is another account's, or not complete yet
+                self._commit(namespace, self._known[namespace])
         with self._lock:
             times = [dirty.due for dirty in self._dirty.values()]
         return max(0.0, min([*times, self._scan_at]) - self._clock.monotonic())
 
-    def run(self, look: ObserveDirectory | None = None) -> None:
-        """Watch until `stop` is called. May be called again after it has failed."""
+    def run(self, observe_directory: ObserveDirectory | None = None) -> None:
+        """Watch until `stop` is called. May be called again after a failure."""
         self.mark_all()
         with ExitStack() as stack:
             try:
-                looking = (look or observed)(self._trees, self.changed, self.mark_all)
-                self._check = stack.enter_context(looking)
+                observing = (observe_directory or observe)(self._trees, self.changed, self.mark_all)
+                self._check = stack.enter_context(observing)
             except OSError as error:
-                self._blind(error)
+                self._report_unwatched(error)
             while not self._stopped:
                 self._wake.clear()
                 pause = self.step()
@@ -200,49 +204,50 @@ class Watch:
         try:
             self._check()
         except OSError as error:
-            self._blind(error)
-        self._learn()
+            self._report_unwatched(error)
+        self._load_workspaces()
         for namespace in self._known:
             if not self.is_marked(Namespace(namespace)):
                 self.mark(namespace)
 
-    def _learn(self) -> None:
+    def _load_workspaces(self) -> None:
         try:
             self._known = {workspace.namespace: workspace for workspace in self._workspaces()}
         except Failure as failure:
-            self._trouble(None, None, str(failure), failure.remedy)
+            self._report_failure(None, None, str(failure), failure.remedy)
 
-    def _settle(self, namespace: str, workspace: Workspace) -> None:
-        """Looked at first, so that the lock is not asked for when there is nothing to do."""
+    def _commit(self, namespace: str, workspace: Workspace) -> None:
+        """Commit a workspace's manual edits. Look for edits first, so that the lock is taken only if there
+        are any."""
         try:
             if not workspace.pending():
                 return
             before = workspace.tip()
             workspace.commit_edits(wait_s=BUSY_WAIT_S)
             if workspace.tip() != before:
-                self._tell(Saved(workspace, workspace.log(limit=1)[0]))
-            self._told.pop(namespace, None)
-        except Busy:
+                self._on_event(Saved(workspace, workspace.log(limit=1)[0]))
+            self._reported.pop(namespace, None)
+        except Busy:  # another process holds the lock: try again later
             self.mark(namespace)
         except NotFound:
-            self._known.pop(namespace, None)  # deleted in this moment
+            self._known.pop(namespace, None)  # deleted just now
         except Failure as failure:
-            self._trouble(namespace, workspace, str(failure), failure.remedy)
+            self._report_failure(namespace, workspace, str(failure), failure.remedy)
 
-    def _blind(self, error: OSError) -> None:
+    def _report_unwatched(self, error: OSError) -> None:
         reason = error.strerror or str(error)
-        told = (
-            f"not every change can be watched ({reason}): they are looked for every {SCAN_S:.0f} s"
+        message = (
+            f"some changes cannot be watched ({reason}): a scan finds them every {SCAN_S:.0f} s"
         )
-        self._trouble(None, None, told, _REMEDIES.get(error.errno or 0))
+        self._report_failure(None, None, message, _REMEDIES.get(error.errno or 0))
 
-    def _trouble(
+    def _report_failure(
         self, key: str | None, workspace: Workspace | None, reason: str, remedy: str | None
     ) -> None:
-        """Told once, not every minute: the next scan tries again in any case."""
-        if self._told.get(key) != reason:
-            self._told[key] = reason
-            self._tell(WatchFailed(workspace, reason, remedy))
+        """Report a failure once, not every minute. The next scan tries again in any case."""
+        if self._reported.get(key) != reason:
+            self._reported[key] = reason
+            self._on_event(WatchFailed(workspace, reason, remedy))
 
 
 _REMEDIES = {
@@ -252,8 +257,8 @@ _REMEDIES = {
 
 
 @contextmanager
-def observed(directory: Path, mark: Mark, lost: Callable[[], None]) -> Generator[Recheck]:
-    """The system's own notifications. What lies behind a link is not watched."""
+def observe(directory: Path, mark: Mark, lost: Callable[[], None]) -> Generator[Recheck]:
+    """Watch with the system's own notifications. Files behind a link are not watched."""
     observer = Observer()
     marking = _Marking(mark)
     observer.schedule(
@@ -272,8 +277,8 @@ def observed(directory: Path, mark: Mark, lost: Callable[[], None]) -> Generator
     )
 
     def check() -> None:
-        """A directory further below that cannot be watched is passed over without a word, so one that
-        was not watched before is tried."""
+        """Try a watch on a directory that was not watched before. watchdog does not report a directory
+        further below that it cannot watch."""
         observer.unschedule(observer.schedule(marking, str(directory.parent)))
 
     logger = logging.getLogger("watchdog.observers")
@@ -301,7 +306,8 @@ class _Marking(FileSystemEventHandler):
 
 
 class _Warned(logging.Handler):
-    """The kernel's queue was full and events are lost: watchdog tells this to its log alone."""
+    """A log handler that detects lost events. When the kernel's queue is full, watchdog reports it only in
+    its log."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
         super().__init__(logging.WARNING)

@@ -1,14 +1,14 @@
-"""A workspace: one tree of files, its history, and the only way to change the two together.
+"""Change a workspace: one tree of files and its history, and the only way to change the two together.
 
-A change goes: take the writer lock → what is found changed by hand becomes a revision of its own, by
-the person → judge the condition → declare the intent → write the file → make the revision. So every
-line has the author who wrote it, a condition is judged against what is really there, and a crash
-between any two of these steps leaves an intent from which the next writer finishes the story.
+A change takes these steps: take the writer lock → commit manual edits as a revision by the person → check
+the condition → declare the intent → write the file → make the revision. So every line has the author who
+wrote it, and a condition is checked against the real content. A crash between any two steps leaves an
+intent, and the next writer completes the record.
 
-Where several machines share the files, a condition is not judged here alone: the `Remote` decides, by its
-own conditional write, before the file is written and anyone is answered. What a person saves in that moment
-is merged with it at once, or stands beside it. What comes from other machines comes in by `bring`, under
-the same lock and as a revision of its own.
+If several machines share the files, this machine does not decide a condition alone. The `Remote` decides,
+by its own conditional write, before the file is written and the caller gets an answer. What a person saves
+at that moment is merged at once, or kept as a second file. Changes of other machines come in by `bring`,
+under the same lock and as a revision of their own.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from workspaces.search.recall import Recall
 from workspaces.storage.blobs import Blob, Stat
 from workspaces.tree.conflict_copy import is_conflict
 from workspaces.tree.merge import MergeResult
-from workspaces.tree.merge_marks import TRAILER as SEAMS
-from workspaces.tree.merge_marks import told_of, trailer_of
+from workspaces.tree.merge_marks import TRAILER as MERGED
+from workspaces.tree.merge_marks import describe_merge, trailer_of
 from workspaces.tree.port import Displaced, Label, LiveTree, Staged
 from workspaces.tree.safe_replace import Replacement, SafeReplace
 from workspaces.tree.scan import Known, OnFileRead, Tree
@@ -55,13 +55,14 @@ from workspaces.workspace.remote_port import Remote
 from workspaces.workspace_record import WorkspaceRecord
 
 VERSIONS_SEARCHED_MAX = 200
-"""A version that a conversation still knows after so many later ones is better read anew."""
+"""Most revisions searched for a version. A version that a conversation still knows after so many later ones
+is better read anew."""
 
 RACES_MAX = 20
-"""How often an unconditional write is begun anew when someone past the lock was faster."""
+"""Limit of attempts of an unconditional write, when a program without the lock changed the file first."""
 
 EditFiles = Callable[[Files], Files]
-"""What files become, None for gone, from what they are."""
+"""Return the new content of files (None: deleted) from their present content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Written:
     version: Version | None
     """None after a delete."""
     revision: RevisionId | None
-    """None when the bytes were there already: nothing changed, so there is nothing to tell."""
+    """None if the file had these bytes already: nothing changed, so no revision was made."""
     durable: Durable = HERE
     created: bool = False
     """No file was there before."""
@@ -78,24 +79,25 @@ class Written:
 
 @dataclass(slots=True)
 class Command:
-    """Something that had the whole tree to itself."""
+    """A command that had the whole tree to itself."""
 
     revision: RevisionId | None = None
-    """Of what it changed, once it has ended; None when it changed nothing."""
+    """The revision of what the command changed, once it has ended. None if it changed nothing."""
     taken: DiskUsage = field(default_factory=DiskUsage)
-    """By the whole tree when it began, with what is not kept."""
+    """Disk usage of the whole tree when the command began, including files that are not kept."""
     before: Tree = field(default_factory=Tree)
     after: Tree = field(default_factory=Tree)
 
     @property
     def problems(self) -> list[Problem]:
-        """What it left that cannot be kept."""
+        """Return the problems that the command left: files that cannot be kept."""
         before = set(self.before.problems)
         return [problem for problem in self.after.problems if problem not in before]
 
 
 class Workspace:
-    """Threads and processes may share one; each holds its own object."""
+    """A workspace's files and history. Several threads and processes may use one workspace, each with its own
+    object."""
 
     def __init__(
         self,
@@ -112,19 +114,20 @@ class Workspace:
         recall: Recall,
         nonce: Callable[[], str] = lambda: secrets.token_hex(4),
     ) -> None:
-        """`person`: who is taken to have written what nobody else has declared."""
+        """`person` is the author of every change that no lock holder declared."""
         self.record = record
         self.namespace = namespace
         self.root = root
-        """Where people and their editors find the files. Nothing here opens anything by it."""
+        """The directory where people and their editors find the files. This class opens nothing by this
+        path."""
         self.history = history
-        """For reading. Whoever writes comes through this class."""
+        """The history, for reading. Every write goes through this class."""
         self.origins = origins
         self.recall = recall
         self._blobs = blobs
         self._history = history
         self._person = person
-        settlement = self._settlement = ManualEdits(
+        edits = self._edits = ManualEdits(
             record,
             namespace,
             root=root,
@@ -134,71 +137,72 @@ class Workspace:
             person=person,
             clock=clock,
         )
-        self._room = self._settlement.room
-        # none of these refers to this object: so its descriptors are closed as soon as nobody has it any more
-        self._swaps = SafeReplace(
+        self._quota = self._edits.quota
+        # None of these refers to this object, so its descriptors are closed as soon as no caller has it.
+        self._safe_replace = SafeReplace(
             blobs,
             history.read,
             history.keep,
             nonce,
             partial(_path_of, history),
-            lambda path: settlement.check_precondition(path, ANY),
-            partial(_tell, settlement, history, person),
+            lambda path: edits.check_precondition(path, ANY),
+            partial(_record_merge, edits, history, person),
         )
-        self._arrivals = IncomingChanges(self._settlement, history, self._swaps)
+        self._incoming = IncomingChanges(self._edits, history, self._safe_replace)
 
     @property
     def remote(self) -> Remote | None:
-        """None: the files are this machine's alone, and the writer lock decides."""
-        return self._settlement.remote
+        """Return the remote. None if only this machine has the files: then the writer lock decides."""
+        return self._edits.remote
 
-    def share(self, remote: Remote, revised: Callable[[], None] = lambda: None) -> None:
-        """With other machines, from now on. `revised` is called when a revision was made here, once the
-        lock is free."""
-        self._settlement.remote, self._settlement.revised = remote, revised
+    def share(self, remote: Remote, on_revision: Callable[[], None] = lambda: None) -> None:
+        """Share the files with other machines from now on. `on_revision` is called after a revision was made
+        here, once the lock is free."""
+        self._edits.remote, self._edits.on_revision = remote, on_revision
 
     def read(self, path: str, *, view: View = HEAD) -> File:
-        """One file, as it is now or as a revision has it."""
+        """Return one file, as it is now or as a revision has it."""
         path = WorkspacePath(path)
         if view == HEAD:
             return File(path, self._blobs.read(path).data)
-        found = self._history.find(self._history.resolve(view), path)
-        if found is None:
+        blob = self._history.find(self._history.resolve(view), path)
+        if blob is None:
             raise NotFound("file", path)
-        return File(path, self._history.read(found))
+        return File(path, self._history.read(blob))
 
     def find_version(self, path: str, version: Version) -> bytes | None:
-        """The bytes that a version of a file had, as far back as its history is searched."""
+        """Return the bytes of a version of a file, as far back as its history is searched."""
         path = WorkspacePath(path)
         for revision in self._history.log(path=path, limit=VERSIONS_SEARCHED_MAX):
-            found = self._history.find(revision.id, path)
-            data = self._history.read(found) if found else None
+            blob = self._history.find(revision.id, path)
+            data = self._history.read(blob) if blob else None
             if data is not None and version_of(data) == version:
                 return data
         return None
 
     def files(self, *, view: View = HEAD) -> list[WorkspacePath]:
-        """What is to be read: second files, which wait for a person, are problems and not among them."""
+        """Return the files to read. Second files wait for a person: they are problems and not in this
+        list."""
         if view == HEAD:
-            found = list(self.scan().files)
+            paths = list(self.scan().files)
         else:
-            found = list(self._history.tree(self._history.resolve(view)))
-        return [path for path in found if not is_conflict(path)]
+            paths = list(self._history.tree(self._history.resolve(view)))
+        return [path for path in paths if not is_conflict(path)]
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> list[Stat]:
-        """The files below a directory ("" is the root) whose path matches, as the store lists them, none
-        of them read; without second files, like `files`."""
-        found = self._blobs.find(directory, matches)
-        return [stat for stat in found if not is_conflict(stat.name)]
+        """Return the stats of the files below a directory ("" is the root) whose path matches. No file is
+        read. Second files are left out, as in `files`."""
+        stats = self._blobs.find(directory, matches)
+        return [stat for stat in stats if not is_conflict(stat.name)]
 
     def problems(self, tree: Tree | None = None) -> list[Problem]:
-        """Whatever cannot be kept, here or from elsewhere: one list for every face. `tree`: the scan to
-        go by, where one was just made."""
-        return self._settlement.problems(tree)
+        """Return everything that cannot be kept, here or from the remote: one list for every interface.
+        `tree` is a scan that was just made."""
+        return self._edits.problems(tree)
 
-    def scan(self, told: OnFileRead = lambda _name, _data: None) -> Tree:
-        """Every file that is there now, with its version, and what is wrong."""
-        return self._settlement.scan(told)
+    def scan(self, on_read: OnFileRead = lambda _name, _data: None) -> Tree:
+        """Return every file in the tree now, with its version, and the problems."""
+        return self._edits.scan(on_read)
 
     def tip(self) -> RevisionId | None:
         return self._history.tip()
@@ -212,12 +216,12 @@ class Workspace:
         """Set a file. `expect` is the version the writer has seen, ABSENT, or ANY."""
         path = WorkspacePath(path)
         data = as_bytes(data) if isinstance(data, str) else data
-        self._room.check_file(path, data)
+        self._quota.check_file(path, data)
         if self.remote is not None and expect is not ANY:
             return self._write_decided(self.remote, path, data, by, expect)
-        with self._settlement.hold(by) as held:
+        with self._edits.hold(by) as held:
             for _ in range(RACES_MAX):
-                current = self._settlement.check_precondition(path, expect)
+                current = self._edits.check_precondition(path, expect)
                 if current is not None and current.data == data:
                     return Written(path, current.version, None)
                 self._check_change(path, data, current)
@@ -225,32 +229,38 @@ class Workspace:
                     with self._changing(held, by, path, data):
                         self._blobs.write(path, data, expect=current.token if current else ABSENT)
                 except Conflict:
-                    continue  # an editor came in past the lock: what it wrote is settled first
+                    continue  # an editor saved without the lock: commit its edit first
                 revision = self._history.record({path: data}, by)
                 held.fulfilled()
                 return Written(path, version_of(data), revision, created=current is None)
         raise Unavailable(path, "it changes faster than it can be written")
 
     def plant(self, files: Mapping[str, bytes], *, by: Author) -> RevisionId | None:
-        """Set the first files, as one revision. AlreadyExists when one of them is there already."""
-        planted: Files = {WorkspacePath(path): data for path, data in files.items()}
+        """Write the first files, as one revision.
+
+        Raises: AlreadyExists when one of the files is there with another content.
+        """
+        first_files: Files = {WorkspacePath(path): data for path, data in files.items()}
 
         def plan(now: Files) -> Files:
             for path, data in now.items():
-                if data not in {None, planted[path]}:
+                if data not in {None, first_files[path]}:
                     raise AlreadyExists("file", path)
-            return planted
+            return first_files
 
-        return self.change(list(planted), plan, by=by)
+        return self.change(list(first_files), plan, by=by)
 
     def delete(self, path: str, *, by: Author, expect: Version | Wildcard = ANY) -> Written:
-        """Remove a file; its last version stays in the history. NotFound when there is none."""
+        """Remove a file. Its last version stays in the history.
+
+        Raises: NotFound when there is no file.
+        """
         path = WorkspacePath(path)
         if self.remote is not None and expect is not ANY:
             return self._write_decided(self.remote, path, None, by, expect)
-        with self._settlement.hold(by) as held:
+        with self._edits.hold(by) as held:
             for _ in range(RACES_MAX):
-                current = self._settlement.check_precondition(path, expect)
+                current = self._edits.check_precondition(path, expect)
                 if current is None:
                     raise NotFound("file", path)
                 try:
@@ -265,35 +275,37 @@ class Workspace:
 
     @contextmanager
     def command(self, by: Author) -> Generator[Command]:
-        """Hold the tree for something that knows no conditions, such as a shell: what is dirty before
-        is the person's, what is dirty after is `by`'s, however it ends. Everyone else waits, this
-        process too: inside, nothing is written through a workspace."""
-        with self._settlement.hold(by) as held:
+        """Hold the tree for a program that knows no conditions, such as a shell.
+        Edits from before are the person's. Changes after it are `by`'s, however the program ends. All others
+        wait, and so does this process: nothing may be written through a workspace inside this block."""
+        with self._edits.hold(by) as held:
             taken = self._blobs.mend()
-            self._settlement.record_whole()
+            self._edits.record_whole()
             held.intend(by, None)
-            command = Command(taken=taken, before=self._settlement.found)
+            command = Command(taken=taken, before=self._edits.last_scan)
             try:
                 yield command
             finally:
                 self._blobs.mend()
-                command.revision = self._settlement.record_whole(by)
-                command.after = self._settlement.found
+                command.revision = self._edits.record_whole(by)
+                command.after = self._edits.last_scan
                 held.fulfilled()
 
     def restore(self, path: str, view: View, *, by: Author) -> Written:
-        """A file as it was at a revision, or gone if it was not there: as a new revision."""
+        """Set a file to its content at a revision, or delete it if it was not there, as a new revision."""
         path = WorkspacePath(path)
         revision = self._history.resolve(view)
-        found = self._history.find(revision, path)
+        blob = self._history.find(revision, path)
         by = by.saying("Restored", revision or "")
-        if found is None:
+        if blob is None:
             return self.delete(path, by=by)
-        return self.write(path, self._history.read(found), by=by)
+        return self.write(path, self._history.read(blob), by=by)
 
     def revert(self, view: View, *, by: Author) -> RevisionId | None:
-        """Undo what a revision did, and nothing else, as a new revision; None when that is undone
-        already. Refused where the same lines were changed again since."""
+        """Undo one revision, and nothing else, as a new revision. Return None if it is undone already.
+
+        Raises: Refused when the same lines were changed again since.
+        """
         revision = self._history.show(view).revision.id
         paths = touched_paths(self._history, revision)
 
@@ -305,16 +317,19 @@ class Workspace:
     def change(
         self, paths: Sequence[WorkspacePath], plan: EditFiles, *, by: Author
     ) -> RevisionId | None:
-        """Several files as one revision. `plan` is asked what they become, once they are settled."""
+        """Change several files as one revision. `plan` gets their content after manual edits are committed,
+        and returns the new content."""
         revision: RevisionId | None = None
-        with self._settlement.hold(by) as held:
+        with self._edits.hold(by) as held:
             for _ in range(RACES_MAX):
-                found = {path: self._settlement.check_precondition(path, ANY) for path in paths}
-                planned = plan({path: blob.data if blob else None for path, blob in found.items()})
-                for path, data in planned.items():
-                    self._check_change(path, data, found[path])
-                held.intend(by, list(planned))
-                done, failure = self._put_all(planned, found)
+                current = {path: self._edits.check_precondition(path, ANY) for path in paths}
+                new_files = plan(
+                    {path: blob.data if blob else None for path, blob in current.items()}
+                )
+                for path, data in new_files.items():
+                    self._check_change(path, data, current[path])
+                held.intend(by, list(new_files))
+                done, failure = self._put_all(new_files, current)
                 if done:
                     revision = self._history.record(done, by)
                 held.fulfilled()
@@ -325,99 +340,103 @@ class Workspace:
         raise Unavailable(", ".join(paths), "they change faster than they can be written")
 
     def committed(
-        self, found: Mapping[WorkspacePath, ObjectId | None]
+        self, expected: Mapping[WorkspacePath, ObjectId | None]
     ) -> tuple[set[WorkspacePath], RevisionId | None]:
-        """The paths that a revision has as they were `found` (None: gone), and that revision: the newest,
-        after what a person changed there became one. The others have changed again since."""
-        return self._settlement.committed(found)
+        """Commit manual edits of these paths. Return the paths whose committed state equals `expected` (None:
+        deleted), and the newest revision. Paths that have changed again since are left out."""
+        return self._edits.committed(expected)
 
     def bring(
-        self, arrivals: Sequence[IncomingChange], *, by: Author, theirs: Theirs | None = None
+        self, changes: Sequence[IncomingChange], *, by: Author, theirs: Theirs | None = None
     ) -> ApplyResult:
-        """Take over what other machines made. With their history it is told as they told it; without, as
-        one revision by `by`."""
-        return self._arrivals.apply(arrivals, by, theirs)
+        """Apply changes that other machines made. With their history the revisions stay theirs. Without it,
+        the changes are one revision by `by`."""
+        return self._incoming.apply(changes, by, theirs)
 
     @contextmanager
     def staging(self) -> Generator[Callable[[bytes], Staged]]:
-        """For what is on its way in: it is put aside as it comes. What was not brought in the block goes, and
-        what somebody who died has left. One at a time: whoever stages holds off all others."""
+        """Put incoming files aside as they arrive. Files not brought in within the block are removed, and so
+        are those that a dead process left.
+        One caller at a time: a caller that stages keeps out all others."""
         self._blobs.unstage()
         try:
             yield self._blobs.stage
         finally:
             self._blobs.unstage()
 
-    def staying(self, seen: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
-        """Of these files those that are still as they were seen (None: gone). Between two moves of a swap a
-        file is for a moment what it may not become; nobody is there while this looks."""
-        if not seen:
+    def staying(self, expected: Mapping[WorkspacePath, ObjectId | None]) -> set[WorkspacePath]:
+        """Return those files that are still as `expected` (None: deleted). The lock is held, because
+        between two moves of a replacement a file is in a state that it may not keep."""
+        if not expected:
             return set()
-        with self._settlement.hold(SYNC):
+        with self._edits.hold(SYNC):
             return {
-                path for path, state in seen.items() if self._settlement.object_at(path) == state
+                path for path, state in expected.items() if self._edits.object_at(path) == state
             }
 
     def wait_for_writers(self) -> None:
-        """Until everybody who is about to change the files has done so, and has told what came of it."""
-        with self._settlement.hold(SYNC):
+        """Wait until every process that is changing the files has finished and has recorded its changes."""
+        with self._edits.hold(SYNC):
             pass
 
     def displaced(self) -> list[Label]:
-        """What swaps have left aside. Under the lock: what somebody is about to swap in lies there too, under
-        the label of what will come out."""
+        """Return the labels of replaced files. The lock is needed: a file that a process is about to put in
+        also lies there, under the label of the file that will come out."""
         if not self._blobs.labels():
             return []
-        with self._settlement.hold(self._person):
+        with self._edits.hold(self._person):
             return self._blobs.labels()
 
     def look_again(self, labels: Sequence[Label]) -> list[WorkspacePath]:
-        """Look at what swaps had displaced some time ago; what somebody wrote to it after that comes back,
-        as the person's. Returns where it stands now."""
-        with self._settlement.hold(self._person):
-            paths = {path for label in labels if (path := self._swaps.path_of(label))}
-            self._settlement.record(paths)
-            found = [path for label in labels if (path := self._swaps.check_late_writes(label))]
-            if found:
-                self._settlement.record(found)
-        return found
+        """Check files that were replaced some time ago for late writes. What a program wrote to them since
+        comes back, as the person's. Return the paths where it now is."""
+        with self._edits.hold(self._person):
+            paths = {path for label in labels if (path := self._safe_replace.path_of(label))}
+            self._edits.record(paths)
+            late_writes = [
+                path for label in labels if (path := self._safe_replace.check_late_writes(label))
+            ]
+            if late_writes:
+                self._edits.record(late_writes)
+        return late_writes
 
     def identity(self) -> str | None:
-        """Which directory this is; None when it is not where it should be."""
+        """Return an id of the workspace's directory. Return None if the directory is not where it should
+        be."""
         return self._blobs.identity() if self._blobs.is_at(self.root) else None
 
     @property
     def stat_cache(self) -> Known:
-        return self._settlement.stat_cache
+        return self._edits.stat_cache
 
     @stat_cache.setter
     def stat_cache(self, known: Known) -> None:
-        self._settlement.stat_cache = known
+        self._edits.stat_cache = known
 
     @property
     def needs_packing(self) -> bool:
         return self._history.needs_packing
 
     def tidy(self) -> None:
-        """Housekeeping of the history: nothing that anyone reads is different afterwards."""
-        with self._settlement.hold(self._person):
+        """Pack the history. No reader sees a difference afterwards."""
+        with self._edits.hold(self._person):
             self._history.pack()
 
     def pending(self) -> list[WorkspacePath]:
-        """What is new, different or gone since the newest revision. While somebody holds the writer
-        lock it is theirs; else a person changed it by hand, and it will be settled."""
-        return self._settlement.pending()
+        """Return the paths that are new, changed or deleted since the newest revision. While a process holds
+        the writer lock, the changes are that process's. Otherwise a person made them by hand, and they will
+        be committed."""
+        return self._edits.pending()
 
     def commit_edits(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
-        """Make a revision of what a person changed by hand, if anything. Returns the newest one. Where
-        nothing was touched since this was asked before, it is one look at each file, and nobody is waited
-        for."""
-        return self._settlement.commit_edits(wait_s=wait_s)
+        """Commit what a person changed by hand, if anything. Return the newest revision.
+        If nothing was touched since the last call, this is one stat for each file and waits for no lock."""
+        return self._edits.commit_edits(wait_s=wait_s)
 
     def is_clean(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
-        """Whether there is nothing to be settled in a file, nor in a directory as far as a glance at those
-        of its files that are `known` tells."""
-        return self._settlement.is_clean(file, directory, known)
+        """Return True if a file has no uncommitted edits, nor has a directory, as far as the stats of its
+        `known` files show."""
+        return self._edits.is_clean(file, directory, known)
 
     def _write_decided(
         self,
@@ -427,17 +446,17 @@ class Workspace:
         by: Author,
         expect: Version | Wildcard,
     ) -> Written:
-        """The remote decides; then the file here follows, whatever else is saved meanwhile."""
+        """Let the remote decide, then change the file here, even if another program saves it meanwhile."""
         for _ in range(RACES_MAX):
-            with self._settlement.hold(by) as held:
-                current = self._settlement.check_precondition(path, expect)
+            with self._edits.hold(by) as held:
+                current = self._edits.check_precondition(path, expect)
                 if current is None and data is None:
                     raise NotFound("file", path)
                 self._check_change(path, data, current)
                 try:
                     follow = remote.decide(path, data)
                 except Conflict:
-                    pass  # another machine was faster: what it wrote is brought here and judged anew
+                    pass  # another machine wrote first: bring its version here and check again
                 else:
                     revision, has_followed = self._follow(held, path, data, by, current)
                     if has_followed:
@@ -456,29 +475,31 @@ class Workspace:
         by: Author,
         current: Blob | None,
     ) -> tuple[RevisionId | None, bool]:
-        """It has been decided that the file is `data`: the revision, and whether the file here holds that
-        now. What a person has saved in that moment is given back; where the file has gone meanwhile the next
-        sync decides."""
+        """Give the file here the content that the remote decided on. Return the revision, and True if the
+        file has that content now.
+        What a person saved at that moment is merged back. If the file was deleted meanwhile, the next sync
+        decides."""
         seen = current.data if current else None
         if seen == data:
             return None, True
         held.intend(by, [path])
-        swapped = self._swaps.put([Replacement(path, data, seen)])
-        if path in swapped.refused:
-            raise swapped.refused[path]
+        replaced = self._safe_replace.put([Replacement(path, data, seen)])
+        if path in replaced.refused:
+            raise replaced.refused[path]
         revision = self._history.record({path: data}, by)
         held.fulfilled()
-        self._swaps.restore(swapped.overtaken.values())
-        self._settlement.record((path,))
-        return revision, path in swapped.done
+        self._safe_replace.restore(replaced.concurrent_saves.values())
+        self._edits.record((path,))
+        return revision, path in replaced.done
 
     @contextmanager
     def _changing(
         self, held: HeldLock, by: Author, path: WorkspacePath, after: bytes | None
     ) -> Generator[None]:
-        """Declare the change of a file, and take it back when it failed: what someone else writes there
-        later is theirs. A change that stands although it failed (the disk did not confirm it) stays
-        declared, and the next writer finishes its story."""
+        """Declare the change of a file, and withdraw the declaration if the change fails. What another
+        program writes there later is not ours.
+        A change may stand although it failed, because the disk did not confirm it. It stays declared, and the
+        next writer records it."""
         held.intend(by, [path])
         try:
             yield
@@ -489,19 +510,20 @@ class Workspace:
 
     def _holds(self, path: WorkspacePath, data: bytes | None) -> bool:
         try:
-            blob = self._settlement.blob(path)
+            blob = self._edits.blob(path)
         except Failure:
             return False
         return (blob.data if blob else None) == data
 
     def _put_all(
-        self, planned: Files, found: Mapping[WorkspacePath, Blob | None]
+        self, new_files: Files, files_before: Mapping[WorkspacePath, Blob | None]
     ) -> tuple[dict[WorkspacePath, bytes | None], Failure | None]:
-        """What was put, and what ended it early: Conflict when someone came in past the lock."""
+        """Write files. Return those that were written, and the failure that ended it early. Conflict means
+        that a program without the lock changed a file first."""
         done: dict[WorkspacePath, bytes | None] = {}
-        for path, data in planned.items():
-            seen = found[path]
-            expect = seen.token if seen else ABSENT
+        for path, data in new_files.items():
+            current = files_before[path]
+            expect = current.token if current else ABSENT
             try:
                 if data is None:
                     self._blobs.delete(path, expect=expect)
@@ -514,13 +536,14 @@ class Workspace:
 
     def _check_change(self, path: WorkspacePath, data: bytes | None, seen: Blob | None) -> None:
         if data is not None:
-            self._room.check_file(path, data)
-            self._room.take(data, seen)
+            self._quota.check_file(path, data)
+            self._quota.take(data, seen)
             if seen is None:
                 self._refuse_twin(path)
 
     def _refuse_twin(self, path: WorkspacePath) -> None:
-        """A name that differs from an existing one only in case is one file on half of all disks."""
+        """Refuse a name that differs from an existing one only in case: on half of all disks the two are one
+        file."""
         tip = self._history.tip()
         parts = path.split("/")
         for depth, part in enumerate(parts):
@@ -530,28 +553,28 @@ class Workspace:
                     raise AlreadyExists("file", f"{directory}/{name}" if directory else name)
 
 
-def _tell(
-    settlement: ManualEdits,
+def _record_merge(
+    edits: ManualEdits,
     history: History,
     person: Author,
     path: WorkspacePath,
     merged: MergeResult,
     out: bytes,
 ) -> None:
-    """Put what somebody wrote to what a swap displaced into the file again."""
+    """Record that what a program wrote to a replaced file was merged back into the file."""
     if merged.is_clean:
-        settlement.record([path])
+        edits.record([path])
         return
-    seam = trailer_of({path: told_of(merged.overlaps, merged.clashes)})
-    history.record({path: merged.data}, person.saying(SEAMS, seam), beside={path: out})
+    summary = trailer_of({path: describe_merge(merged.overlaps, merged.clashes)})
+    history.record({path: merged.data}, person.saying(MERGED, summary), beside={path: out})
 
 
-def _path_of(history: History, told: Displaced) -> WorkspacePath | None:
-    """Return the path of what is there, or has lately been."""
-    here = history.tree(history.tip())
-    found = next((path for path in here if told.is_of(path)), None)
-    if found is not None:
-        return found
-    lately = history.log(limit=VERSIONS_SEARCHED_MAX)
-    known = (WorkspacePath(path) for one in lately for path in one.paths)
-    return next((path for path in known if told.is_of(path)), None)
+def _path_of(history: History, displaced: Displaced) -> WorkspacePath | None:
+    """Return the path of a file that is there, or was there lately."""
+    current_paths = history.tree(history.tip())
+    path_found = next((path for path in current_paths if displaced.is_of(path)), None)
+    if path_found is not None:
+        return path_found
+    recent = history.log(limit=VERSIONS_SEARCHED_MAX)
+    recent_paths = (WorkspacePath(path) for one in recent for path in one.paths)
+    return next((path for path in recent_paths if displaced.is_of(path)), None)

@@ -140,7 +140,7 @@ def test_names_are_mapped_or_left_and_each_is_told(notes: Workspace, source: Pat
         told["NOTES/b.md"][1].split("/")[0]
     }
     left = reasons(plan)
-    assert left[".git/"] == "was not looked into"
+    assert left[".git/"] == "was not searched"
     assert "reserved" in left["sub/.gitignore"]
     assert left["a.md~"] == left[".DS_Store"] == "is kept by a program for itself"
     assert left["MEMORY.md/inside.md"] == "would lie below MEMORY.md, which is a file"
@@ -210,7 +210,7 @@ def test_the_instructions_of_a_project_go_into_memory(
     left = reasons(plan)
     assert left["docs/style.md"] == "is mentioned in CLAUDE.md; import it by itself"
     assert left[".claude/settings.json"] == "is no instruction for agents"
-    assert left["src/"] == left[".git/"] == "was not looked into"
+    assert left["src/"] == left[".git/"] == "was not searched"
     assert not [path for path in notes.files() if "main.py" in path]
     assert plan_import(source, notes).after == {}
 
@@ -268,7 +268,7 @@ def test_a_vault_of_obsidian_becomes_notes(
     assert plan.kind == "obsidian"
     assert fates(plan)["Ideas/Garden.md"] == ("new", "notes/Ideas/Garden.md")
     assert fates(plan_import(Path(archive), notes)) == fates(plan)
-    assert reasons(plan)[".obsidian/"] == "was not looked into"
+    assert reasons(plan)[".obsidian/"] == "was not searched"
     brought(harness, plan, notes)
     assert notes.read("notes/img/leaf.png").data == b"\x89PNG"
 

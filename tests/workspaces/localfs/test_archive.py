@@ -93,7 +93,7 @@ def test_a_directory_gives_its_files_and_no_links(tmp_path: Path) -> None:
     assert told["link.md"] == told["up"] == "is a link"
     assert "second link" in told["hard.md"]
     assert told["pipe"] == "is not a regular file"
-    assert told["large.bin"] == "has 10,001 bytes, and a file may have 10,000"
+    assert told["large.bin"] == "has 10,001 bytes; the limit for a file is 10,000"
 
 
 def test_a_name_that_is_no_text_comes_through(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_directory_that_is_not_wanted_is_not_looked_into(tmp_path: Path) -> No
     (tmp_path / ".git/config").write_text("x")
     (tmp_path / "a.md").write_text("a")
     parcel = unpack(tmp_path, QUOTA, enter=lambda name: name != ".git")
-    assert (set(parcel.files), reasons(parcel)) == ({"a.md"}, {".git/": "was not looked into"})
+    assert (set(parcel.files), reasons(parcel)) == ({"a.md"}, {".git/": "was not searched"})
 
 
 def test_links_and_devices_of_a_tar_are_left(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_links_and_devices_of_a_tar_are_left(tmp_path: Path) -> None:
         "is a link",
         "is not a regular file",
         "is not a regular file",
-        "stands there twice; the first was taken",
+        "is in the archive twice; the first one was taken",
     ]
 
 

@@ -267,7 +267,7 @@ class TestBadFiles:
         command = python(WRITER, "fill", file, 60)
         told = json.loads(run(strace, "-f", "-o", "/dev/null", "-e", fault, *command))
         assert told["failures"]
-        assert all("the disk fails" in failure["reason"] for failure in told["failures"])
+        assert all("the disk reports an error" in failure["reason"] for failure in told["failures"])
         store = SqliteRecords(file)
         assert set(told["written"]) <= {item.value["n"] for item in store.scan("log")}
         store.close()
@@ -282,7 +282,7 @@ class TestBadFiles:
             file.chmod(0o444)
             Path(directory).chmod(0o555)
             assert as_nobody(lambda: SqliteRecords(file).write(Put(A, {}))) == (
-                "it cannot be written",
+                "the file cannot be written",
                 "check that the home exists and belongs to you",
             )
             Path(directory).chmod(0o755)

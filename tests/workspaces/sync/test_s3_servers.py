@@ -301,7 +301,7 @@ def append_under_swaps(tmp_path: Path, appends: int, append: str = "echo x >> ME
 def counted(of: Replica) -> list[WorkspacePath]:
     """Where something was swapped in, from now on."""
     swapped: list[WorkspacePath] = []
-    moved = of.workspace._swaps._moved
+    moved = of.workspace._safe_replace._replace
 
     def counting(swap: Replacement, label: Label, all_of_them: Replaced) -> bool:
         is_done = moved(swap, label, all_of_them)
@@ -309,7 +309,7 @@ def counted(of: Replica) -> list[WorkspacePath]:
             swapped.append(swap.path)
         return is_done
 
-    of.workspace._swaps._moved = counting
+    of.workspace._safe_replace._replace = counting
     return swapped
 
 
@@ -389,7 +389,7 @@ def test_a_plain_rename_in_the_place_of_the_swap_would_be_caught(
         self._tree.write(swap.path, swap.data, expect=ANY)
         return True
 
-    monkeypatch.setattr(SafeReplace, "_moved", moved)
+    monkeypatch.setattr(SafeReplace, "_replace", moved)
     with pytest.raises(AssertionError, match="lines were lost"):
         append_under_swaps(tmp_path, APPENDS // 4, "echo x$i >> MEMORY.md")
 

@@ -77,7 +77,7 @@ def plain_replace(patch: pytest.MonkeyPatch) -> None:
             self._tree.write(safe_replace.path, safe_replace.data, expect=ANY)
         return True
 
-    patch.setattr(SafeReplace, "_moved", moved)
+    patch.setattr(SafeReplace, "_replace", moved)
 
 
 def replacing_entry(patch: pytest.MonkeyPatch) -> None:
@@ -283,9 +283,9 @@ def not_given_back(patch: pytest.MonkeyPatch) -> None:
 
     def put(self: Any, swaps: Any) -> Any:
         swapped = plain(self, swaps)
-        for one in swapped.overtaken.values():
+        for one in swapped.concurrent_saves.values():
             self._tree.discard(one.label)
-        swapped.overtaken.clear()
+        swapped.concurrent_saves.clear()
         return swapped
 
     patch.setattr(SafeReplace, "put", put)

@@ -235,7 +235,7 @@ def test_does_not_come_back_where_it_was_what_came_in_and_the_disk_was_full(
     a.sync.run()
     at_the_next_exchange(a, monkeypatch, before=comes_in)
     with monkeypatch.context() as patch:
-        patch.setattr(a.workspace._swaps, "_keep_object", full)
+        patch.setattr(a.workspace._safe_replace, "_store_object", full)
         a.workspace.write(MEMORY, comes_in, by=CALLER, expect=version_of(base.encode()))
     if then is None:
         (a.root / MEMORY).unlink()

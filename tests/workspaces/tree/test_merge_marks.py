@@ -16,10 +16,10 @@ from workspaces.tree.merge_marks import (
     LINES_MAX,
     MergeMark,
     Pair,
+    describe_merge,
     marks_since,
     open_marks,
     pairs,
-    told_of,
     trailer_of,
 )
 from workspaces.workspace.incoming_changes import IncomingChange
@@ -76,7 +76,7 @@ def test_a_very_long_file_is_not_compared() -> None:
     ],
 )
 def test_what_is_told_of_a_merge(overlaps: int, clashes: tuple[str, ...], told: str) -> None:
-    assert told_of(overlaps, clashes) == told
+    assert describe_merge(overlaps, clashes) == told
 
 
 def test_a_trailer_has_room_for_some_and_says_how_many_more() -> None:
@@ -97,11 +97,11 @@ def test_a_merge_names_its_places_with_the_lines_of_both(two: tuple[Replica, Rep
     report = b.sync.run()
     assert sorted(report.merged) == ["MEMORY.md", "notes/fact.md"]
     fact, memory = sorted(seams(b), key=lambda seam: seam.path, reverse=True)
-    assert (memory.path, memory.told) == (MEMORY, "1 place")
+    assert (memory.path, memory.summary) == (MEMORY, "1 place")
     assert memory.pairs == (Pair(("- green tea",), ("- black tea",)),) or memory.pairs == (
         Pair(("- black tea",), ("- green tea",)),
     )
-    assert (fact.path, fact.told, fact.pairs) == ("notes/fact.md", "keys value", ())
+    assert (fact.path, fact.summary, fact.pairs) == ("notes/fact.md", "keys value", ())
 
 
 def test_a_merge_of_files_alone_tells_of_them_itself(two: tuple[Replica, Replica]) -> None:
@@ -110,7 +110,7 @@ def test_a_merge_of_files_alone_tells_of_them_itself(two: tuple[Replica, Replica
     green, black = b"- top\n- green tea\n- end\n", b"- top\n- black tea\n- end\n"
     a.workspace.write("MEMORY.md", green, by=CALLER)
     both = b"- top\n- black tea\n- green tea\n- end\n"
-    arrival = IncomingChange(MEMORY, both, version_of(green), beside=black, seam="1 place")
+    arrival = IncomingChange(MEMORY, both, version_of(green), beside=black, merge_summary="1 place")
     a.workspace.bring([arrival], by=SYNC)
     assert a.workspace.log(limit=1)[0].trailers["Merged"] == "MEMORY.md: 1 place"
     assert seams(a) == [MergeMark(MEMORY, seams(a)[0].revision, "1 place", seams(a)[0].pairs)]

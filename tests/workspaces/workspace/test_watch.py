@@ -27,16 +27,16 @@ from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import WorkspaceId
 from workspaces.workspace.watch import (
+    DELAY_S_MAX,
+    QUIET_S,
     SCAN_S,
-    SETTLE_S,
-    SETTLE_S_MAX,
     Mark,
     Recheck,
     Saved,
     Watch,
     WatchEvent,
     WatchFailed,
-    observed,
+    observe,
 )
 from workspaces.workspace.workspace import Workspace
 
@@ -66,12 +66,12 @@ class Watched:
     def quiet(self) -> None:
         """Everything that was marked by now has settled, and the scan of the start is done."""
         self.watch.step()
-        self.after(SETTLE_S)
+        self.after(QUIET_S)
 
     @contextmanager
     def notified(self) -> Generator[None]:
         (self.home.trees / SENTINEL).mkdir(exist_ok=True)
-        with observed(self.home.trees, self._mark, self.watch.mark_all):
+        with observe(self.home.trees, self._mark, self.watch.mark_all):
             yield
 
     def all_events_arrived(self) -> None:
@@ -111,7 +111,7 @@ def test_a_save_is_one_revision_by_the_person(
         for number in (1, 2):
             for _ in editor(root / "MEMORY.md", f"# Memory\n\n- {number}\n"):
                 watched.all_events_arrived()
-                watched.after(SETTLE_S)
+                watched.after(QUIET_S)
     assert told(workspace) == [("owner", ("MEMORY.md",))] * 2 + [("helper", ("MEMORY.md",))]
     assert workspace.read("MEMORY.md", view=workspace.log()[0].id).text == "# Memory\n\n- 2\n"
     assert [type(news) for news in watched.news] == [Saved, Saved]
@@ -134,7 +134,7 @@ def test_a_save_with_the_real_vim_is_one_revision(
             check=True,
         )
         watched.all_events_arrived()
-        watched.after(SETTLE_S)
+        watched.after(QUIET_S)
     assert told(workspace) == [("owner", ("notes/plan.md",)), ("helper", ("notes/plan.md",))]
     assert workspace.read("notes/plan.md").text == "one\ntwo\n"
 
@@ -151,9 +151,9 @@ def test_a_save_in_several_steps_is_waited_for(
     ):
         step()
         watched.watch.mark(workspace.namespace)
-        watched.after(SETTLE_S * 0.9)
+        watched.after(QUIET_S * 0.9)
     assert len(workspace.log()) == 1
-    watched.after(SETTLE_S * 0.1)
+    watched.after(QUIET_S * 0.1)
     assert told(workspace) == [("owner", ("MEMORY.md",)), ("helper", ("MEMORY.md",))]
 
 
@@ -161,11 +161,11 @@ def test_one_who_never_stops_saving_is_settled_all_the_same(
     watched: Watched, workspace: Workspace, root: Path
 ) -> None:
     watched.quiet()
-    saves = int(SETTLE_S_MAX / SETTLE_S) * 3
+    saves = int(DELAY_S_MAX / QUIET_S) * 3
     for number in range(saves):
         (root / "log.md").write_text(f"{number}\n")
         watched.watch.mark(workspace.namespace)
-        watched.after(SETTLE_S / 2)
+        watched.after(QUIET_S / 2)
     assert len(workspace.log()) == 1
 
 
@@ -178,13 +178,13 @@ def test_directories_that_come_and_go_are_seen(
     with watched.notified():
         (tmp_path / "brought").rename(root / "notes")
         watched.all_events_arrived()
-        watched.after(SETTLE_S)
+        watched.after(QUIET_S)
         (root / "notes/deep/b.md").write_text("b")
         watched.all_events_arrived()
-        watched.after(SETTLE_S)
+        watched.after(QUIET_S)
         (root / "notes").rename(tmp_path / "taken")
         watched.all_events_arrived()
-        watched.after(SETTLE_S)
+        watched.after(QUIET_S)
     assert [paths for _, paths in reversed(told(workspace))] == [
         ("notes/deep/a.md",),
         ("notes/deep/b.md",),
@@ -203,9 +203,9 @@ def test_nothing_is_committed_while_somebody_holds_the_writer_lock(
     with WriterLock(home.lock(workspace.namespace)).hold("somebody"):
         (root / "a.md").write_text("by hand\n")
         watched.watch.mark(workspace.namespace)
-        watched.after(SETTLE_S)
+        watched.after(QUIET_S)
         assert workspace.tip() is None
-    watched.after(SETTLE_S)
+    watched.after(QUIET_S)
     assert told(workspace) == [("owner", ("a.md",))]
 
 
@@ -216,8 +216,8 @@ def test_what_a_command_wrote_is_the_commands(
     with workspace.command(AGENT):
         (root / "a.md").write_text("by a command\n")
         watched.watch.mark(workspace.namespace)
-        watched.after(SETTLE_S)
-    watched.after(SETTLE_S)
+        watched.after(QUIET_S)
+    watched.after(QUIET_S)
     assert told(workspace) == [("helper", ("a.md",))]
     assert watched.news == []
 
@@ -230,7 +230,7 @@ def test_what_others_write_through_the_workspace_is_not_asked_about_twice(
         workspace.write("a.md", "a", by=CALLER)
         watched.all_events_arrived()
         assert watched.watch.is_marked(workspace.namespace)
-        watched.after(SETTLE_S)
+        watched.after(QUIET_S)
     assert told(workspace) == [("caller", ("a.md",))]
     assert watched.news == []
 
@@ -254,7 +254,7 @@ def test_what_nobody_was_told_of_is_found_by_the_next_scan(
     watched.after(SCAN_S / 2)
     assert workspace.tip() is None
     watched.after(SCAN_S / 2)
-    watched.after(SETTLE_S)
+    watched.after(QUIET_S)
     assert told(workspace) == [("owner", ("a.md",))]
 
 
@@ -267,7 +267,7 @@ def test_a_workspace_made_meanwhile_is_watched_too(
         assert private is not None
         (home.tree(private.namespace) / "a.md").write_text("a")
         watched.all_events_arrived()
-        watched.after(SETTLE_S)
+        watched.after(QUIET_S)
     assert told(private) == [("owner", ("a.md",))]
 
 
@@ -278,7 +278,7 @@ def test_a_deleted_workspace_is_forgotten(
     (root / "a.md").write_text("a")
     watched.watch.mark(workspace.namespace)
     open_workspaces().delete("notes")
-    watched.after(SETTLE_S)
+    watched.after(QUIET_S)
     watched.after(SCAN_S)
     assert watched.news == []
 
@@ -306,9 +306,9 @@ def test_with_lost_events_and_busy_writers_everything_is_there_in_the_end(
                 file.write_text(f"hand {number}\n")
         if chance.random() < 0.5:
             watched.watch.mark(workspace.namespace)
-        watched.after(chance.choice((0.01, SETTLE_S)))
+        watched.after(chance.choice((0.01, QUIET_S)))
     watched.after(SCAN_S)
-    watched.after(SETTLE_S)
+    watched.after(QUIET_S)
     tip = workspace.tip()
     kept = {
         name: workspace.read(name, view=tip or "").text for name in workspace.files(view=tip or "")
@@ -357,10 +357,10 @@ def watching(home: str) -> None:
 
     @contextmanager
     def look(trees: Path, mark: Mark, lost: Callable[[], None]) -> Generator[Recheck]:
-        with observed(trees, mark, lost) as check:
+        with observe(trees, mark, lost) as check:
             watch.step()
             while watch.is_marked(workspace.namespace):
-                time.sleep(min(watch.step(), SETTLE_S))
+                time.sleep(min(watch.step(), QUIET_S))
             print("watching", flush=True)
             yield check
 
@@ -389,16 +389,16 @@ def test_without_notifications_it_says_so_once_and_looks_every_minute(
     assert "max_user_watches" in (trouble.remedy or "")
     (root / "a.md").write_text("a")
     watched.after(SCAN_S)
-    watched.after(SETTLE_S)
+    watched.after(QUIET_S)
     assert told(workspace) == [("owner", ("a.md",))]
 
 
 RUNNING_OUT = """
 import sys
 from pathlib import Path
-from workspaces.workspace.watch import looked_at
+from workspaces.workspace.watch import observe
 try:
-    with looked_at(Path(sys.argv[1]), print, print) as check:
+    with observe(Path(sys.argv[1]), print, print) as check:
         check()
         Path("/proc/sys/user/max_inotify_watches").write_text("2")
         check()
@@ -444,7 +444,7 @@ def test_a_failure_is_told_once_and_what_was_saved_is_settled_when_it_is_over(
     ]
     fails = False
     watch.step()
-    clock.advance(SETTLE_S)
+    clock.advance(QUIET_S)
     watch.step()
     assert told(workspace) == [("owner", ("a.md",))]
 

@@ -300,7 +300,7 @@ def test_whatever_is_done_to_a_workspace_it_is_what_the_model_says() -> None:
 
 def unsettling(patch: pytest.MonkeyPatch) -> None:
     """Does not look whether a person has changed what it replaces."""
-    patch.setattr(ManualEdits, "judged", lambda self, path, expect: self.blob(path))
+    patch.setattr(ManualEdits, "check_precondition", lambda self, path, expect: self.blob(path))
 
 
 def blind(patch: pytest.MonkeyPatch) -> None:
@@ -323,7 +323,7 @@ def unfinished(patch: pytest.MonkeyPatch) -> None:
 
     @contextmanager
     def command(self: Any, by: Author) -> Generator[Any]:
-        with self._settlement.hold(by):
+        with self._edits.hold(by):
             yield None
 
     patch.setattr(Workspace, "command", command)
