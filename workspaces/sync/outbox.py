@@ -17,7 +17,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workspaces.coordination.writer_lock import locked, opened
+from workspaces.coordination.writer_lock import open_lock_file, try_lock
 
 WAIT_S = 2.0
 """Shorter than anybody waits for the sync that waits here."""
@@ -53,8 +53,8 @@ class Outbox:
         if self._file is None:
             yield True
             return
-        with opened(self._file) as fd:
-            is_held = locked(fd, time.monotonic() + wait_s, _PAUSE_S_MAX, how)
+        with open_lock_file(self._file) as fd:
+            is_held = try_lock(fd, time.monotonic() + wait_s, _PAUSE_S_MAX, how)
             try:
                 yield is_held
             finally:
