@@ -1,1 +1,1 @@
-"""Files, versions, history, sync, and who may touch them. Knows no model, no prompt, no HTTP."""
+"""Files, versions, history, sync, and who may touch them. This package knows no model, prompt or HTTP."""

@@ -1,4 +1,4 @@
-"""Time as a parameter: the system's, or one that a test moves by hand."""
+"""Clocks that are passed as a parameter: the system's clock, and one that a test moves by hand."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The wall clock in UTC. It may jump; nothing that must be safe is decided by it."""
+        """Return the wall-clock time in UTC. It may jump, so no safety decision depends on it."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some moment of this process; never goes back."""
+        """Return seconds since some moment of this process. The value never goes back."""
         ...
 
 
@@ -26,7 +26,10 @@ class SystemClock:
 
 
 class ManualClock:
-    """Stands still until it is moved. Its two hands can be moved apart, as real ones are."""
+    """A clock that stands still until a test moves it.
+
+    The wall clock can be moved apart from the monotonic one, as happens with real clocks.
+    """
 
     def __init__(self, now: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._now = now
@@ -43,5 +46,5 @@ class ManualClock:
         self._monotonic += seconds
 
     def jump(self, seconds: float) -> None:
-        """Move the wall clock alone, as a time server or a person does."""
+        """Move only the wall clock, as a time server or a person does."""
         self._now += timedelta(seconds=seconds)

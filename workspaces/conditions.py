@@ -1,4 +1,4 @@
-"""What a writer says it had seen: a tag of the current state, nothing at all, or anything."""
+"""The precondition of a write: a tag of the current state, ABSENT or ANY."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TypeVar
 
 class Wildcard(Enum):
     ABSENT = "absent"
-    """There must be nothing."""
+    """Nothing may exist under this name."""
     ANY = "any"
-    """Whatever is there; the caller takes the blame."""
+    """Any state is accepted; the caller is responsible for the state that it overwrites."""
 
 
 ABSENT = Wildcard.ABSENT

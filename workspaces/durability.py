@@ -1,4 +1,4 @@
-"""Where something that was written is safe."""
+"""The places where a write is already durable."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """On the disk of this machine always: nothing is answered before."""
+    """The places that hold a write durably.
+
+    The disk of this machine always holds it: no call returns before that.
+    """
 
     files: bool = False
-    """In S3, as files."""
+    """True if S3 holds it as files."""
     history: bool = False
-    """In S3, as revisions."""
+    """True if S3 holds it as revisions."""
 
     def as_json(self) -> dict[str, bool]:
         return {"local": True, "files": self.files, "history": self.history}

@@ -1,8 +1,8 @@
-"""Every way an operation can end badly, named by the precondition that did not hold.
+"""All errors of an operation. Each is named by the precondition that did not hold.
 
-`code` is stable and meant for programs; the facts are attributes; `str()` is one sentence for a
-person and `remedy`, where there is one, says what to do about it. Adapters translate what their
-library raises into these at their edge; faces show them through one table each.
+`code` is stable and meant for programs. The facts are attributes. `str()` is one sentence for a person.
+`remedy`, if there is one, says what to do. Adapters translate the exceptions of their library into these
+errors at their edge. Each face (HTTP, command line, model) shows them through one table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import ceil
 
 
 class Failure(Exception):
-    """The root. Only the tables at the faces catch it as such."""
+    """The root of all errors. Only the tables of the faces catch it as such."""
 
     code = "failure"
 
@@ -22,7 +22,10 @@ class Failure(Exception):
 
 
 class NotFound(Failure):
-    """What was named is not there, or is not the caller's to see: the two are never told apart."""
+    """The named object does not exist, or the caller may not see it.
+
+    A caller can never tell the two cases apart.
+    """
 
     code = "not_found"
 
@@ -33,19 +36,19 @@ class NotFound(Failure):
 
 
 class Unauthorized(Failure):
-    """Nobody is known by what the caller showed: no key, a wrong one, an expired one."""
+    """The caller sent no key, an unknown key or an expired key."""
 
     code = "unauthorized"
 
     def __init__(self) -> None:
         super().__init__(
-            "a key is needed: none was given, or the one that was is not valid",
-            remedy="send Authorization: Bearer with a key of the account",
+            "missing or invalid API key",
+            remedy="send `Authorization: Bearer <key>` with a key of the account",
         )
 
 
 class Forbidden(Failure):
-    """The caller is known and may not do this."""
+    """The caller is known but may not do this."""
 
     code = "forbidden"
 
@@ -55,14 +58,14 @@ class Forbidden(Failure):
 
 
 class Conflict(Failure):
-    """Somebody else has been there: the state the caller had seen is not the state any more."""
+    """A stale precondition: another writer has changed the state since the caller read it."""
 
     code = "conflict"
 
     def __init__(self, what: str, name: str, *, expected: object, actual: object) -> None:
         super().__init__(
             f"{what} {name!r} has changed: expected {_state(expected)}, found {_state(actual)}",
-            remedy="read it again and repeat the change on what is there now",
+            remedy="read it again and repeat the change on the current state",
         )
         self.what = what
         self.name = name
@@ -71,65 +74,69 @@ class Conflict(Failure):
 
 
 class AnotherBody(Conflict):
-    """An id that stands for one thing was used for another."""
+    """An id was reused with a different body."""
 
     def __init__(self, what: str, name: str) -> None:
         super().__init__(what, name, expected="the same body", actual="another one")
-        self.args = (f"the {what} {_shown(name)} was sent before with another body",)
-        self.remedy = f"another {what} needs another id"
+        self.args = (f"the {what} {_shown(name)} was already sent with a different body",)
+        self.remedy = f"use a new id for another {what}"
 
 
 class Deleted(Failure):
-    """What was to be worked on was deleted on another machine."""
+    """The object of the operation was deleted on another machine."""
 
     code = "deleted"
 
     def __init__(self, what: str, name: str) -> None:
         super().__init__(
             f"{what} {_shown(name)} was deleted on another machine",
-            remedy="`harness sync` moves what is here to the trash, where you can look at it",
+            remedy="`harness sync` moves the local files to the trash, where you can look at them",
         )
         self.what = what
         self.name = name
 
 
 class AlreadyExists(Conflict):
-    """A name that must be unique is taken."""
+    """The name must be unique and is already taken."""
 
     code = "already_exists"
 
     def __init__(self, what: str, name: str) -> None:
         super().__init__(what, name, expected=None, actual="one")
-        self.args = (f"there is already a {what} named {name!r}",)
-        self.remedy = "choose another name, or use the one that is there"
+        article = "an" if what[:1] in "aeio" else "a"
+        self.args = (f"{article} {what} named {name!r} already exists",)
+        self.remedy = "choose another name, or use the existing one"
 
 
 class InUse(Conflict):
-    """Others refer to it."""
+    """The object cannot be deleted because other records refer to it."""
 
     code = "in_use"
 
     def __init__(self, what: str, name: str, users: Sequence[str]) -> None:
         super().__init__(what, name, expected=None, actual=users)
         self.args = (f"{what} {name!r} is used by {', '.join(users)}",)
-        self.remedy = "change what uses it first, or force the deletion"
+        self.remedy = "remove those references first, or force the deletion"
 
 
 class Refused(Failure):
-    """Input that breaks a rule: which field, which value, which rule. None: nothing was stated."""
+    """The input breaks a rule. The attributes name field, value and rule.
+
+    `value` is None if the caller gave no value.
+    """
 
     code = "invalid"
 
     def __init__(self, field: str, value: object, rule: str, *, remedy: str | None = None) -> None:
-        told = rule if value is None else f"{_shown(value)} {rule}"
-        super().__init__(f"{field}: {told}", remedy=remedy)
+        reason = rule if value is None else f"{_shown(value)} {rule}"
+        super().__init__(f"{field}: {reason}", remedy=remedy)
         self.field = field
         self.value = value
         self.rule = rule
 
 
 class OverLimit(Failure):
-    """Larger than a limit that has a name."""
+    """The input is larger than a named limit."""
 
     code = "over_limit"
 
@@ -142,15 +149,15 @@ class OverLimit(Failure):
 
 
 class Exhausted(Failure):
-    """A limit of the account is used up for the moment."""
+    """The account has used up a limit for now."""
 
     code = "limit_reached"
 
     def __init__(
-        self, limit: str, told: str, *, maximum: float, left: float, free_in_s: float
+        self, limit: str, reason: str, *, maximum: float, left: float, free_in_s: float
     ) -> None:
         super().__init__(
-            f"{limit}: {told}; it is free again in {_duration(free_in_s)}",
+            f"{limit}: {reason}; try again in {_duration(free_in_s)}",
             remedy=f"wait, or raise config.limits.{limit} of the account",
         )
         self.limit = limit
@@ -160,7 +167,7 @@ class Exhausted(Failure):
 
 
 class TooMany(OverLimit):
-    """More at once than there is room for: the same may be let in a moment later."""
+    """A limit of simultaneous operations is reached. The same request may be accepted a moment later."""
 
     code = "too_many"
 
@@ -170,15 +177,15 @@ class TooMany(OverLimit):
 
 
 class Busy(Failure):
-    """Someone else is at work and has been for longer than a caller should wait."""
+    """The resource is in use by another holder, for longer than a caller should wait."""
 
     code = "busy"
 
     def __init__(self, what: str, *, holder: str, process: int | str | None = None) -> None:
-        """`process`: its id, for whoever is on the machine where it runs."""
-        told = f"{what} is in use by {holder}"
+        """Store the holder. `process` is its process id on the machine where the holder runs."""
+        message = f"{what} is in use by {holder}"
         super().__init__(
-            told if process is None else f"{told} (process {process})",
+            message if process is None else f"{message} (process {process})",
             remedy="try again when that has ended",
         )
         self.what = what
@@ -187,13 +194,13 @@ class Busy(Failure):
 
 
 class WorkspaceBusy(Busy):
-    """The writer lock of a workspace was not to be had in time."""
+    """The writer lock of a workspace could not be acquired in time."""
 
     code = "workspace_busy"
 
 
 class LeaseLost(Failure):
-    """The right to run a conversation has passed to someone else; nothing more may be written."""
+    """The lease of the conversation has passed to another process. This process may write nothing more."""
 
     code = "lease_lost"
 
@@ -203,22 +210,22 @@ class LeaseLost(Failure):
 
 
 class MassDeletion(Failure):
-    """So much is gone from one side that it looks like an accident: nothing was done."""
+    """The deletion of so many files on one side that it looks like an accident. Sync changed nothing."""
 
     code = "mass_deletion"
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"sync stopped, and has changed nothing: {reason}",
-            remedy="bring the files back (`harness restore W PATH --revision R` brings one, as `harness "
-            "log` names it); or if this is what you want, `harness sync --accept-deletions` "
-            "(`--dry-run` shows what it would do)",
+            f"sync stopped and changed nothing: {reason}",
+            remedy="restore the files (`harness restore W PATH --revision R` restores one file; `harness "
+            "log` lists the revisions); or, if you want the deletions, run `harness sync "
+            "--accept-deletions` (`--dry-run` shows the effect)",
         )
         self.reason = reason
 
 
 class Unavailable(Failure):
-    """A store, a disk or a service does not answer as it should."""
+    """A store, a disk or a service fails or does not answer."""
 
     code = "unavailable"
 
@@ -229,7 +236,7 @@ class Unavailable(Failure):
 
 
 SHOWN_CHARACTERS_MAX = 80
-"""How much of a refused value an error repeats: enough to recognise it, not enough to flood."""
+"""Characters of a refused value that an error repeats: enough to recognise the value, not a flood."""
 
 
 def _shown(value: object) -> str:
@@ -244,7 +251,7 @@ def _state(state: object) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Rounded up: who waits so long does not come too early."""
+    """Return the duration as text, rounded up so that a caller who waits so long is not too early."""
     if seconds <= 120:
         return f"{ceil(seconds)} s"
     minutes = ceil(seconds / 60)

@@ -1,4 +1,4 @@
-"""A file as a reader gets it."""
+"""A file of a workspace, as readers receive it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ class File:
 
     @property
     def text(self) -> str:
-        """What a person or a model reads: bytes that are no UTF-8 are shown as �."""
+        """Return the text for a person or a model. Bytes that are not UTF-8 become �."""
         return self.data.decode(errors="replace")
 
 
 def as_bytes(text: str) -> bytes:
-    """What a text is in a file. Refused for one that no file can hold."""
+    """Return the text as the bytes of a file.
+
+    Raises: Refused if the text holds a lone surrogate, which no file can hold.
+    """
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        rule = "holds half of a character (a lone surrogate), which no file can"
+        rule = "contains half of a character (a lone surrogate), which no file can hold"
         raise Refused("content", text[error.start : error.end], rule) from error

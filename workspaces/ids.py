@@ -1,6 +1,6 @@
-"""Names that identify: the types of all ids, the hash that names a workspace's storage, new ids.
+"""The types of all ids, the hash that names a workspace's storage, and the making of new ids.
 
-Ids are opaque on input: nothing is ever read out of one.
+Ids are opaque on input: the program never parses one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Version = NewType("Version", str)
 """Hex SHA-256 of a file's bytes, equal on every machine."""
 
 ID_HEX_DIGITS = 24
-"""96 random bits: no two ids meet, and a person can still compare them by eye."""
+"""96 random bits: ids do not collide, and a person can still compare them by eye."""
 
 HASH_HEX_DIGITS = 40
 
@@ -47,12 +47,12 @@ def version_of(data: bytes) -> Version:
 
 
 def new_id(prefix: str) -> str:
-    """A fresh id such as `ws_` and 24 hex digits; `prefix` comes without the underscore."""
+    """Return a new id such as `ws_` and 24 hex digits. `prefix` has no underscore."""
     return f"{prefix}_{secrets.token_hex(ID_HEX_DIGITS // 2)}"
 
 
 def looks_like_id(text: str) -> bool:
-    """Whether a name would be taken for an id, ours or of something private: no name may."""
+    """Return True if a name could be mistaken for an id, also of a private workspace. No name may be."""
     return _ID.fullmatch(text) is not None
 
 

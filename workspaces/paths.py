@@ -1,14 +1,14 @@
-"""The one door from text to a path in a workspace.
+"""Validation of workspace paths: the only way from text to a path in a workspace.
 
-A path is valid when it means the same file everywhere a workspace lives: on Linux and macOS disks, in
-an S3 key, in a git tree, in a URL, after a copy to Windows. So one strict policy stands here and is
-asked by every entry; nothing else in the code decides whether a name is good. A `WorkspacePath` is
-made only by its constructor, which refuses; holding one *is* the proof that it was checked.
+A path is valid if it means the same file everywhere: on Linux and macOS disks, in an S3 key, in a git
+tree, in a URL, and after a copy to Windows. One strict policy in this module serves every entry point.
+No other code decides whether a name is valid. Only the constructor makes a `WorkspacePath`, and it
+refuses invalid text. So holding a `WorkspacePath` *is* the proof that it was checked.
 
-Two paths that differ only in case (or in how case folds) are one name on half of the world's disks:
-`folded` gives what they share, and whoever creates a file asks for twins by it.
+Two paths that differ only in case (or in how case folds) are one name on half of the world's disks.
+`folded` returns the form that they share. Code that creates a file uses it to look for such twins.
 
-What this door does not do is open anything: that is `beneath`, which goes through no link.
+This module opens nothing. `localfs.safe_open` opens files and follows no link.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from workspaces.errors import Refused
 from workspaces.invisible_characters import JOINERS, unseen
 
 PATH_BYTES_MAX = 1024
-"""S3 keys hold 1 024 bytes; the prefix and namespace in front of a path are kept short for it."""
+"""The limit of an S3 key is 1 024 bytes. The prefix and namespace in front of a path are short for it."""
 
 PART_BYTES_MAX = 200
-"""File systems hold 255; the rest is room for temporary and conflict names."""
+"""File systems allow 255 bytes; the rest is room for temporary and conflict names."""
 
 PARTS_MAX = 20
 
@@ -34,7 +34,7 @@ _RESERVED = re.compile(r"(\.git.*|git~[0-9]+|\.harness.*)", re.IGNORECASE)
 
 
 class WorkspacePath(str):
-    """A checked path of a file in a workspace: `/`-separated, relative, NFC."""
+    """A valid path of a file in a workspace: `/`-separated, relative, NFC."""
 
     __slots__ = ()
 
@@ -51,33 +51,33 @@ class WorkspacePath(str):
         return self.rpartition("/")[2]
 
 
-@lru_cache(maxsize=65_536)  # creating asks for every neighbour of the new name
+@lru_cache(maxsize=65_536)  # creating a file folds every neighbour of the new name
 def folded(name: str) -> str:
-    """Equal for all names that a case-insensitive file system would take for one."""
+    """Return a form that is equal for all names that a case-insensitive file system treats as one."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
 
 
 def broken_rule(text: str) -> str | None:
-    """The first rule that `text` breaks as a path, put to follow the value; None when it is good."""
+    """Return the first path rule that `text` breaks, phrased to follow the value. None if it is valid."""
     if not text:
         return "is empty"
-    # Before anything that costs time or memory on a hostile megabyte.
+    # Checked before anything that costs time or memory on a hostile megabyte.
     if len(text) > PATH_BYTES_MAX:
         return f"is longer than {PATH_BYTES_MAX} bytes"
     return _broken_rule(text)
 
 
-@lru_cache(maxsize=65_536)  # the same names come again and again: a whole workspace's, and more
+@lru_cache(maxsize=65_536)  # the same names come repeatedly: room for a whole workspace and more
 def _broken_rule(text: str) -> str | None:
     return _broken_by_characters(text) or _broken_by_length(text) or _broken_by_a_part(text)
 
 
 def _broken_by_characters(text: str) -> str | None:
     if text.isascii() and text.isprintable() and _FORBIDDEN.isdisjoint(text):
-        return None  # what nearly every name is, found six times faster
+        return None  # fast path for nearly every name: six times faster
     for character in text:
         if character in _FORBIDDEN:
-            return f"contains {character!r}, which some systems cannot keep in a name"
+            return f"contains {character!r}, which some systems do not allow in a name"
         kind = unseen(character)
         if kind is not None:
             return f"contains {kind} (U+{ord(character):04X})"

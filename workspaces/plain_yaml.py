@@ -1,8 +1,8 @@
-"""YAML in which every scalar is the text that a person typed.
+"""A YAML reader in which every scalar is the text that a person typed.
 
-YAML's guesses (`no` is false, `012` is ten, `1:20` is eighty) have no place in memory or settings:
-who reads a value knows its type and converts it. Aliases, tags and duplicate keys are refused, size
-and depth are limited: a file of a kilobyte can otherwise unfold into gigabytes.
+YAML's guesses (`no` is false, `012` is ten, `1:20` is eighty) have no place in memory or settings. The
+code that reads a value knows its type and converts it. Aliases, tags and duplicate keys are refused. Size
+and depth are limited: otherwise a file of a kilobyte can unfold into gigabytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ DEPTH_MAX = 12
 
 
 class _PlainLoader(yaml.BaseLoader):
-    """BaseLoader makes every scalar a string already."""
+    """A loader with limits. Its parent, BaseLoader, already makes every scalar a string."""
 
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        loader: Any = self  # its parsing half has no types
+        loader: Any = self  # PyYAML's parser has no types
         mark = loader.peek_event().start_mark
         if loader.check_event(yaml.AliasEvent):
             raise _broken("aliases are not allowed", mark)
@@ -41,7 +41,7 @@ class _PlainLoader(yaml.BaseLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise _broken("a key must be plain text", key.start_mark)
             if key.value in seen:
-                raise _broken(f"the key {key.value!r} stands there twice", key.start_mark)
+                raise _broken(f"the key {key.value!r} appears twice", key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
@@ -51,7 +51,10 @@ def _broken(problem: str, mark: Any) -> yaml.MarkedYAMLError:
 
 
 def load(text: str, *, name: str) -> dict[str, Any]:
-    """A mapping, `{}` for an empty text. Refused, naming `name` and the line, otherwise."""
+    """Return the mapping that the text holds; `{}` for an empty text.
+
+    Raises: Refused, naming `name` and the line, for any other text. OverLimit if the text is too large.
+    """
     if len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
         raise OverLimit(name, maximum=TEXT_BYTES_MAX, actual=len(text.encode()), unit="bytes")
     try:

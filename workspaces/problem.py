@@ -1,4 +1,4 @@
-"""What is wrong with a file in a workspace: it stays where it is, and is listed."""
+"""A problem of a file in a workspace: the file stays where it is, and the problem is listed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ ProblemKind = Literal[
 @dataclass(frozen=True, slots=True)
 class Problem:
     path: str
-    """As found on the disk: not necessarily a valid path."""
+    """The path as it is on the disk: not necessarily a valid one."""
     kind: ProblemKind
     detail: str

@@ -1,8 +1,8 @@
-"""What a revision says: who wrote, when, from which conversation, and what changed.
+"""The message of a revision: who wrote, when, from which conversation, and what changed.
 
-Author and trailers are the provenance of memory: `blame` leads from a line to the conversation that
-wrote it only because every writer states itself here. All text in a message is one line a field, with
-control characters taken out, so that nobody's name or conversation key can forge a trailer.
+Author and trailers are the provenance of memory. `blame` leads from a line to the conversation that wrote
+it only because every writer names itself here. Each field of a message is one line without control
+characters. So no name and no conversation key can forge a trailer.
 """
 
 from __future__ import annotations
@@ -31,32 +31,35 @@ _BECAUSE = {
     "Restored": ("restored from", 10),
     "Reverted": ("reverted", 10),
 }
-"""Trailers that say what a revision is for, and how much of them the subject begins with."""
+"""Trailers that give the reason of a revision.
+
+Each maps to the words that begin the subject, and to the characters of the value that follow them.
+"""
 
 _LIST_MARK = re.compile(r"^\s*([-*+]|\d+[.)]|#+|>)\s+")
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who writes, and on what account: becomes the author and the trailers of a revision."""
+    """The writer of a revision and its reason: becomes the author and the trailers of the revision."""
 
     name: str
     id: str
     source: RevisionSource
     trailers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Agent, Conversation, Turn, Call, Event, Model: whatever applies."""
+    """Agent, Conversation, Turn, Call, Event, Model: those that apply."""
 
     @property
     def email(self) -> str:
         return f"{self.id}@workspace-harness"
 
     def saying(self, key: str, value: str) -> Author:
-        """The same author with one more trailer."""
+        """Return the same author with one more trailer."""
         return replace(self, trailers={**self.trailers, key: value})
 
 
 SYNC = Author("sync", "sync", "sync")
-"""What came from elsewhere without its history, and what two histories became together."""
+"""The author of files that arrive without their history, and of merges of two histories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file before and after; None where there is none."""
+    """The content of one file before and after a change; None where the file does not exist."""
 
     path: WorkspacePath
     before: bytes | None
@@ -87,25 +90,25 @@ def message(changes: list[FileChange], author: Author, at: Stamp) -> str:
         for key, (verb, characters) in _BECAUSE.items()
         if key in author.trailers
     ]
-    told = _cut("".join([*because, subject(changes)]), SUBJECT_CHARACTERS_MAX)
-    return "\n".join([told, "", *lines, ""])
+    first_line = _cut("".join([*because, subject(changes)]), SUBJECT_CHARACTERS_MAX)
+    return "\n".join([first_line, "", *lines, ""])
 
 
 def merge_message(parents: Sequence[RevisionId], author: Author, at: Stamp) -> str:
-    """A function of what is merged: the same wherever it is."""
-    named = " and ".join(parent[:8] for parent in parents)
-    return "\n".join([f"merge of {named}", "", f"At: {at}", f"Source: {author.source}", ""])
+    """Return the message of a merge. It depends only on the merged revisions, so every machine agrees."""
+    names = " and ".join(parent[:8] for parent in parents)
+    return "\n".join([f"merge of {names}", "", f"At: {at}", f"Source: {author.source}", ""])
 
 
 def trailers_of(text: str) -> dict[str, str]:
-    """The last paragraph of a message, read back."""
+    """Return the trailers of a message: its last paragraph, parsed."""
     last = text.strip().rpartition("\n\n")[2]
     pairs = (line.partition(": ") for line in last.splitlines())
     return {key: value for key, colon, value in pairs if colon}
 
 
 def subject(changes: list[FileChange]) -> str:
-    """What changed, for a person who reads a hundred of these: `MEMORY.md: +2 −1 · likes tea`."""
+    """Return a short summary for a person who reads a hundred: `MEMORY.md: +2 −1 · likes tea`."""
     if len(changes) != 1:
         names = ", ".join(change.path for change in changes)
         return _cut(f"{len(changes)} files: {names}", SUBJECT_CHARACTERS_MAX)
@@ -113,21 +116,21 @@ def subject(changes: list[FileChange]) -> str:
     if change.after is None:
         return f"{change.path}: deleted"
     added, removed = _moved_lines(change.before or b"", change.after)
-    told = next((quote for line in added if (quote := _quote(line))), "")
+    excerpt = next((quote for line in added if (quote := _quote(line))), "")
     counts = f"{change.path}: +{len(added)} −{removed}"
-    return f"{counts} · {told}" if told else counts
+    return f"{counts} · {excerpt}" if excerpt else counts
 
 
 def one_line(text: str) -> str:
-    kept = (
+    printable = (
         "" if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} and c not in "\t\n" else c
         for c in text
     )
-    return _cut(" ".join("".join(kept).split()), FIELD_CHARACTERS_MAX)
+    return _cut(" ".join("".join(printable).split()), FIELD_CHARACTERS_MAX)
 
 
 def _moved_lines(before: bytes, after: bytes) -> tuple[list[str], int]:
-    """Lines that are new, in order, and how many went; a line that only moved counts as neither."""
+    """Return the added lines in order and the number of removed lines. A moved line counts as neither."""
     old = Counter(before.decode(errors="replace").splitlines())
     added: list[str] = []
     for line in after.decode(errors="replace").splitlines():

@@ -1,11 +1,12 @@
-"""Stamps: when a revision was made, in UTC to the microsecond.
+"""Stamps: the time of a revision, in UTC to the microsecond.
 
-A clock may stand still or go back a little; a stamp does not, and is later than its parents'. But a parent
-may be stamped further ahead of this clock than clocks differ (`AHEAD_MAX`). Then one of two clocks is
-wrong, nobody can say which, and the stamp is this clock's: a wrong clock spoils its own revisions alone.
-What came before what is therefore a matter of ancestry (`Commit.place`), never of stamps alone.
+A clock may stand still or go back a little. A stamp does not: it is later than the stamps of its parents.
+But a parent may be stamped further ahead of this clock than clocks differ (`AHEAD_MAX`). Then one of the
+two clocks is wrong, and neither machine can tell which. The stamp is then this clock's time, so a wrong
+clock spoils only its own revisions. The order of revisions therefore comes from ancestry (`Commit.place`),
+never from stamps alone.
 
-Whoever counts time from a stamp takes it for no later than a day after it was met here (`at_most`).
+Code that counts time from a stamp takes it as at most a day after this machine first saw it (`at_most`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from typing import NewType
 Stamp = NewType("Stamp", str)
 
 YEAR_MAX = 8999
-"""So that there is always a later one."""
+"""The last year of a stamp, so that a later stamp always exists."""
 
 AHEAD_MAX = timedelta(hours=24)
-"""Clocks that somebody looks after differ by seconds; a wrong time zone is half a day."""
+"""The largest believable difference of two clocks.
+
+Maintained clocks differ by seconds; a wrong time zone is half a day.
+"""
 
 _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 _SHAPE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
@@ -35,7 +39,7 @@ def moment_of(stamp: Stamp) -> datetime:
 
 
 def is_stamp(text: str) -> bool:
-    """Whether what a stranger wrote for one can be reckoned with."""
+    """Return True if text from another writer is a stamp that can be used in calculations."""
     if not _SHAPE.fullmatch(text):
         return False
     try:
@@ -45,12 +49,12 @@ def is_stamp(text: str) -> bool:
 
 
 def next_stamp(now: datetime, *parents: Stamp) -> Stamp:
-    """Return this clock's stamp, or the first one after the parents' that this clock can believe."""
+    """Return this clock's stamp, or the first stamp after those parents that this clock can believe."""
     latest = now + AHEAD_MAX
-    before = [moment for parent in parents if (moment := moment_of(parent)) <= latest]
-    return stamp_of(max([now, *(moment + timedelta(microseconds=1) for moment in before)]))
+    believable = [moment for parent in parents if (moment := moment_of(parent)) <= latest]
+    return stamp_of(max([now, *(moment + timedelta(microseconds=1) for moment in believable)]))
 
 
-def at_most(stamp: Stamp, met: datetime) -> Stamp:
-    """Return the smaller of a stamp and the latest that was believable when its revision was met."""
-    return min(stamp, stamp_of(met + AHEAD_MAX))
+def at_most(stamp: Stamp, first_seen: datetime) -> Stamp:
+    """Return the stamp, limited to the latest believable one when this machine first saw the revision."""
+    return min(stamp, stamp_of(first_seen + AHEAD_MAX))

@@ -1,8 +1,8 @@
-"""Strangers' input into typed records: one way, one kind of refusal.
+"""Validation of untrusted input: it becomes a typed record, or one kind of error.
 
-A `Shape` is an immutable model whose keys are camelCase outside and snake_case inside; unknown keys
-are refused, with the nearest valid one as the remedy. `parse` turns whatever pydantic finds first
-into one `Refused` that names the field, the value and the rule.
+A `StrictModel` is an immutable model. Its keys are camelCase outside and snake_case inside. Unknown keys
+are refused, with the nearest valid key as the remedy. `parse` turns the first error of pydantic into one
+`Refused` that names the field, the value and the rule.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pydantic_core import ErrorDetails
 from workspaces.errors import Refused
 
 NAME_CHARACTERS_MAX = 200
-"""Of a name that is compared with valid ones; every valid one is far shorter."""
+"""Longest name that is compared with valid names; every valid name is far shorter."""
 
 
 class StrictModel(BaseModel):
-    """Strict: `"true"` is no boolean and `1.5` no integer."""
+    """A model that converts no types: `"true"` is no boolean and `1.5` no integer."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -34,8 +34,10 @@ class StrictModel(BaseModel):
     )
 
     def as_json(self) -> dict[str, Any]:
-        """What is shown and stored: camelCase, and only what was said, so that a default that
-        becomes better reaches old records."""
+        """Return the JSON that is shown and stored: camelCase, and only the fields that were set.
+
+        Defaults are left out, so that a better default reaches old records.
+        """
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -43,7 +45,10 @@ S = TypeVar("S", bound=StrictModel)
 
 
 def parse(shape: type[S], data: object, *, within: str = "") -> S:
-    """`within` is the name that the whole input goes by, put before the field's."""
+    """Return the input as a record. `within` names the whole input and stands before the field's name.
+
+    Raises: Refused if the input is invalid.
+    """
     if not isinstance(data, Mapping):
         raise Refused(within or shape.__name__, data, "must be an object")
     try:
@@ -53,49 +58,49 @@ def parse(shape: type[S], data: object, *, within: str = "") -> S:
 
 
 def nearest(name: str, valid: list[str]) -> str | None:
-    """Return the valid name that `name` may be a slip of, if there is one."""
+    """Return the valid name of which `name` may be a misspelling; None if there is none."""
     if len(name) > NAME_CHARACTERS_MAX:
-        return None  # comparing takes time that grows with its length, and it is no slip
-    found = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
-    return found[0] if found else None
+        return None  # too long for a misspelling; comparing takes time that grows with the length
+    matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
+    return matches[0] if matches else None
 
 
 def unknown_name(field: str, name: str, valid: list[str]) -> Refused:
-    """The refusal of a name that is not one of `valid`: it helps with the nearest."""
+    """Return the error for a name that is not in `valid`. Its remedy suggests the nearest name."""
     near = nearest(name, valid)
     remedy = f"did you mean {near!r}?" if near else f"valid: {', '.join(sorted(valid))}"
     return Refused(field, name, "is unknown", remedy=remedy)
 
 
 def rule_of(message: str) -> str:
-    """Pydantic's sentence, put so that it follows the value and names nothing of ours."""
-    told = _OBJECT.sub("an object", _COUNT.sub("", message))
+    """Return pydantic's message, phrased to follow the value and without our class names."""
+    rule = _OBJECT.sub("an object", _COUNT.sub("", message))
     for start in ("Value error, ", "Input ", "String ", "List "):
-        if told.startswith(start):
-            return told.removeprefix(start)
-    return told[:1].lower() + told[1:]
+        if rule.startswith(start):
+            return rule.removeprefix(start)
+    return rule[:1].lower() + rule[1:]
 
 
 _OBJECT = re.compile(r"a valid dictionary( or instance of \w+)?")
 _COUNT = re.compile(r" after validation, not \d+$")
 
 
-def _refusal(found: ErrorDetails, shape: type[StrictModel], within: str) -> Refused:
-    where = [str(part) for part in found["loc"]]
-    field = ".".join([*([within] if within else []), *where])
-    if found["type"] == "extra_forbidden":
-        return unknown_name(field, where[-1], _valid_keys(shape, where[:-1]))
-    if found["type"] == "missing":
+def _refusal(error: ErrorDetails, shape: type[StrictModel], within: str) -> Refused:
+    path = [str(part) for part in error["loc"]]
+    field = ".".join([*([within] if within else []), *path])
+    if error["type"] == "extra_forbidden":
+        return unknown_name(field, path[-1], _valid_keys(shape, path[:-1]))
+    if error["type"] == "missing":
         return Refused(field, None, "is required")
-    return Refused(field, found["input"], rule_of(found["msg"]))
+    return Refused(field, error["input"], rule_of(error["msg"]))
 
 
 def _valid_keys(shape: type[StrictModel], path: list[str]) -> list[str]:
-    """The keys of the object at `path`; nothing where the path leads through a list or a union."""
-    here: Any = shape
+    """Return the keys of the object at `path`; none if the path leads through a list or a union."""
+    model: Any = shape
     for part in path:
-        fields = {field.alias or name: field for name, field in here.model_fields.items()}
-        here = getattr(fields.get(part), "annotation", None)
-        if not (isinstance(here, type) and issubclass(here, StrictModel)):
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        model = getattr(fields.get(part), "annotation", None)
+        if not (isinstance(model, type) and issubclass(model, StrictModel)):
             return []
-    return [field.alias or name for name, field in here.model_fields.items()]
+    return [field.alias or name for name, field in model.model_fields.items()]

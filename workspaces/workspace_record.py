@@ -1,4 +1,4 @@
-"""The record of a workspace and what can be configured in it."""
+"""The record of a workspace and its configuration."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ NAME_CHARACTERS_MAX = 100
 DESCRIPTION_CHARACTERS_MAX = 1000
 
 WORKSPACE_MEMORY_CHARACTERS_MAX = 500_000
-"""As large as the largest context that can be configured."""
+"""As large as the largest configurable context."""
 
 QUOTA_BYTES_MAX = 2**40
-"""One tebibyte. More is a typing error, and no disk of one machine."""
+"""One tebibyte. More is a typing error, and larger than any disk of one machine."""
 
 QUOTA_FILES_MAX = 1_000_000
-"""A scan looks at each file: of a million it takes most of a minute."""
+"""A scan looks at each file: a million files take most of a minute."""
 
 QUOTA_FILE_BYTES_MAX = 64 * 2**20
-"""A file is read whole into memory, and several at once."""
+"""A file is read whole into memory, and several files at once."""
 
 Name = Annotated[
     str,
@@ -51,10 +51,10 @@ class MemoryLimit(StrictModel):
 
 
 class Quota(StrictModel):
-    """What one workspace may hold; what exceeds it stays on disk, out of history and sync.
+    """The limits of one workspace. Files beyond them stay on disk, outside history and sync.
 
-    The maxima of `bytes` and `files` are asked by `check_change`, when a record is written: one that was
-    stored with more opens as it is.
+    `check_change` checks the maxima of `bytes` and `files` when a record is written. A record that was stored
+    with larger values opens unchanged.
     """
 
     bytes: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_BYTES_MAX})] = 50_000_000
@@ -62,7 +62,7 @@ class Quota(StrictModel):
     file_bytes: Annotated[int, Field(ge=1, le=QUOTA_FILE_BYTES_MAX)] = 5_000_000
 
     def check_change(self, before: Quota | None) -> None:
-        """Raise Refused for a value past its maximum that is not what it was `before`."""
+        """Raise Refused for a value above its maximum, unless `before` already had that value."""
         for name, value, known, maximum in (
             ("bytes", self.bytes, before and before.bytes, QUOTA_BYTES_MAX),
             ("files", self.files, before and before.files, QUOTA_FILES_MAX),
@@ -89,5 +89,5 @@ class WorkspaceRecord(StrictModel):
 
     @property
     def is_shared(self) -> bool:
-        """Whether its files are kept in S3, for other machines too."""
+        """Return True if the files are stored in S3, where other machines can reach them."""
         return self.config.storage.provider == "s3"

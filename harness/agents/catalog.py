@@ -148,7 +148,7 @@ class AgentCatalog:
         try:
             record = self._workspaces.record(mount.workspace_id)
             if is_read_in_place(mount, record):
-                return Mount(mount.name, self._workspaces.distant(record), is_writable=False)
+                return Mount(mount.name, self._workspaces.remote(record), is_writable=False)
             states_one = "sandbox" in mount.model_fields_set
             sandbox = find(mount.sandbox if states_one else agent.config.sandbox)
             workspace = self._workspaces.open(record)

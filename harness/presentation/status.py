@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from workspaces.errors import Failure
-from workspaces.home.trash import TrashEntry, lying
+from workspaces.home.trash import TrashEntry, trash_entries
 from workspaces.timestamp import stamp_of
 from workspaces.tree.merge_marks import REVISIONS_MAX, MergeMark, open_marks
 
@@ -188,7 +188,7 @@ def _machines(harness: Harness) -> Iterator[StatusRow]:
             yield StatusRow(
                 "records", "problem", f"{trouble.name}: {trouble.reason}", trouble.remedy, facts
             )
-    for buried in lying(harness.settings.home):
+    for buried in trash_entries(harness.settings.home):
         if buried.unpushed:
             yield _unpushed(buried)
 

@@ -25,7 +25,7 @@ from workspaces.accounts.record_catalog import Catalog
 from workspaces.accounts.user import Users
 from workspaces.errors import AlreadyExists, NotFound, Refused
 from workspaces.home.trash import TrashEntry
-from workspaces.home.workspaces import Workspaces, is_private, told
+from workspaces.home.workspaces import Workspaces, is_private, shared_json
 from workspaces.ids import WorkspaceId, looks_like_id
 from workspaces.remote.registry import RegistryEntry, RegistryKind, Tombstone
 from workspaces.remote.registry_merge import RecordJson
@@ -104,7 +104,7 @@ class WorkspaceAdapter:
 
     def here(self) -> Mapping[str, RecordJson | None]:
         records = self.workspaces.list(private=True)
-        return {record.id: told(record) if record.is_shared else None for record in records}
+        return {record.id: shared_json(record) if record.is_shared else None for record in records}
 
     def wants(self, told: RecordJson) -> bool:
         """What is private to somebody who is here."""
@@ -121,8 +121,8 @@ class WorkspaceAdapter:
     def bury(self, there: RegistryEntry) -> TrashEntry | None:
         workspace_id = WorkspaceId(there.id)
         if isinstance(there, Tombstone):
-            return self.workspaces.bury(workspace_id, why="elsewhere", name=there.name)
-        return self.workspaces.bury(workspace_id, why="over")
+            return self.workspaces.move_to_trash(workspace_id, why="elsewhere", name=there.name)
+        return self.workspaces.move_to_trash(workspace_id, why="over")
 
     def _is_here(self, kind: str, owner_id: str) -> bool:
         get: Callable[[str], object] = self.agents.get if kind == "agent" else self.users.get

@@ -29,8 +29,8 @@ def test_nothing_is_an_empty_mapping(text: str) -> None:
     ("text", "problem"),
     [
         ("a: &x 1\nb: *x\n", "aliases"),
-        ("a: 1\nb: 2\na: 3\n", "'a' stands there twice"),
-        ("x:\n  a: 1\n  a: 2\n", "'a' stands there twice"),
+        ("a: 1\nb: 2\na: 3\n", "'a' appears twice"),
+        ("x:\n  a: 1\n  a: 2\n", "'a' appears twice"),
         ("? [1, 2]\n: x\n", "plain text"),
         ("a: [1\n", "not valid"),
         ("a: 'x\n", "not valid"),

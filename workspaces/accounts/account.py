@@ -1,7 +1,7 @@
-"""Accounts, and the principal in whose name anything is done.
+"""Accounts, and the principal on whose behalf each operation runs.
 
-The namespace of every file and the partition of every record come from the principal, never from a
-path or a field of a request: there is no way to name another account's storage.
+The principal determines the namespace of every file and the partition of every record. A path or a field
+of a request never does. So a request has no way to name another account's storage.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from workspaces.workspace_record import Name
 PARTITION = "accounts"
 
 DEFAULT_ACCOUNT = Key(PARTITION, "default")
-"""Points at the account that a home was born with."""
+"""The record that points at the default account of a home."""
 
 TURNS_PER_MINUTE_MAX = 6000
-"""A hundred a second: more than one store of records can count."""
+"""A hundred a second: more than one record store can count."""
 
 RUNNING_TURNS_MAX = 1000
-"""Each has an item of its own, and all are looked at to find a free one."""
+"""Each running turn has its own item, and a new turn reads all of them to find a free one."""
 
 DOLLARS_MAX = 1e6
 """More is a typing error."""
 
 JOINING = Key(PARTITION, "joining")
-"""Stands while the home becomes another machine of an account that is there already."""
+"""The record that exists while the home joins an existing account as another machine."""
 
 
 class UsersConfig(StrictModel):
     autocreate: bool = True
-    """Make a user when a platform first names it."""
+    """Create a user when a platform first names it."""
 
 
 class AccountLimits(StrictModel):
-    """What the account may use; what is not stated is not limited."""
+    """The limits of an account. A missing limit means unlimited use."""
 
     turns_per_minute: Annotated[int, Field(ge=1, le=TURNS_PER_MINUTE_MAX)] | None = None
     running_turns: Annotated[int, Field(ge=1, le=RUNNING_TURNS_MAX)] | None = None
@@ -83,7 +83,7 @@ ACCOUNTS = RecordKind("account", "acct", AccountRecord, fixed=("ownerId",))
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A user, as far as a revision names one."""
+    """The parts of a user that a revision names."""
 
     id: UserId
     name: str
@@ -94,30 +94,30 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who acts, in which account, with which right."""
+    """The acting user, its account and its rights."""
 
     account_id: AccountId
     user: Person
     owner: Person
-    """Of the account: whoever edits files by hand on one of its machines."""
+    """The owner of the account. Manual edits of files on its machines are attributed to the owner."""
     may_configure: bool = True
-    """Whether it may change agents, workspaces, sandboxes, users, keys and the account."""
+    """True if the principal may change agents, workspaces, sandboxes, users, keys and the account."""
 
     @property
     def user_id(self) -> UserId:
         return self.user.id
 
     def author(self, source: RevisionSource) -> Author:
-        """The principal as the author of a revision."""
+        """Return the principal as the author of a revision."""
         return self.user.author(source)
 
     def as_user(self, user: UserRecord, *, may_configure: bool) -> Principal:
-        """Another user of the same account."""
+        """Return a principal for another user of the same account."""
         return replace(self, user=Person(user.id, user.name), may_configure=may_configure)
 
 
 class Accounts:
-    """All accounts of a home: for the one who runs it."""
+    """The accounts of a home, for the operator of the home."""
 
     def __init__(self, records: RecordStore, clock: Clock) -> None:
         self._records = records
@@ -125,16 +125,19 @@ class Accounts:
         self._catalog = Catalog(ACCOUNTS, PARTITION, records, clock)
 
     def create(self, fields: Mapping[str, Any], *, owner_name: str = "owner") -> AccountRecord:
-        """An account and its owner. The account comes last: what a crash leaves before is
-        unreachable and harmless."""
+        """Create an account and its owner.
+
+        The account's record is written last. Records that a crash leaves before are unreachable and
+        harmless.
+        """
         if "ownerId" in fields:
-            raise Refused("ownerId", fields["ownerId"], "is given by the system")
+            raise Refused("ownerId", fields["ownerId"], "is set by the system")
         account_id, owner_id = AccountId(new_id("acct")), UserId(new_id("usr"))
-        stated = {**fields, "ownerId": owner_id}
-        self._catalog.check_new(stated)
+        account = {**fields, "ownerId": owner_id}
+        self._catalog.check_new(account)
         users = Users(account_id, self._records, self._clock)
         users.create({"name": owner_name}, record_id=owner_id)
-        return self._catalog.create(stated, record_id=account_id)
+        return self._catalog.create(account, record_id=account_id)
 
     def get(self, reference: str) -> AccountRecord:
         return self._catalog.get(reference)
@@ -146,46 +149,51 @@ class Accounts:
         return self._catalog.patch(reference, patch)
 
     def adopt(
-        self, stated: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
+        self, fields: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
     ) -> AccountRecord:
-        """See `Catalog.adopt`."""
-        return self._catalog.adopt(stated, instead_of=instead_of)
+        """Store an account record of another machine. See `Catalog.adopt`."""
+        return self._catalog.adopt(fields, instead_of=instead_of)
 
     def default(self) -> AccountRecord:
-        """The account the home was born with, made on first use by whoever is first."""
+        """Return the default account. The first caller creates it.
+
+        Raises: Refused if `harness join` was interrupted. Unavailable if the account cannot be read back.
+        """
         for _ in range(2):
             item = self._records.get(DEFAULT_ACCOUNT)
             if item is not None:
                 return self.get(item.value["id"])
             joining = self._records.get(JOINING)
             if joining is not None:
-                place = str(joining.value["location"])
-                rule = "was being joined, and that was interrupted"
-                raise Refused("home", place, rule, remedy=f"run `harness join {place}` again")
+                location = str(joining.value["location"])
+                rule = "was not joined completely: `harness join` was interrupted"
+                raise Refused("home", location, rule, remedy=f"run `harness join {location}` again")
             try:
-                account = self._named_default()
+                account = self._create_default()
                 self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}, expect=ABSENT))
-            except Conflict:
+            except Conflict:  # another process was faster: read its account
                 continue
         raise Unavailable("home", "its default account cannot be read back")
 
     def has_default(self) -> bool:
-        """Whether the home has an account that commands act in unless another is named."""
+        """Return True if the home has a default account, in which commands act unless they name another."""
         return self._records.get(DEFAULT_ACCOUNT) is not None
 
     def make_default(self, account: AccountRecord) -> None:
-        """The account that commands act in from now on."""
+        """Set the account in which commands act from now on."""
         self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}))
 
     def owner(self, account: AccountRecord) -> Principal:
-        """The principal that may do everything in the account."""
+        """Return the principal that may do everything in the account."""
         owner = Users(account.id, self._records, self._clock).get(account.owner_id)
         person = Person(owner.id, owner.name)
         return Principal(account.id, person, person)
 
     def member(self, account_id: AccountId, user_id: UserId) -> Principal:
-        """The principal that acts as this user and changes no records; the owner, if it is that.
-        NotFound when either is gone."""
+        """Return the principal of this user. It may not change records, unless the user is the owner.
+
+        Raises: NotFound if the account or the user does not exist.
+        """
         owner = self.owner(self.get(account_id))
         if user_id == owner.user_id:
             return owner
@@ -193,8 +201,10 @@ class Accounts:
         return owner.as_user(user, may_configure=False)
 
     def forget(self, account: AccountRecord) -> None:
-        """The record and everything that still lies in the account's partition; the caller has
-        deleted what the records stand for."""
+        """Delete the account's record and all other records in its partition.
+
+        The caller has already deleted the data that those records describe.
+        """
         users = f"{partition_of(account.id)} / user"
         items = with_prefix(self._records, partition_of(account.id), "")
         for item in items:
@@ -204,20 +214,21 @@ class Accounts:
         if pointer is not None and pointer.value["id"] == account.id:
             self._records.write(Delete(DEFAULT_ACCOUNT, expect=pointer.counter))
         self._catalog.delete(account.id)
-        for item in items:  # an account that can be found has its owner: this can be repeated
+        # Users last: an account that can be found has its owner, so the call can be repeated.
+        for item in items:
             self._records.write(Delete(item.key))
 
-    def _named_default(self) -> AccountRecord:
-        """A birth that was interrupted has an account already, only nothing that points at it."""
+    def _create_default(self) -> AccountRecord:
+        """Create the default account, or return the one that an interrupted call has created."""
         try:
             return self.create({"name": "default"})
-        except AlreadyExists:
+        except AlreadyExists:  # the interrupted call did not write the pointer to it
             return self.get("default")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnAccount:
-    """The account of a principal, as the principal may see and change it."""
+    """The account of a principal, with the principal's rights."""
 
     principal: Principal
     accounts: Accounts
@@ -232,6 +243,6 @@ class OwnAccount:
 
 
 def default_owner(records: RecordStore, clock: Clock) -> Principal:
-    """The owner of the home's default account."""
+    """Return the owner of the home's default account."""
     accounts = Accounts(records, clock)
     return accounts.owner(accounts.default())

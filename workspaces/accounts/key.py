@@ -1,8 +1,8 @@
-"""Keys: secrets by which a program is known as an account or as one of its users.
+"""API keys: secrets that authenticate a program as an account or as one of its users.
 
-A key is shown once, when it is made; what is kept is its SHA-256, and that is also where its record is
-looked up, so no stored secret is ever compared with a presented one. (A key has 258 random bits: there
-is nothing to guess, and a plain hash is as good as a slow one.)
+A key is shown once, when it is created. Only its SHA-256 is stored, and the record is looked up under that
+hash. So no stored secret is ever compared with a presented one. A key has 258 random bits. It cannot be
+guessed, and a plain hash is as good as a slow one.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ ACCOUNT_PREFIX = "wh_"
 USER_PREFIX = "whu_"
 
 SECRET_BYTES = 32
-"""Of randomness: 43 url-safe characters."""
+"""Random bytes of a secret: 43 url-safe characters."""
 
 LABEL_CHARACTERS_MAX = 100
 
 SEEN_EVERY = timedelta(minutes=1)
-"""How exactly it is noted when a key was last used: a write a minute, not one a request."""
+"""Precision of a key's last use: at most one write a minute, not one a request."""
 
 
 class KeyRecord(StrictModel):
@@ -51,7 +51,7 @@ class KeyRecord(StrictModel):
         str, Field(max_length=LABEL_CHARACTERS_MAX, pattern=r"^[^\x00-\x1f\x7f]*$")
     ] = ""
     user_id: UserId | None = None
-    """Whom it acts as; absent for a key of the account."""
+    """The user as which the key acts; absent for a key of the account."""
     created_at: Stamp
     last_used_at: Stamp | None = None
     expires_at: Stamp | None = None
@@ -59,7 +59,7 @@ class KeyRecord(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class KeyOwner:
-    """Whom a key belongs to."""
+    """The account of a key, and the key's record."""
 
     account_id: AccountId
     key: KeyRecord
@@ -79,14 +79,14 @@ class Keys:
     def create(
         self, *, label: str = "", user_id: UserId | None = None, expires_at: object = None
     ) -> tuple[KeyRecord, str]:
-        """A new key and its secret, which cannot be shown again."""
+        """Create a key. Return it with its secret, which cannot be shown again."""
         self._check_right("make keys")
         fields: dict[str, Any] = {"label": label}
         if user_id is not None:
             fields["userId"] = user_id
         if expires_at is not None:
-            fields["expiresAt"] = self._in_the_future(expires_at)
-        record, secret, changes = self._made(fields)
+            fields["expiresAt"] = self._future_stamp(expires_at)
+        record, secret, changes = self._new_key(fields)
         rule = invisible_characters.broken_rule(record.label)
         if rule is not None:
             raise Refused("label", label, rule)
@@ -94,11 +94,11 @@ class Keys:
         return record, secret
 
     def list(self) -> list[KeyRecord]:
-        """Oldest first."""
+        """Return the keys of the account, oldest first."""
         self._check_right("see keys")
-        items = with_prefix(self._records, partition_of(self._account_id), "key:")
-        found = (self._records.get(Key(_hashed(item), "key")) for item in items)
-        records = [_record(item) for item in found if item is not None]
+        index = with_prefix(self._records, partition_of(self._account_id), "key:")
+        items = (self._records.get(Key(_key_partition(entry), "key")) for entry in index)
+        records = [_record(item) for item in items if item is not None]
         return sorted(records, key=lambda record: (record.created_at, record.id))
 
     def get(self, key_id: str) -> KeyRecord:
@@ -106,43 +106,47 @@ class Keys:
         return _record(self._item(key_id))
 
     def revoke(self, key_id: str) -> KeyRecord:
-        """From now on nobody is known by it."""
+        """Revoke a key. It stops working immediately."""
         self._check_right("revoke keys")
         item = self._item(key_id)
-        self._records.write(*self._gone(item))
+        self._records.write(*self._deletion(item))
         return _record(item)
 
     def rotate(self, key_id: str) -> tuple[KeyRecord, str]:
-        """Another key in its place, in one instant: with its label, its user and its expiry."""
+        """Replace a key by a new one in one batch. The new key has its label, its user and its expiry.
+
+        Return the new key and its secret.
+        """
         self._check_right("rotate keys")
         item = self._item(key_id)
-        kept = {name: item.value.get(name) for name in ("label", "userId", "expiresAt")}
-        record, secret, changes = self._made({name: kept[name] for name in kept if kept[name]})
-        self._records.write(*changes, *self._gone(item))
+        values = {name: item.value.get(name) for name in ("label", "userId", "expiresAt")}
+        fields = {name: value for name, value in values.items() if value}
+        record, secret, changes = self._new_key(fields)
+        self._records.write(*changes, *self._deletion(item))
         return record, secret
 
-    def _made(self, fields: dict[str, Any]) -> tuple[KeyRecord, str, tuple[RecordChange, ...]]:
+    def _new_key(self, fields: dict[str, Any]) -> tuple[KeyRecord, str, tuple[RecordChange, ...]]:
         prefix = USER_PREFIX if fields.get("userId") else ACCOUNT_PREFIX
         secret = prefix + secrets.token_urlsafe(SECRET_BYTES)
-        stated = {"id": new_id("key"), "createdAt": stamp_of(self._clock.now())}
-        record = parse(KeyRecord, {**fields, **stated})
-        place = _place(secret)
+        system_fields = {"id": new_id("key"), "createdAt": stamp_of(self._clock.now())}
+        record = parse(KeyRecord, {**fields, **system_fields})
+        key = _record_key(secret)
         value = {**record.as_json(), "accountId": self._account_id}
         return (
             record,
             secret,
             (
-                Put(place, value, expect=ABSENT),
-                Put(self._index(record.id), {"at": place.partition}, expect=ABSENT),
+                Put(key, value, expect=ABSENT),
+                Put(self._index(record.id), {"at": key.partition}, expect=ABSENT),
             ),
         )
 
-    def _gone(self, item: Item) -> tuple[RecordChange, ...]:
+    def _deletion(self, item: Item) -> tuple[RecordChange, ...]:
         return Delete(item.key), Delete(self._index(item.value["id"]))
 
     def _item(self, key_id: str) -> Item:
         index = self._records.get(self._index(key_id)) if 0 < len(key_id) < 100 else None
-        item = self._records.get(Key(_hashed(index), "key")) if index else None
+        item = self._records.get(Key(_key_partition(index), "key")) if index else None
         if item is None:
             raise NotFound("key", key_id)
         return item
@@ -150,10 +154,10 @@ class Keys:
     def _index(self, key_id: str) -> Key:
         return Key(partition_of(self._account_id), f"key:{key_id}")
 
-    def _in_the_future(self, stated: object) -> Stamp:
-        stamp = _stamp(stated)
+    def _future_stamp(self, value: object) -> Stamp:
+        stamp = _stamp(value)
         if stamp <= stamp_of(self._clock.now()):
-            raise Refused("expiresAt", stated, "has passed")
+            raise Refused("expiresAt", value, "is in the past")
         return stamp
 
     def _check_right(self, deed: str) -> None:
@@ -162,10 +166,10 @@ class Keys:
 
 
 def owner_of_key(secret: str, records: RecordStore, clock: Clock) -> KeyOwner | None:
-    """Whom this key belongs to; None when it is no key, was revoked, or has expired."""
+    """Return the owner of this key. None if it is no key, was revoked, or has expired."""
     if not secret.startswith((ACCOUNT_PREFIX, USER_PREFIX)):
         return None
-    item = records.get(_place(secret))
+    item = records.get(_record_key(secret))
     if item is None:
         return None
     record = _record(item)
@@ -190,18 +194,18 @@ def _record(item: Item) -> KeyRecord:
     return parse(KeyRecord, {name: v for name, v in item.value.items() if name != "accountId"})
 
 
-def _place(secret: str) -> Key:
-    """By the hash alone: whoever reads the store learns no key."""
+def _record_key(secret: str) -> Key:
+    """Return the record's key. It contains only the hash, so a reader of the store learns no API key."""
     return Key(f"key:{sha256(secret.encode(errors='surrogateescape')).hexdigest()}", "key")
 
 
-def _hashed(index: Item) -> str:
+def _key_partition(index: Item) -> str:
     return index.value["at"]
 
 
-def _stamp(stated: object) -> Stamp:
+def _stamp(value: object) -> Stamp:
     try:
-        return stamp_of(TypeAdapter(AwareDatetime).validate_python(stated))
-    except (ValidationError, OverflowError) as error:  # the second: the end of year 9999, elsewhere
+        return stamp_of(TypeAdapter(AwareDatetime).validate_python(value))
+    except (ValidationError, OverflowError) as error:  # OverflowError: end of 9999 in another zone
         rule = "must be a date and time with its zone, such as 2027-01-31T12:00:00Z"
-        raise Refused("expiresAt", stated, rule) from error
+        raise Refused("expiresAt", value, rule) from error

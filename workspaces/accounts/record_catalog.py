@@ -1,9 +1,10 @@
-"""Records of one family in one partition: accounts of a home; workspaces, agents, users, sandboxes
-of an account.
+"""Catalogs: records of one kind in one partition.
 
-A record lies under its id, and its handle (what it is also found by: its name, as a rule) under an
-index item beside it; both change in one batch, so a handle is unique at every instant, whoever writes.
-Families differ in their shape and in what they check before a write, not in how they are kept.
+Examples are the accounts of a home, and the workspaces, agents, users and sandboxes of an account.
+
+A record is stored under its id. An index item beside it holds its handle, a second key for lookups (usually
+its name). Both change in one batch, so a handle is unique at every instant, whichever process writes. Kinds
+of records differ in their fields and in the checks before a write, not in the way they are stored.
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ from workspaces.timestamp import Stamp, next_stamp, stamp_of
 from workspaces.validation import StrictModel, parse
 
 GIVEN = ("id", "createdAt", "updatedAt")
-"""What the system says of every record."""
+"""Fields of every record that only the system sets."""
 
 TRIES_MAX = 20
-"""A change is repeated on what is there now; twenty losses in a row mean something is broken."""
+"""Attempts of a change. Each attempt applies it to the current record.
+
+Twenty lost races in a row mean that something is broken.
+"""
 
 
 REFERENCE_BYTES_MAX = 900
-"""Longer than any name in bytes; with what is put before it, it still fits a record's key."""
+"""Longer than any name in bytes. With its prefix a reference still fits a record's key."""
 
 
 class NamedRecord(Protocol):
@@ -55,14 +59,14 @@ R = TypeVar("R", bound=StrictModel)
 @dataclass(frozen=True, slots=True)
 class RecordKind(Generic[R]):
     name: str
-    """As in `agent`: how errors and keys call it."""
+    """The name of the kind in errors and keys, such as `agent`."""
     prefix: str
-    """As in `agent_…`: what ids begin with."""
+    """The prefix of its ids, such as `agent` in `agent_…`."""
     shape: type[R]
     handles: tuple[str, ...] = ("name",)
-    """A record is also found by the first of these fields that it has; no two have the same there."""
+    """Fields for lookups. The first one that a record has is its handle, which is unique."""
     fixed: tuple[str, ...] = ()
-    """What no patch changes, beside the id and the stamps."""
+    """Fields that no patch changes, besides the id and the stamps."""
 
 
 class _Handle(NamedTuple):
@@ -71,14 +75,14 @@ class _Handle(NamedTuple):
 
 
 def partition_of(account_id: AccountId) -> str:
-    """Where the records of an account lie."""
+    """Return the partition of an account's records."""
     return f"account:{account_id}"
 
 
 class Catalog(Generic[R]):
     def __init__(
         self,
-        family: RecordKind[R],
+        kind: RecordKind[R],
         partition: str,
         records: RecordStore,
         clock: Clock,
@@ -86,10 +90,13 @@ class Catalog(Generic[R]):
         check: Callable[[R, R | None], None] = lambda _record, _before: None,
         may_change: bool = True,
     ) -> None:
-        """`check` refuses a record whose references do not hold; it is given the record as it was too, so
-        that what holds no longer stands in the way of no other change. A catalog that may not change its
-        records answers every attempt with Forbidden."""
-        self._family = family
+        """Store the dependencies.
+
+        `check` refuses a record with broken references. It also receives the record before the change, so
+        that a reference that broke earlier does not block other changes. A catalog that may not change its
+        records answers every attempt with Forbidden.
+        """
+        self._kind = kind
         self._partition = partition
         self._may_change = may_change
         self._records = records
@@ -97,12 +104,15 @@ class Catalog(Generic[R]):
         self._check = check
 
     def check_new(self, fields: Mapping[str, Any]) -> R:
-        """What `create` would make of these fields now; refuses what it would refuse."""
+        """Return the record that `create` would make of these fields now.
+
+        Raises: the errors that `create` would raise.
+        """
         self._check_right("create")
         record = self._new(fields, None)
         handle = self._handle(record)
         if self._records.get(self._handle_key(handle)) is not None:
-            raise AlreadyExists(self._family.name, handle.value)
+            raise AlreadyExists(self._kind.name, handle.value)
         return record
 
     def create(self, fields: Mapping[str, Any], *, record_id: str | None = None) -> R:
@@ -115,27 +125,33 @@ class Catalog(Generic[R]):
                 Put(self._handle_key(handle), {"id": _id(record)}, expect=ABSENT),
             )
         except Conflict as error:
-            raise AlreadyExists(self._family.name, handle.value) from error
+            raise AlreadyExists(self._kind.name, handle.value) from error
         return record
 
     def get(self, reference: str, *, by: tuple[str, ...] | None = None) -> R:
-        """By id, else by one of these handles (any, unless stated). NotFound."""
-        return self._shaped(self._item(reference, by))
+        """Return the record with this id, else with this value in one of the handles `by` (default: any).
+
+        Raises: NotFound if there is none.
+        """
+        return self._record(self._item(reference, by))
 
     def list(self) -> list[R]:
-        """In the order of their names."""
-        found = with_prefix(self._records, self._partition, f"{self._family.name}:")
-        return sorted((self._shaped(item) for item in found), key=_name)
+        """Return all records, ordered by name."""
+        items = with_prefix(self._records, self._partition, f"{self._kind.name}:")
+        return sorted((self._record(item) for item in items), key=_name)
 
     def patch(self, reference: str, patch: Mapping[str, Any]) -> R:
-        """An RFC 7396 merge patch: null removes a key, objects merge, the rest replaces."""
+        """Apply an RFC 7396 merge patch: null removes a key, objects merge, other values replace.
+
+        Raises: NotFound, Refused, or AlreadyExists if another record has the new name.
+        """
         self._check_right("change")
-        for key in (*GIVEN, *self._family.fixed):
+        for key in (*GIVEN, *self._kind.fixed):
             if key in patch:
                 raise Refused(key, patch[key], "cannot be changed")
         for _ in range(TRIES_MAX):
             item = self._item(reference)
-            old = self._shaped(item)
+            old = self._record(item)
             merged = _trimmed(merge_patch(item.value, patch))
             stamp = next_stamp(self._clock.now(), cast(Stamp, item.value["updatedAt"]))
             record = self._parsed({**merged, "updatedAt": stamp}, old)
@@ -147,37 +163,41 @@ class Catalog(Generic[R]):
             except Conflict as error:
                 handle = self._handle(record)
                 if error.name == str(self._handle_key(handle)):
-                    raise AlreadyExists(self._family.name, handle.value) from error
-                continue
+                    raise AlreadyExists(self._kind.name, handle.value) from error
+                continue  # another process changed the record: apply the patch to its version
             return record
-        raise _restless(self._family.name, reference)
+        raise _too_many_changes(self._kind.name, reference)
 
-    def adopt(self, stated: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None) -> R:
-        """A record as another machine has it, whole, with its id and stamps. `instead_of`: what was here when
-        that was decided, None for nothing. Conflict when something else is by now; AlreadyExists when
-        another
-        record has its name; Refused."""
+    def adopt(self, fields: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None) -> R:
+        """Store a whole record of another machine, with its id and stamps.
+
+        `instead_of` is the local record on which the caller decided that; None if there was none.
+
+        Raises: Conflict if the local record differs by now. AlreadyExists if another record has its name.
+        Refused if the record is invalid.
+        """
         self._check_right("adopt")
-        record = parse(self._family.shape, stated)
+        record = parse(self._kind.shape, fields)
         self._check_whole(record, record)
         item = self._records.get(self._key(_id(record)))
-        old = self._shaped(item) if item else None
+        old = self._record(item) if item else None
         if (old.as_json() if old else None) != instead_of:
-            expected = "what was seen" if instead_of else None
-            raise Conflict(self._family.name, _id(record), expected=expected, actual="another")
-        for key in self._family.fixed:
-            if instead_of is not None and instead_of.get(key) != stated.get(key):
-                raise Refused(key, stated.get(key), "is not what it is here, and never changes")
+            expected = "the version that was read" if instead_of else None
+            raise Conflict(self._kind.name, _id(record), expected=expected, actual="another")
+        for key in self._kind.fixed:
+            if instead_of is not None and instead_of.get(key) != fields.get(key):
+                rule = "differs from the local value, and this field never changes"
+                raise Refused(key, fields.get(key), rule)
         handle = self._handle(record)
         index = Put(self._handle_key(handle), {"id": _id(record)}, expect=ABSENT)
-        moved = (index,) if old is None else self._rename(self._handle(old), handle, _id(record))
+        renaming = (index,) if old is None else self._rename(self._handle(old), handle, _id(record))
         expect = item.counter if item else ABSENT
         try:
-            kept = Put(self._key(_id(record)), record.as_json(), expect=expect)
-            self._records.write(kept, *moved)
+            put = Put(self._key(_id(record)), record.as_json(), expect=expect)
+            self._records.write(put, *renaming)
         except Conflict as error:
             if error.name == str(self._handle_key(handle)):
-                raise AlreadyExists(self._family.name, handle.value) from error
+                raise AlreadyExists(self._kind.name, handle.value) from error
             raise
         return record
 
@@ -185,29 +205,29 @@ class Catalog(Generic[R]):
         self._check_right("delete")
         for _ in range(TRIES_MAX):
             item = self._item(reference)
-            record = self._shaped(item)
+            record = self._record(item)
             handle = self._handle_key(self._handle(record))
             try:
                 self._records.write(Delete(item.key, expect=item.counter), Delete(handle))
             except Conflict:
-                continue  # renamed in the same instant: its handle is another one now
+                continue  # another process renamed it: delete its new handle
             return record
-        raise _restless(self._family.name, reference)
+        raise _too_many_changes(self._kind.name, reference)
 
     def _check_right(self, deed: str) -> None:
         if not self._may_change:
-            raise Forbidden(f"{deed} {self._family.name}s")
+            raise Forbidden(f"{deed} {self._kind.name}s")
 
     def _item(self, reference: str, by: tuple[str, ...] | None = None) -> Item:
         if _could_name(reference):
-            found = self._records.get(self._key(reference))
-            for field in self._family.handles if by is None else by:
-                found = found or self._pointed_at(self._handle_key(_Handle(field, reference)))
-            if found is not None:
-                return found
-        raise NotFound(self._family.name, reference)
+            item = self._records.get(self._key(reference))
+            for field in self._kind.handles if by is None else by:
+                item = item or self._item_by_handle(self._handle_key(_Handle(field, reference)))
+            if item is not None:
+                return item
+        raise NotFound(self._kind.name, reference)
 
-    def _pointed_at(self, handle: Key) -> Item | None:
+    def _item_by_handle(self, handle: Key) -> Item | None:
         pointer = self._records.get(handle)
         return self._records.get(self._key(pointer.value["id"])) if pointer else None
 
@@ -222,53 +242,56 @@ class Catalog(Generic[R]):
     def _new(self, fields: Mapping[str, Any], record_id: str | None) -> R:
         for key in GIVEN:
             if key in fields:
-                raise Refused(key, fields[key], "is given by the system", remedy="leave it out")
+                raise Refused(key, fields[key], "is set by the system", remedy="leave it out")
         now = stamp_of(self._clock.now())
-        stated = {
-            "id": record_id or new_id(self._family.prefix),
+        system_fields = {
+            "id": record_id or new_id(self._kind.prefix),
             "createdAt": now,
             "updatedAt": now,
         }
-        return self._parsed({**_trimmed(fields), **stated}, None)
+        return self._parsed({**_trimmed(fields), **system_fields}, None)
 
     def _parsed(self, fields: Mapping[str, Any], before: R | None) -> R:
-        record = parse(self._family.shape, fields)
+        record = parse(self._kind.shape, fields)
         self._check_whole(record, before)
         return record
 
     def _check_whole(self, record: R, before: R | None) -> None:
         handle = self._handle(record)
         if looks_like_id(handle.value) and handle.value != _id(record):
-            rule = "looks like an id: a record is found by either, so they must differ"
+            rule = "looks like an id; records are found by both, so a name must differ from an id"
             raise Refused(to_camel(handle.field), handle.value, rule)
         self._check_names(record, before)
         self._check(record, before)
 
     def _check_names(self, record: R, before: R | None) -> None:
-        """One that it has already stays: it is shown with what is not seen spelled out."""
-        for field in {"name", *self._family.handles}:
+        """Raise Refused for a new name with invisible characters.
+
+        A name that the record already has may stay: it is shown with those characters escaped.
+        """
+        for field in {"name", *self._kind.handles}:
             name = getattr(record, field, None)
             if isinstance(name, str) and name != getattr(before, field, None):
                 rule = invisible_characters.broken_rule(name)
                 if rule is not None:
                     raise Refused(to_camel(field), name, rule)
 
-    def _shaped(self, item: Item) -> R:
-        return parse(self._family.shape, item.value, within=str(item.key))
+    def _record(self, item: Item) -> R:
+        return parse(self._kind.shape, item.value, within=str(item.key))
 
     def _key(self, record_id: str) -> Key:
-        return Key(self._partition, f"{self._family.name}:{record_id}")
+        return Key(self._partition, f"{self._kind.name}:{record_id}")
 
     def _handle(self, record: R) -> _Handle:
-        values = ((field, getattr(record, field)) for field in self._family.handles)
+        values = ((field, getattr(record, field)) for field in self._kind.handles)
         return next(_Handle(field, value) for field, value in values if value is not None)
 
     def _handle_key(self, handle: _Handle) -> Key:
-        return Key(self._partition, f"{self._family.name}-{handle.field}:{handle.value}")
+        return Key(self._partition, f"{self._kind.name}-{handle.field}:{handle.value}")
 
 
 def merge_patch(target: object, patch: object) -> Any:
-    """RFC 7396."""
+    """Return the target with an RFC 7396 merge patch applied."""
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(cast(Mapping[str, Any], target)) if isinstance(target, Mapping) else {}
@@ -281,7 +304,7 @@ def merge_patch(target: object, patch: object) -> Any:
 
 
 def _trimmed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Names and descriptions without the blanks around them; an empty description is none."""
+    """Return the fields with name and description stripped of blanks. An empty description is dropped."""
     trimmed = {
         key: value.strip() if key in {"name", "description"} and isinstance(value, str) else value
         for key, value in fields.items()
@@ -290,16 +313,20 @@ def _trimmed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _could_name(reference: str) -> bool:
-    """What is empty, endless or no text (bytes of the command line that are no UTF-8) names no
-    record, and no store could look for it."""
+    """Return True if a store can look up this reference.
+
+    An empty or endless text names no record, nor do command-line bytes that are not UTF-8.
+    """
     try:
         return 0 < len(reference.encode()) < REFERENCE_BYTES_MAX
     except UnicodeEncodeError:
         return False
 
 
-def _restless(family: str, reference: str) -> Conflict:
-    return Conflict(family, reference, expected="a quiet moment", actual="none")
+def _too_many_changes(kind: str, reference: str) -> Conflict:
+    return Conflict(
+        kind, reference, expected="no concurrent change", actual=f"{TRIES_MAX} changes in a row"
+    )
 
 
 def _id(record: StrictModel) -> str:

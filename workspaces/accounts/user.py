@@ -1,7 +1,8 @@
 """Users: the principals inside an account.
 
-A user that a platform knows has the platform's own id (`externalId`), unique in the account, and is
-found by it; names of such users may repeat, as names of people do. A user without one is found by name.
+A user of a platform has the platform's own id (`externalId`). It is unique in the account, and the user is
+found by it. The names of such users may repeat, as names of people do. A user without an external id is
+found by name.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from workspaces.validation import StrictModel
 from workspaces.workspace_record import NAME_CHARACTERS_MAX, Name
 
 EXTERNAL_ID_CHARACTERS_MAX = 200
-"""Room for an address or a URN; four times as many bytes still fit a record's key."""
+"""Enough for an address or a URN. Four times as many bytes still fit a record's key."""
 
 ExternalId = Annotated[
     str, Field(min_length=1, max_length=EXTERNAL_ID_CHARACTERS_MAX, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -32,7 +33,7 @@ class UserRecord(StrictModel):
     id: UserId
     name: Name
     external_id: ExternalId | None = None
-    """The platform's own id of this user."""
+    """The id of this user on the platform."""
     created_at: Stamp
     updated_at: Stamp
 
@@ -50,24 +51,27 @@ class Users:
         may_change: bool = True,
         only: UserId | None = None,
     ) -> None:
-        """`only`: the one user there is for the caller; every other one is not found."""
+        """Store the dependencies. `only` is the single user that the caller can see; others are not found."""
         self._only = only
         self._catalog = Catalog(
             USERS, partition_of(account_id), records, clock, may_change=may_change
         )
 
     def create(self, fields: Mapping[str, Any], *, record_id: UserId | None = None) -> UserRecord:
-        """Named after the external id where no name is stated."""
+        """Create a user. Without a name it is named after its external id."""
         external = fields.get("externalId")
-        named = {"name": external[:NAME_CHARACTERS_MAX]} if isinstance(external, str) else {}
-        return self._catalog.create({**named, **fields}, record_id=record_id)
+        default = {"name": external[:NAME_CHARACTERS_MAX]} if isinstance(external, str) else {}
+        return self._catalog.create({**default, **fields}, record_id=record_id)
 
     def get(self, reference: str) -> UserRecord:
-        """By id, by external id, or by the name of a user that has none. NotFound."""
-        found = self._catalog.get(reference)
-        if self._only not in (None, found.id):
+        """Return the user with this id or external id, or with this name and no external id.
+
+        Raises: NotFound if there is none or the caller cannot see it.
+        """
+        user = self._catalog.get(reference)
+        if self._only not in (None, user.id):
             raise NotFound(USERS.name, reference)
-        return found
+        return user
 
     def list(self) -> list[UserRecord]:
         return self._catalog.list() if self._only is None else [self._catalog.get(self._only)]
@@ -76,17 +80,21 @@ class Users:
         return self._catalog.patch(reference, patch)
 
     def adopt(
-        self, stated: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
+        self, fields: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
     ) -> UserRecord:
-        """See `Catalog.adopt`."""
-        return self._catalog.adopt(stated, instead_of=instead_of)
+        """Store a user record of another machine. See `Catalog.adopt`."""
+        return self._catalog.adopt(fields, instead_of=instead_of)
 
     def delete(self, reference: str) -> UserRecord:
         return self._catalog.delete(reference)
 
     def named_by_platform(self, reference: str, *, autocreate: bool) -> UserRecord:
-        """The user that a platform means by an id or an external id, made on first use. Never one
-        by its name: a platform's `owner` is not the owner."""
+        """Return the user with this id or external id of a platform; create it on first use.
+
+        Names do not count: a platform's user `owner` is not the owner of the account.
+
+        Raises: NotFound if the user does not exist and may not be created.
+        """
         try:
             return self._catalog.get(reference, by=("external_id",))
         except NotFound:
@@ -94,5 +102,5 @@ class Users:
                 raise
         try:
             return self.create({"externalId": reference})
-        except AlreadyExists:  # somebody named it in the same instant
+        except AlreadyExists:  # another process created it at the same time
             return self.get(reference)

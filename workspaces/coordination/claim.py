@@ -1,16 +1,17 @@
-"""Claims: one event is processed once.
+"""Claims: they ensure that one event is processed once.
 
 A claim is an item under the event's id. It holds a hash of the event's body, so that the same id with
-another body is found out; where the event waits, so that a repetition leads to the same answer; and
-later the outcome, so that a repetition is answered without a repeated effect. What failed before
-anything happened is *released*: the claim then holds the reason, and whoever comes next may claim anew.
+another body is detected. It holds the place where the event waits, so that a repetition leads to the same
+answer. Later it holds the outcome, so that a repetition is answered without a repeated effect. If an event
+failed before it had any effect, its claim is *released*. It then holds the reason, and the next caller may
+claim the event again.
 
-A claim is kept for a day from the moment it was made: who repeats an event later than that means a new
-one. An event that is still on its way has no end yet, so its claim has none either. Of one that rested, the
-day begins anew when it goes on.
+A claim is kept for a day after it was made. A caller that repeats an event later than that means a new
+event. An event in progress has no end yet, so its claim does not expire. If an event paused, its day begins
+again when it continues.
 
-Claims are made and ended together with what they are about, in one batch: this room says what the
-changes are, its callers write them.
+Claims are made and ended in one batch with the records of their event. This module returns the changes;
+its callers write them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from workspaces.storage.records import Condition, Item, JsonObject, Key, Put, Re
 
 CLAIM_S = 24 * 3600.0
 OUTCOME_S = 3600.0
-"""An outcome that took a day to come is kept at least this long."""
+"""Shortest time for which an outcome is kept, even if it took a day to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,11 @@ class Claim:
     counter: int
     body: str
     made_at: float
-    """Seconds since the epoch, by the clock of whoever made it."""
+    """Seconds since the epoch, by the clock of the process that made the claim."""
     about: JsonObject
     outcome: JsonObject | None = None
     refusal: JsonObject | None = None
-    """Why it was released; it is free then."""
+    """The reason of the release. A claim with a reason is free."""
 
 
 class Claims:
@@ -50,65 +51,68 @@ class Claims:
         return _claim(item) if item else None
 
     def look(self, key: Key, body: str) -> Claim | Condition:
-        """The claim that stands already, or the condition under which one can be made.
+        """Return the existing claim, or the condition under which the caller can make one.
 
-        Conflict for an id that was used with another body.
+        Raises: AnotherBody, a Conflict, if the id was used with another body.
         """
-        found = self.find(key)
-        if found is None:
+        claim = self.find(key)
+        if claim is None:
             return ABSENT
-        if found.refusal is not None:
-            return found.counter
-        if found.body != body:
+        if claim.refusal is not None:  # released: free for the next caller
+            return claim.counter
+        if claim.body != body:
             raise AnotherBody("event", key.sort.partition(":")[2])
-        return found
+        return claim
 
     def made(self, key: Key, body: str, about: JsonObject, expect: Condition) -> Put:
         now = self._clock.now().timestamp()
         return Put(key, {"body": body, "at": now, "about": about}, expect)
 
     def refused(
-        self, key: Key, body: str, about: JsonObject, expect: Condition, why: JsonObject
+        self, key: Key, body: str, about: JsonObject, expect: Condition, reason: JsonObject
     ) -> Put:
-        """A claim that is released as it is made."""
+        """Return the change that makes a claim and releases it at once."""
         now = self._clock.now().timestamp()
-        value = {"body": body, "at": now, "about": about, "refusal": why}
+        value = {"body": body, "at": now, "about": about, "refusal": reason}
         return Put(key, value, expect, now + CLAIM_S)
 
     def finished(self, claim: Claim, outcome: JsonObject) -> Put:
         return self._ended(claim, {"outcome": outcome})
 
     def resting(self, claim: Claim, outcome: JsonObject) -> Put:
-        """How it stands, for now: it is not over, so the claim has no end."""
-        return Put(claim.key, {**_standing(claim), "outcome": outcome}, claim.counter)
+        """Return the change for a paused event, with its present outcome. The claim does not expire."""
+        return Put(claim.key, {**_base_value(claim), "outcome": outcome}, claim.counter)
 
     def resumed(self, claim: Claim) -> Put:
-        """On its way again, by an event that is claimed a day from now: it will look here for its outcome."""
-        value = {**_standing(claim), "at": self._clock.now().timestamp()}
+        """Return the change for an event that continues. Its day begins again.
+
+        The event that resumes it is claimed for a day from now, and will look here for its outcome.
+        """
+        value = {**_base_value(claim), "at": self._clock.now().timestamp()}
         return Put(claim.key, value, claim.counter)
 
-    def released(self, claim: Claim, why: JsonObject) -> Put:
-        return self._ended(claim, {"refusal": why})
+    def released(self, claim: Claim, reason: JsonObject) -> Put:
+        return self._ended(claim, {"refusal": reason})
 
     def _ended(self, claim: Claim, end: JsonObject) -> Put:
-        value = {**_standing(claim), **end}
+        value = {**_base_value(claim), **end}
         now = self._clock.now().timestamp()
         expires_at = max(claim.made_at + CLAIM_S, now + OUTCOME_S)
         return Put(claim.key, value, claim.counter, expires_at)
 
 
-def _standing(claim: Claim) -> JsonObject:
+def _base_value(claim: Claim) -> JsonObject:
     return {"body": claim.body, "at": claim.made_at, "about": claim.about}
 
 
 def _claim(item: Item) -> Claim:
     value = item.value
     return Claim(
-        item.key,
-        item.counter,
-        value["body"],
-        value["at"],
-        value["about"],
-        value.get("outcome"),
-        value.get("refusal"),
+        key=item.key,
+        counter=item.counter,
+        body=value["body"],
+        made_at=value["at"],
+        about=value["about"],
+        outcome=value.get("outcome"),
+        refusal=value.get("refusal"),
     )

@@ -1,21 +1,23 @@
-"""Leases: who may run a conversation, so that its effects happen once and in order.
+"""Leases: the right to run a conversation, so that its effects happen once and in order.
 
-A lease is two items. The *fence* says who holds it, and its counter is the **generation**: it grows at
-each acquisition and each release and is never reused. Every write that the lease protects carries a
-`Recheck` of the fence, so a holder that was paused past its end can write nothing: the store refuses,
-however convinced the holder is. The *pulse* beside it only proves life, and may be renewed while
-writes are in flight without disturbing them.
+A lease is two items. The *fence* names the holder. Its counter is the **generation**: it grows at each
+acquisition and each release, and is never reused. Every write that the lease protects carries a `Check` of
+the fence. So a holder that was paused past the end of its lease can write nothing: the store refuses,
+whatever the holder believes. The second item, the *pulse*, is a heartbeat. It only proves that the holder
+is alive. Its renewal does not disturb writes in flight.
 
-No clock is compared between machines. A waiter takes a lease over when it has seen the same pulse for
-a whole lease time on its own monotonic clock, or at once when the holder was a process of this very
-machine that is certainly dead. The takeover itself expects the pulse that was seen: a holder that gave a
-sign of life at the last moment keeps its lease.
+Clocks of different machines are never compared. A waiter takes a lease over when it has seen the same
+pulse for a whole lease time on its own monotonic clock. It takes over at once if the holder was a process
+of this machine that is certainly dead. The takeover itself expects the pulse that the waiter has seen. So
+a holder that renewed its pulse at the last moment keeps its lease.
 
-To take a lease is a *bid*: changes that may be written together with others, in one batch. The fence moves
-with every holder, so a bid that wins proves as well that nobody wrote under the lease since it was made: what
-was read after it still stands. Where the answer
-to a bid or a release got lost, the lease may be held by nobody in the name of a living process. Each bid
-has a mark of its own, so whoever made it recognises it later, and may follow it at once.
+To acquire a lease, a caller writes a *bid*: changes that may be written together with others, in one batch.
+The fence changes with every holder. So a bid that wins also proves that no process wrote under the lease
+since the bid was made. Everything that the caller read after it is still current.
+
+If the answer to a bid or a release is lost, the fence may name a living process that does not use the
+lease. Each bid has its own mark. So the process that made the bid recognises it later and may take the
+lease over at once.
 """
 
 from __future__ import annotations
@@ -35,20 +37,23 @@ from workspaces.storage.records import Check, Counter, Item, Key, Put, RecordSto
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimings:
-    """How long what lasts. The defaults outlast a stalled disk and a garbage collection, and follow a
-    machine that vanished within two minutes."""
+    """The durations of a lease.
+
+    With the defaults a holder survives a stalled disk and a garbage collection. Another machine replaces a
+    holder that vanished within two minutes.
+    """
 
     lease_s: float = 60.0
-    """A holder that gave no sign of life for so long may be followed."""
+    """Seconds without a sign of life after which another process may take the lease over."""
     renew_s: float = 20.0
     stop_early_s: float = 5.0
-    """A holder that could not renew stops itself this long before others may take over."""
+    """A holder that could not renew stops itself this many seconds before others may take over."""
 
 
 TERMS = LeaseTimings()
 
 NEVER: Counter = 0
-"""The generation of no lease: counters begin with 1."""
+"""A generation that no lease has: counters begin with 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +61,21 @@ class Lease:
     key: str
     generation: Counter
     mark: str = ""
-    """Of the bid that won it."""
+    """The mark of the bid that won the lease."""
 
     @property
     def guard(self) -> Check:
-        """Put this first into every batch that only the holder may write."""
+        """Return the check to put first into every batch that only the lease holder may write."""
         return Check(_fence(self.key), self.generation)
 
     def is_lost_by(self, conflict: Conflict) -> bool:
-        """Whether a guarded batch was refused by the guard itself."""
+        """Return True if the guard caused this conflict of a guarded batch: the lease is lost."""
         return conflict.name == str(_fence(self.key))
 
 
 @dataclass(frozen=True, slots=True)
 class Bid:
-    """What takes a lease when it is written, alone or in one batch with other changes."""
+    """The changes that acquire a lease, written alone or in one batch with other changes."""
 
     key: str
     mark: str
@@ -78,16 +83,19 @@ class Bid:
 
     @property
     def unwon(self) -> Lease:
-        """For what is prepared before: under this lease nothing can be written."""
+        """Return a placeholder for work that is prepared before the bid wins.
+
+        Its generation never matches, so every guarded write under it fails.
+        """
         return Lease(self.key, NEVER, self.mark)
 
     def won(self, counters: Sequence[Counter]) -> Lease:
-        """The lease, given the counters of a batch that began with the changes."""
+        """Return the lease. `counters` are those of a written batch that began with these changes."""
         return Lease(self.key, counters[0], self.mark)
 
 
 class Leases:
-    """What one process knows of leases. Threads may share it."""
+    """The leases of one process, and its knowledge of other holders. Threads may share it."""
 
     def __init__(
         self,
@@ -97,21 +105,24 @@ class Leases:
         terms: LeaseTimings = TERMS,
         process: str | None = None,
     ) -> None:
-        """`process` is the name of the one who holds: by default this very process."""
+        """Store the dependencies. `process` is the holder's name in the fence; default: this process."""
         self.terms = terms
         self._records = records
         self._clock = clock
         self._process = process or this_process()
-        self._silence = Liveness(clock)
+        self._liveness = Liveness(clock)
         self._lost: set[str] = set()
-        """The marks of bids and leases of ours that nobody has any more."""
-        self._let_go: set[tuple[str, Counter]] = set()
-        """Keys and generations of leases that were let go of in a batch, until they are released."""
+        """Marks of this process's bids and leases that no code uses any more."""
+        self._released_in_batch: set[tuple[str, Counter]] = set()
+        """Keys and generations of leases that a batch has released, until `release` is called."""
 
     def bid(self, key: str) -> Bid:
-        """Busy, naming the holder, while someone else is alive with it."""
+        """Return a bid for the lease.
+
+        Raises: Busy, naming the holder, while another living process holds the lease.
+        """
         fence = self._records.get(_fence(key))
-        if fence is None or fence.value["holder"] is None:
+        if fence is None or fence.value["holder"] is None:  # free
             return self._bid(key, fence)
         looked_at = self._clock.monotonic()
         pulse = self._records.get(_pulse(key))
@@ -120,30 +131,39 @@ class Leases:
         if (
             fence.value.get("mark") in self._lost
             or is_dead(fence.value["holder"])
-            or self._silence.lasts(key, sign, looked_at=looked_at, seconds=lease_s)
-        ):
+            or self._liveness.lasts(key, sign, looked_at=looked_at, seconds=lease_s)
+        ):  # the holder is gone: take the lease over, unless it has renewed its pulse since
             return self._bid(key, fence, Check(_pulse(key), pulse.counter if pulse else ABSENT))
-        raise Busy("the conversation", holder="someone else", process=_pid(fence.value["holder"]))
+        raise Busy(
+            "the conversation", holder="another operation", process=_pid(fence.value["holder"])
+        )
 
     def acquire(self, key: str) -> Lease:
-        """Busy, naming the holder, while someone else is alive with it."""
+        """Acquire the lease.
+
+        Raises: Busy, naming the holder, while another living process holds the lease. Unavailable if the
+        store does not answer; then the bid may have won, and a later bid of this process may replace it.
+        """
         bid = self.bid(key)
         try:
             lease = bid.won(self._records.write(*bid.changes))
         except Conflict:
             raise Busy("the conversation", holder="a process that was faster") from None
-        except Unavailable:
+        except Unavailable:  # the answer was lost: the bid may have won
             self.lose(bid)
             raise
-        self._silence.forget(key)
+        self._liveness.forget(key)
         return lease
 
     def lose(self, bid: Bid) -> None:
-        """It is not known whether it won; nobody will use it."""
+        """Give up a bid with an unknown result. No code will use its lease."""
         self._lost.add(bid.mark)
 
     def renew(self, lease: Lease) -> None:
-        """LeaseLost when it is not ours any more; one that we have let go of needs no sign of life."""
+        """Renew the pulse. A lease that this process has released in a batch needs none.
+
+        Raises: LeaseLost if another process holds the lease now.
+        """
         if self.has_let_go(lease):
             return
         try:
@@ -154,49 +174,61 @@ class Leases:
             raise LeaseLost(lease.key) from error
 
     def check(self, lease: Lease) -> None:
-        """LeaseLost when it is not ours any more: for what goes where no guard can stand beside it."""
+        """Check that this process still holds the lease. Use it for writes that cannot carry the guard.
+
+        Raises: LeaseLost if another process holds the lease now.
+        """
         fence = self._records.get(_fence(lease.key))
         if fence is None or fence.counter != lease.generation:
             raise LeaseLost(lease.key)
 
     def releasing(self, lease: Lease) -> Put:
-        """What lets go, to be written with the last of what the lease protects, in place of its guard."""
+        """Return the change that releases the lease.
+
+        The caller writes it with the last write that the lease protects, in place of the guard.
+        """
         return Put(_fence(lease.key), {"holder": None}, expect=lease.generation)
 
     def let_go(self, lease: Lease) -> None:
-        """It was written."""
-        self._let_go.add((lease.key, lease.generation))
+        """Record that the change of `releasing` was written."""
+        self._released_in_batch.add((lease.key, lease.generation))
 
     def has_let_go(self, lease: Lease) -> bool:
-        return (lease.key, lease.generation) in self._let_go
+        return (lease.key, lease.generation) in self._released_in_batch
 
     def release(self, lease: Lease) -> None:
-        """Let go. By someone who is not the holder any more: nothing happens."""
+        """Release the lease. Do nothing if this process no longer holds it.
+
+        Raises: Unavailable if the store does not answer; a later bid of this process may take it over.
+        """
         if self.has_let_go(lease):
-            self._let_go.discard((lease.key, lease.generation))
+            self._released_in_batch.discard((lease.key, lease.generation))
             return
         try:
             self._records.write(self.releasing(lease))
-        except Conflict:
+        except Conflict:  # another process holds it now
             return
-        except Unavailable:
+        except Unavailable:  # the answer was lost: the lease may still be held
             self._lost.add(lease.mark)
             raise
 
     @contextmanager
     def held(self, key: str) -> Generator[Lease]:
-        """For what is done well within a lease time. Busy."""
+        """Hold the lease during the context, which must take well under a lease time.
+
+        Raises: Busy while another living process holds the lease.
+        """
         lease = self.acquire(key)
         try:
             yield lease
         finally:
             self.release(lease)
 
-    def _bid(self, key: str, fence: Item | None, *still_silent: Check) -> Bid:
+    def _bid(self, key: str, fence: Item | None, *pulse_check: Check) -> Bid:
         mark = secrets.token_hex(8)
-        held = {"holder": self._process, "mark": mark}
-        put = Put(_fence(key), held, expect=fence.counter if fence else ABSENT)
-        return Bid(key, mark, (put, *still_silent))
+        value = {"holder": self._process, "mark": mark}
+        put = Put(_fence(key), value, expect=fence.counter if fence else ABSENT)
+        return Bid(key, mark, (put, *pulse_check))
 
 
 def _fence(key: str) -> Key:

@@ -1,19 +1,19 @@
-"""The writer lock: who changes a tree, and who gets the blame for what is found changed.
+"""The writer lock: decides which process changes a tree, and to which author changes are attributed.
 
-Several turns, people and processes share one live tree, and an editor or a bash command knows no
-compare-and-set. So every namespace has one lock file that all processes respect (flock: the kernel
-lets go of it when its holder dies). Before the holder touches the tree it writes its *intent* into
-the file: who it is and which paths it is about to change. Letting go empties the file. Whoever takes
-the lock and finds an intent knows that the former holder died inside, and attributes what is dirty
-there to it; an intent therefore stays in the file until it was dealt with, however often we die.
+Several turns, people and processes share one live tree. An editor or a bash command cannot compare and
+set. So every namespace has one lock file that all processes respect (flock: the kernel releases it when its
+holder dies). Before the holder changes the tree, it writes its *intent* into the file: its author and the
+paths that it is about to change. Releasing the lock empties the file. A process that takes the lock and
+finds an intent knows that the former holder died inside. It attributes the uncommitted changes of those
+paths to that author. So an intent stays in the file until it was handled, however often processes die.
 
-Whoever wants the lock first takes a second one, the queue, and lets go of it once it has the first:
-so one alone looks out for the lock, and a writer that comes again at once does not overtake those who
-wait. Without it, of sixteen busy writers some waited for longer than WAIT_S while nobody held the lock
-for longer than milliseconds. Of one process only one thread waits in the queue. The others wait for
-that thread: they look out for nothing, and have no file open.
+A process that wants the lock first takes a second lock, the queue, and releases it once it has the first.
+So only one process polls the lock, and a writer that returns at once does not overtake the waiting ones.
+Without the queue some of sixteen busy writers waited for longer than WAIT_S, although none held the lock
+for longer than milliseconds. Only one thread of a process waits in the queue. The other threads wait for
+that thread: they poll nothing, and have no file open.
 
-The lock is not reentrant; it is held for milliseconds, by a command for its duration.
+The lock is not reentrant. It is held for milliseconds, by a command for its duration.
 """
 
 from __future__ import annotations
@@ -38,43 +38,43 @@ from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 
 WAIT_S = 10.0
-"""Longer than any API write by three orders of magnitude: what waits so long waits for a command."""
+"""Three orders of magnitude longer than any API write: a caller that waits so long waits for a command."""
 
 _QUEUE_PAUSE_S_MAX = 0.02
 _PAUSE_S_MAX = 0.002
-"""Shorter, because only the first of the queue waits so."""
+"""Shorter than the pause in the queue, because only the first of the queue polls the lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """`paths` None: anything in the tree."""
+    """The author and the paths of a coming change. `paths` is None if any path may change."""
 
     author: Author
     paths: tuple[WorkspacePath, ...] | None
 
 
 class HeldLock:
-    """The lock, while it is held."""
+    """The writer lock while this process holds it."""
 
     def __init__(self, fd: int, who: str) -> None:
         self._fd = fd
         self._who = who
         self.left_behind = _read_intent(fd)
-        """What the former holder had declared when it died; None when it ended well."""
+        """The intent of a former holder that died; None if it ended normally."""
         self._note(self.left_behind)
 
     def intend(self, author: Author, paths: Sequence[WorkspacePath] | None) -> None:
-        """Declare what is about to be changed, replacing what was declared before."""
+        """Declare the coming change. It replaces an earlier declaration."""
         self._note(Intent(author, None if paths is None else tuple(paths)))
 
     def fulfilled(self) -> None:
-        """All that was declared stands in a revision."""
+        """Clear the declared intent, because a revision contains all its changes."""
         self.left_behind = None
         self._note(None)
 
     def _note(self, intent: Intent | None) -> None:
-        told = {"author": asdict(intent.author), "paths": intent.paths} if intent else None
-        note = {"who": self._who, "pid": os.getpid(), "intent": told}
+        record = {"author": asdict(intent.author), "paths": intent.paths} if intent else None
+        note = {"who": self._who, "pid": os.getpid(), "intent": record}
         data = json.dumps(note).encode()
         try:
             os.pwrite(self._fd, data, 0)
@@ -90,21 +90,24 @@ class WriterLock:
 
     @contextmanager
     def hold(self, who: str, *, wait_s: float = WAIT_S) -> Generator[HeldLock]:
-        """Wait for the lock. WorkspaceBusy, naming the holder, after `wait_s`, or when too many wait."""
-        with ExitStack() as held:
-            fd = self._acquire(held, time.monotonic() + wait_s)
-            yield HeldLock(fd, who)
-            os.ftruncate(fd, 0)  # not when an exception leaves: its intent may be unfulfilled
+        """Wait for the lock and hold it during the context. `who` names the holder.
 
-    def _acquire(self, held: ExitStack, deadline: float) -> int:
-        """Return the lock file, locked. It is closed with `held`."""
-        with _first_here(self._file, deadline) as is_first:
-            fd = held.enter_context(opened(self._file))
-            with opened(self._queue) as queue:
+        Raises: WorkspaceBusy, naming the holder, after `wait_s` or if too many calls wait.
+        """
+        with ExitStack() as stack:
+            fd = self._acquire(stack, time.monotonic() + wait_s)
+            yield HeldLock(fd, who)
+            os.ftruncate(fd, 0)  # not after an exception: its intent may not be committed
+
+    def _acquire(self, stack: ExitStack, deadline: float) -> int:
+        """Return the lock file, locked. It is closed with `stack`."""
+        with _first_thread(self._file, deadline) as is_first:
+            fd = stack.enter_context(open_lock_file(self._file))
+            with open_lock_file(self._queue) as queue:
                 is_ours = (
                     is_first
-                    and locked(queue, deadline, _QUEUE_PAUSE_S_MAX)
-                    and locked(fd, deadline, _PAUSE_S_MAX)
+                    and try_lock(queue, deadline, _QUEUE_PAUSE_S_MAX)
+                    and try_lock(fd, deadline, _PAUSE_S_MAX)
                 )
         if not is_ours:
             note = _read(fd)
@@ -114,15 +117,18 @@ class WriterLock:
 
 
 _FIRST: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
-"""Of each lock file that threads of this process wait for. Two threads that come at the same instant may make
-two locks. Then both wait in the queue, which does no harm."""
+"""One lock for each lock file that threads of this process wait for.
+
+Two threads that arrive at the same instant may make two locks. Then both wait in the queue, which does no
+harm.
+"""
 
 os.register_at_fork(after_in_child=_FIRST.clear)
 
 
 @contextmanager
-def _first_here(file: Path, deadline: float) -> Generator[bool]:
-    """Yield whether the caller became, in time, the one thread of this process that waits in the queue."""
+def _first_thread(file: Path, deadline: float) -> Generator[bool]:
+    """Yield True if the caller became, in time, the one thread of this process that waits in the queue."""
     first = _FIRST.get(file)
     if first is None:
         first = _FIRST[file] = threading.Lock()
@@ -139,8 +145,8 @@ def _first_here(file: Path, deadline: float) -> Generator[bool]:
 
 
 @contextmanager
-def opened(file: Path) -> Generator[int]:
-    """A lock file; closing it lets go of its lock."""
+def open_lock_file(file: Path) -> Generator[int]:
+    """Yield the open lock file. Closing it releases its lock."""
     try:
         fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -151,8 +157,8 @@ def opened(file: Path) -> Generator[int]:
         os.close(fd)
 
 
-def locked(fd: int, deadline: float, pause_s_max: float, how: int = fcntl.LOCK_EX) -> bool:
-    """Whether it could be locked in time."""
+def try_lock(fd: int, deadline: float, pause_s_max: float, how: int = fcntl.LOCK_EX) -> bool:
+    """Lock the file. Return True if that succeeded in time."""
     if _is_locked(fd, how):
         return True
     if time.monotonic() >= deadline:
@@ -162,12 +168,12 @@ def locked(fd: int, deadline: float, pause_s_max: float, how: int = fcntl.LOCK_E
 
 
 def _is_locked_by(deadline: float, fd: int, how: int, pause_s_max: float) -> bool:
-    """Try again and again, at longer and longer intervals."""
+    """Try repeatedly to lock the file, at growing intervals. Return False after the deadline."""
     pause = 0.0005
     while not _is_locked(fd, how):
         if time.monotonic() >= deadline:
             return False
-        time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the waiters
+        time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the waiting processes
         pause = min(pause * 2, pause_s_max)
     return True
 
@@ -181,24 +187,24 @@ def _is_locked(fd: int, how: int) -> bool:
 
 
 def _read(fd: int) -> dict[str, Any]:
-    """The note. What follows it is the end of a longer one, whose truncation did not come to pass."""
+    """Return the note in the file. Bytes after it are the rest of a longer note that was not truncated."""
     text = os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
     try:
         note, _ = json.JSONDecoder().raw_decode(text)
-    except ValueError:  # nobody holds it, or the holder died, or is at work, in the middle of it
+    except ValueError:  # not held, or the holder died or is at work while writing the note
         return {}
     return cast("dict[str, Any]", note) if isinstance(note, dict) else {}
 
 
 def _read_intent(fd: int) -> Intent | None:
-    noted = _read(fd).get("intent")
-    if noted is None:
+    record = _read(fd).get("intent")
+    if record is None:
         return None
     try:
-        paths = noted["paths"]
+        paths = record["paths"]
         return Intent(
-            Author(**noted["author"]),
+            Author(**record["author"]),
             None if paths is None else tuple(WorkspacePath(path) for path in paths),
         )
-    except (LookupError, TypeError, Refused):  # not in the words of this version of the program
+    except (LookupError, TypeError, Refused):  # written by another version of the program
         return None

@@ -1,8 +1,8 @@
-"""Burials: what is here of a workspace whose life is over goes to the trash, all of it or, after an
-interruption, what is left.
+"""Disposal: moves the local files of a deleted workspace to the trash. After an interruption it continues.
 
-The note first, then the record, then the files: what is found where it was after that is known to be on its
-way. Meanwhile nobody syncs the tree and nobody writes to it.
+It writes the note first, then deletes the record, then moves the files. So if files are still in place
+after that, the note tells that they are on their way to the trash. During a disposal no process syncs the
+tree or writes to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workspaces.home.trash import (
     begin_disposal,
     finish_disposal,
     is_in_trash,
-    lying,
+    trash_entries,
     unfinished_disposals,
 )
 from workspaces.ids import AccountId, Namespace, WorkspaceId, namespace
@@ -37,7 +37,7 @@ from workspaces.workspace_record import WorkspaceRecord
 
 
 class Disposal:
-    """For the workspaces of one account."""
+    """The disposal of workspaces of one account."""
 
     def __init__(
         self,
@@ -46,53 +46,59 @@ class Disposal:
         catalog: Catalog[WorkspaceRecord],
         clock: Clock,
         *,
-        opened: Callable[[WorkspaceRecord], Workspace],
-        let_go: Callable[[WorkspaceId], None],
+        open_workspace: Callable[[WorkspaceRecord], Workspace],
+        release: Callable[[WorkspaceId], None],
     ) -> None:
         self._account_id = account_id
         self._home = home
         self._catalog = catalog
         self._clock = clock
-        self._open = opened
-        self._let_go = let_go
+        self._open = open_workspace
+        self._release = release
 
     def of(self, workspace_id: WorkspaceId, *, why: Why, name: str = "") -> TrashEntry | None:
-        """What is here of a life that is over goes to the trash, with what was never pushed. None when
-        nothing is here. `name`: what it was called, where its record is gone already."""
-        whose = self._namespace(workspace_id)
+        """Move the local files of a deleted workspace to the trash, also those that were never pushed.
+
+        `name` is the name of the workspace, for the case that its record no longer exists. Return None if
+        there are no local files.
+        """
+        storage_name = self._namespace(workspace_id)
         try:
             record = self._catalog.get(workspace_id)
         except NotFound:
-            if is_in_trash(self._home, whose):
+            if is_in_trash(self._home, storage_name):  # nothing is left to move
                 return None
-            record = _stand_in(workspace_id, name or workspace_id)
+            record = _placeholder_record(workspace_id, name or workspace_id)
         else:
             return self.of_record(record, why)
-        begun = unfinished_disposals(self._home, whose)
-        if begun is None:
+        unfinished = unfinished_disposals(self._home, storage_name)
+        if unfinished is None:  # the record is gone, and no disposal was begun
             return self.of_record(record, why)
-        with self._alone(whose), WriterLock(self._home.lock(whose)).hold("a deletion"):
-            self._clear(workspace_id, begun)
-        return next((one for one in lying(self._home) if one.place == begun), None)
+        with (
+            self._sync_lock(storage_name),
+            WriterLock(self._home.lock(storage_name)).hold("a deletion"),
+        ):
+            self._clear(workspace_id, unfinished)
+        return next((one for one in trash_entries(self._home) if one.place == unfinished), None)
 
     def of_record(self, record: WorkspaceRecord, why: Why) -> TrashEntry:
-        """It is here, and its record."""
+        """Dispose of a workspace whose record and files are both on this machine."""
         name = self._namespace(record.id)
         stamp = stamp_of(self._clock.now())
         unpushed = self._unpushed(record) if record.is_shared and why != "here" else ()
-        buried = TrashEntry(self._home.trash(name, stamp), record.id, record.name, why, unpushed)
-        with self._alone(name), WriterLock(self._home.lock(name)).hold("a deletion"):
-            begin_disposal(self._home, name, buried)
+        entry = TrashEntry(self._home.trash(name, stamp), record.id, record.name, why, unpushed)
+        with self._sync_lock(name), WriterLock(self._home.lock(name)).hold("a deletion"):
+            begin_disposal(self._home, name, entry)
             with suppress(NotFound):  # another machine with the same records was faster
                 self._catalog.delete(record.id)
-            self._clear(record.id, buried.place)
-        return buried
+            self._clear(record.id, entry.place)
+        return entry
 
     def _clear(self, workspace_id: WorkspaceId, place: Path) -> None:
-        """Nothing of a workspace stays where it was."""
+        """Remove the databases of a workspace, and move its files and history to the trash."""
         name = self._namespace(workspace_id)
-        self._let_go(workspace_id)
-        try:  # before the history: without it, a baseline would say that it was lost
+        self._release(workspace_id)
+        try:  # before the history: a baseline without a history would mean that the history was lost
             search = self._home.search(name)
             for database in (search, search.with_suffix(".view.db"), self._home.sync(name)):
                 remove(database)
@@ -101,10 +107,10 @@ class Disposal:
         finish_disposal(self._home, name, place)
 
     def _unpushed(self, record: WorkspaceRecord) -> tuple[str, ...]:
-        """What is here and was never agreed on. What is edited becomes a revision, if it can."""
+        """Return the local files that were never synced. Manual edits are committed first, if possible."""
         try:
             workspace = self._open(record)
-        except Unavailable:  # its files are not here any more
+        except Unavailable:  # its files are no longer on this machine
             return ()
         with suppress(Failure):
             workspace.commit_edits()
@@ -113,23 +119,23 @@ class Disposal:
             agreed = baseline.tree()
         finally:
             baseline.close()
-        found = workspace.scan().files
+        files = workspace.scan().files
         return tuple(
             path
-            for path, state in sorted(found.items())
+            for path, state in sorted(files.items())
             if (known := agreed.get(path)) is None or known.version != state.version
         )
 
-    def _alone(self, name: Namespace) -> AbstractContextManager[object]:
-        """While nobody syncs its tree."""
+    def _sync_lock(self, name: Namespace) -> AbstractContextManager[object]:
+        """Return a context in which no other process syncs the tree."""
         return WriterLock(self._home.sync_lock(name)).hold("a deletion")
 
     def _namespace(self, workspace_id: WorkspaceId) -> Namespace:
         return namespace(self._account_id, workspace_id)
 
 
-def _stand_in(workspace_id: WorkspaceId, name: str) -> WorkspaceRecord:
-    """For a workspace whose record is gone, to look at its files once more."""
-    once = stamp_of(datetime.fromtimestamp(0, UTC))
-    stated = {"id": workspace_id, "name": name, "createdAt": once, "updatedAt": once}
-    return parse(WorkspaceRecord, {**stated, "config": {"storage": {"provider": "s3"}}})
+def _placeholder_record(workspace_id: WorkspaceId, name: str) -> WorkspaceRecord:
+    """Return a record for a workspace whose record is gone, to read its files once more."""
+    epoch = stamp_of(datetime.fromtimestamp(0, UTC))
+    fields = {"id": workspace_id, "name": name, "createdAt": epoch, "updatedAt": epoch}
+    return parse(WorkspaceRecord, {**fields, "config": {"storage": {"provider": "s3"}}})

@@ -1,8 +1,8 @@
-"""The directories of a home: what lies where on this machine, and with which permissions.
+"""The directories of a home on this machine, and their permissions.
 
-Run as root, commands of agents run as another user, who must be able to *reach* the trees and nothing
-else: so the home and three of its directories may be passed through (0711), and the rest stays closed.
-Trees belong to that user: what the host writes into one, it gives away to the owner of its root.
+If the program runs as root, commands of agents run as another user. That user must be able to *reach* the
+trees and nothing else. So it may pass through the home and three of its directories (0711), and the rest
+stays closed. Trees belong to that user: the host gives files that it writes to the owner of the tree's root.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ _PASSABLE_AS_ROOT = 0o711
 _WRITE_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 COMMAND_UID = 61_001
-"""Whoever runs commands in a home of root's: a number above those that distributions give to people
-and services, and below those that systemd takes for its own."""
+"""User id that runs commands in a home of root.
+
+It is above the ids that distributions give to people and services, and below those that systemd reserves.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Home:
     root: Path
 
     def __post_init__(self) -> None:
-        """Absolute: a home does not move when the process changes its working directory."""
+        """Make the root absolute, because the process may change its working directory."""
         object.__setattr__(self, "root", self.root.absolute())
 
     @property
@@ -58,42 +60,45 @@ class Home:
 
     @property
     def templates(self) -> Path:
-        """Directories that a person made: what a new workspace may begin with."""
+        """Return the directory of templates: user-made directories with the first files of a workspace."""
         return self.root / "templates"
 
     @property
     def used(self) -> Path:
-        """What was changed in other programs' configurations, so that it can be taken back."""
+        """Return the directory that records changes to other programs' configurations, for undoing them."""
         return self.root / "used"
 
     @property
     def trees(self) -> Path:
-        """Holds the trees of all workspaces, of every account, each under its namespace."""
+        """Return the directory of the trees of all workspaces of every account, each under its namespace."""
         return self.root / "workspaces"
 
     def tree(self, namespace: Namespace) -> Path:
         return self.trees / namespace
 
     def staging(self, namespace: Namespace) -> Path:
-        """Temporary files of one namespace: on the file system of its tree, outside of it."""
+        """Return the directory for temporary files of a namespace.
+
+        It is on the file system of the tree, outside of the tree.
+        """
         return self.root / "staging" / namespace
 
     def history(self, namespace: Namespace) -> Path:
         return self.root / "history" / f"{namespace}.git"
 
     def search(self, namespace: Namespace) -> Path:
-        """What can be found faster than by reading: rebuilt from the files and the history."""
+        """Return the file of the search index. It can be rebuilt from the files and the history."""
         return self.root / "search" / f"{namespace}.db"
 
     def sync(self, namespace: Namespace) -> Path:
-        """What this machine and S3 last agreed on."""
+        """Return the file of the baseline: the state on which this machine and S3 last agreed."""
         return self.root / "sync" / f"{namespace}.db"
 
     def lock(self, namespace: Namespace) -> Path:
         return self.root / "locks" / f"{namespace}.lock"
 
     def records_lock(self, account_id: AccountId) -> Path:
-        """Held by whoever brings the records of an account together with its roster."""
+        """Return the lock file of the process that syncs an account's records with its registry."""
         return self.root / "locks" / f"{account_id}-records.lock"
 
     def sync_lock(self, namespace: Namespace) -> Path:
@@ -107,22 +112,25 @@ class Home:
         return self.root / "trash"
 
     def trash(self, namespace: Namespace, stamp: Stamp) -> Path:
-        """Where a deleted workspace lies, files and history, until somebody empties the trash."""
+        """Return the trash directory of a deleted workspace: files and history, until a person empties it."""
         return self.trash_root / f"{stamp.replace(':', '')}-{namespace}"
 
     @property
     def admin_key(self) -> Path:
-        """The key that makes accounts: made on first use, for whoever can read this home."""
+        """Return the file of the admin key, which creates accounts.
+
+        It is created on first use. Every user who can read this home can use it.
+        """
         return self.root / "admin.key"
 
     @property
     def start_tokens(self) -> Path:
-        """One empty file for each start token that is valid, named by the token's hash."""
+        """Return the directory with one empty file for each valid start token, named by the token's hash."""
         return self.root / "tokens"
 
     @property
     def servers(self) -> Path:
-        """Locked, shared, by every server process of the home."""
+        """Return the file on which every server process of the home holds a shared lock."""
         return self.root / "locks" / "servers.lock"
 
     @property
@@ -131,7 +139,7 @@ class Home:
 
     @property
     def entries(self) -> Path:
-        """Transcript entries too large for the record store."""
+        """Return the directory of transcript entries that are too large for the record store."""
         return self.root / "entries"
 
     @property
@@ -140,13 +148,15 @@ class Home:
 
     @property
     def programs(self) -> Path:
-        """Copies of programs, for a user who cannot reach where they were installed."""
+        """Return the directory of program copies, for a user who cannot reach the installed programs."""
         return self.root / "bin"
 
     @property
     def command_user(self) -> User | None:
-        """Whom root becomes to run a command: the home's owner if that is not root. None: this process
-        is not root, and commands run as its own user."""
+        """Return the user as which root runs commands: the home's owner, unless that is root.
+
+        Return None if this process is not root; then commands run as its own user.
+        """
         if os.geteuid() != 0:
             return None
         owner = self.root.stat()
@@ -154,7 +164,10 @@ class Home:
 
     @property
     def machine(self) -> str:
-        """Which of the machines that share records this home is: an id of its own, made on first use."""
+        """Return this home's own id among the machines that share records. It is created on first use.
+
+        Raises: Unavailable if the file cannot be written or read.
+        """
         file = self.root / "machine"
         try:
             with suppress(FileExistsError), file.open("x") as stream:
@@ -165,7 +178,10 @@ class Home:
             raise Unavailable(f"home {self.root}", error.strerror or str(error)) from error
 
     def prepare(self) -> None:
-        """Make what is missing. Unavailable when this place cannot be a home."""
+        """Create the missing directories.
+
+        Raises: Unavailable if this directory cannot be a home.
+        """
         passable = _PASSABLE_AS_ROOT if os.geteuid() == 0 else _CLOSED
         try:
             self.root.mkdir(mode=passable, parents=True, exist_ok=True)
@@ -177,20 +193,20 @@ class Home:
             raise Unavailable(
                 f"home {self.root}",
                 error.strerror or str(error),
-                remedy="name a directory that you can write with --home or HARNESS_HOME",
+                remedy="use --home or HARNESS_HOME to name a directory that you can write",
             ) from error
 
     def check_writable(self) -> None:
-        """Raise Unavailable unless the disk keeps what is written into the home."""
+        """Raise Unavailable unless the disk stores a file that is written into the home."""
         file = self.root / "staging" / "ready"
         try:
             descriptor = os.open(file, _WRITE_ANEW, _PRIVATE)
             try:
                 os.write(descriptor, b"ready\n")
-                os.fsync(descriptor)  # a full disk may say so no earlier
+                os.fsync(descriptor)  # a full disk may report the error only here
             finally:
                 os.close(descriptor)
-                file.unlink(missing_ok=True)  # another process may look at the same time
+                file.unlink(missing_ok=True)  # another process may check at the same time
         except OSError as error:
             raise Unavailable(f"home {self.root}", error.strerror or str(error)) from error
 
@@ -203,7 +219,7 @@ class Home:
             raise Unavailable(f"home {self.root}", error.strerror or str(error)) from error
 
     def hand_over(self, namespace: Namespace) -> None:
-        """Give the root of a tree to the user that runs commands, as root, if it is still root's."""
+        """Give the root of a tree to the user that runs commands, if root runs this and still owns it."""
         user = self.command_user
         tree = self.tree(namespace)
         if user is not None and tree.stat().st_uid == 0:

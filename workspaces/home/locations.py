@@ -1,10 +1,10 @@
-"""Where things are kept, written down: "s3://bucket/prefix" → a store. The only file that names adapters.
+"""Locations of stores: turns text such as "s3://bucket/prefix" into a store. Only this file names adapters.
 
     blobs     file:/absolute/directory · s3://bucket/prefix · memory:
     records   sqlite:file · dynamodb:table · memory:
-    place     s3://bucket/prefix
+    bucket    s3://bucket/prefix
 
-An adapter is imported when a location asks for it: a command that needs no S3 does not wait for boto3.
+An adapter is imported when a location needs it: a command without S3 does not wait for boto3.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ RECORD_FORMS = "sqlite:file, dynamodb:table or memory:"
 
 
 def blobs_at(location: str, *, field: str = "storage") -> BlobStore:
-    """Refused when `location`, the value of the setting `field`, says nothing that can be opened.
+    """Return the blob store at `location`, the value of the setting `field`.
 
-    A directory gets two below it: `blobs` with the files under their names, and `staging`."""
+    In a directory it creates two directories: `blobs` with the files under their names, and `staging`.
+
+    Raises: Refused if `location` is invalid. Unavailable if the directories cannot be created.
+    """
     kind, colon, place = location.partition(":")
     match kind:
         case "file":
@@ -49,7 +52,10 @@ def blobs_at(location: str, *, field: str = "storage") -> BlobStore:
 
 
 def bucket_at(location: str, *, field: str = "s3") -> SharedBucket:
-    """Where machines share their workspaces. Refused when it is not written s3://bucket/prefix."""
+    """Return the bucket in which machines share their workspaces.
+
+    Raises: Refused if `location` does not have the form s3://bucket/prefix.
+    """
     from workspaces.remote.bucket import SharedBucket
 
     kind, _, rest = location.partition(":")
@@ -59,7 +65,7 @@ def bucket_at(location: str, *, field: str = "s3") -> SharedBucket:
 
 
 def are_shared(records: str) -> bool:
-    """Whether other machines can have these records too."""
+    """Return True if other machines can use these records too."""
     return records.startswith("dynamodb:")
 
 
@@ -70,7 +76,10 @@ def records_at(
     base: Path | None = None,
     clock: Clock | None = None,
 ) -> RecordStore:
-    """A relative file is below `base`, where there is one."""
+    """Return the record store at `location`. A relative file is below `base`, if that is given.
+
+    Raises: Refused if `location` is invalid.
+    """
     kind, colon, place = location.partition(":")
     match kind:
         case "sqlite" if place:
@@ -91,7 +100,10 @@ def records_at(
 
 
 def make_record_table(table: str) -> None:
-    """The DynamoDB table that `dynamodb:<table>` needs; returns when it can be used."""
+    """Create the DynamoDB table that `dynamodb:<table>` needs. Return when it is usable.
+
+    Raises: Refused if the name is invalid or an existing table has other keys.
+    """
     if not _TABLE.fullmatch(table):
         raise Refused("table", table, "must be 3 to 255 letters, digits, '.', '_' and '-'")
     from workspaces.storage.dynamodb.table import create_table
@@ -135,5 +147,5 @@ def _s3(place: str, location: str, field: str) -> S3Blobs:
 def _absolute(place: str, location: str, field: str) -> Path:
     path = Path(place)
     if not path.is_absolute() or "\0" in place:
-        raise Refused(field, location, "must have an absolute path behind the colon")
+        raise Refused(field, location, "must have an absolute path after the colon")
     return path

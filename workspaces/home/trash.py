@@ -1,8 +1,7 @@
-"""The trash of a home: where the files and the history of a workspace lie when it is over, until somebody
-empties it.
+"""The trash of a home: files and history of deleted workspaces, until a person empties it.
 
-A directory for each, with a note of what it was and why it lies here. The note is there first: from then on
-whoever finds the tree still in its place knows what to do, and an interrupted burial is gone on with.
+Each workspace has a directory with a note: its id, its name, and the reason. The note is written first. From
+then on a process that finds the tree still in its place knows that it continues an interrupted disposal.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ FILES = "files"
 HISTORY = "history.git"
 
 NOTE_BYTES_MAX = 4 * 2**20
-"""Ten thousand long paths; a larger one is not one of ours."""
+"""Enough for ten thousand long paths. This program writes no larger note."""
 
 Why = Literal["here", "elsewhere", "over"]
-"""Deleted by somebody here; by somebody on another machine; or over, and another life began."""
+"""Deleted on this machine; deleted on another machine; or deleted and created again since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,35 +35,35 @@ class TrashEntry:
     name: str
     why: Why
     unpushed: tuple[str, ...] = ()
-    """What was changed here and never reached the other machines: of nobody else's deletion."""
+    """Local changes that never reached the other machines. Empty for a deletion on this machine."""
 
     @property
     def files(self) -> Path:
         return self.place / FILES
 
 
-def begin_disposal(home: Home, namespace: Namespace, buried: TrashEntry) -> None:
-    """The note only. `finish_disposal` does the rest."""
+def begin_disposal(home: Home, namespace: Namespace, entry: TrashEntry) -> None:
+    """Write only the note. `finish_disposal` does the rest."""
     note = {
-        "workspace": {"id": buried.id, "name": buried.name},
-        "why": buried.why,
-        "unpushed": list(buried.unpushed),
+        "workspace": {"id": entry.id, "name": entry.name},
+        "why": entry.why,
+        "unpushed": list(entry.unpushed),
     }
     try:
-        buried.place.mkdir(mode=0o700)
-        beside = home.staging(namespace).with_name(f"{buried.place.name}.note")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        entry.place.mkdir(mode=0o700)
+        staged = home.staging(namespace).with_name(f"{entry.place.name}.note")
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump(note, file, indent=1)
             file.flush()
             os.fsync(descriptor)
-        beside.rename(buried.place / NOTE)
+        staged.rename(entry.place / NOTE)
     except OSError as error:
-        raise as_failure(error, str(buried.place)) from error
+        raise as_failure(error, str(entry.place)) from error
 
 
 def finish_disposal(home: Home, namespace: Namespace, place: Path) -> None:
-    """What is still where it was goes there. May be repeated."""
+    """Move all files that are still in place to the trash. The call may be repeated."""
     try:
         for source, name in _remains(home, namespace):
             source.rename(place / name)
@@ -73,12 +72,15 @@ def finish_disposal(home: Home, namespace: Namespace, place: Path) -> None:
 
 
 def is_in_trash(home: Home, namespace: Namespace) -> bool:
-    """Whether nothing is where it was."""
+    """Return True if neither the tree nor the history is still in its place."""
     return not _remains(home, namespace)
 
 
 def unfinished_disposals(home: Home, namespace: Namespace) -> Path | None:
-    """Where a burial of what is still here was begun: there is room for it beside its note."""
+    """Return the trash directory of an interrupted disposal, or None.
+
+    It has a note but does not hold any of the files that are still in place.
+    """
     remains = _remains(home, namespace)
     for place in sorted(home.trash_root.glob(f"*-{namespace}"), reverse=True):
         if (place / NOTE).exists() and not any((place / name).exists() for _, name in remains):
@@ -87,13 +89,13 @@ def unfinished_disposals(home: Home, namespace: Namespace) -> Path | None:
 
 
 def _remains(home: Home, namespace: Namespace) -> list[tuple[Path, str]]:
-    """What there is to move, and what it is called in the trash."""
+    """Return the directories that are still to be moved, with their names in the trash."""
     both = ((home.tree(namespace), FILES), (home.history(namespace), HISTORY))
     return [(source, name) for source, name in both if source.exists()]
 
 
-def lying(home: Home) -> Iterator[TrashEntry]:
-    """Everything with a note, oldest first."""
+def trash_entries(home: Home) -> Iterator[TrashEntry]:
+    """Yield the directories of the trash that have a note, oldest first."""
     for place in sorted(home.trash_root.iterdir()):
         note = _note(place / NOTE)
         if note is not None:
@@ -101,7 +103,7 @@ def lying(home: Home) -> Iterator[TrashEntry]:
 
 
 def _note(file: Path) -> tuple[str, str, Why, tuple[str, ...]] | None:
-    """None for what is no note of ours: people may put there what they like."""
+    """Return the content of a note. None for other files, because people may put any file there."""
     try:
         if file.stat().st_size > NOTE_BYTES_MAX:
             return None

@@ -1,8 +1,8 @@
-"""The workspaces of one account: their records, opening them, and what is private.
+"""The workspaces of one account: their records, opening them, and private workspaces.
 
-What belongs to one agent, one user, or one user with one agent lives in a *private* workspace. It is
-a workspace like every other, under an id that nobody can create (`agent:…`, `user:…`,
-`user:…:agent:…`), made when it is first needed, and left out of lists unless it is asked for.
+The memory of one agent, one user, or one user with one agent is in a *private* workspace. It is a workspace
+like every other, with an id that no caller can create (`agent:…`, `user:…`, `user:…:agent:…`). It is
+created when it is first needed, and lists leave it out unless the caller asks for it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from workspaces.workspace_record import WorkspaceRecord
 WORKSPACES = RecordKind("workspace", "ws", WorkspaceRecord)
 
 Template = Callable[[str], Mapping[str, bytes]]
-"""The first files of a workspace made from the template of this name."""
+"""Returns the first files of a workspace that is made from the template of this name."""
 
 
 class Workspaces:
@@ -74,10 +74,13 @@ class Workspaces:
         revised: Callable[[WorkspaceId], None] = lambda _: None,
         is_over: Callable[[WorkspaceId], bool] | None = None,
     ) -> None:
-        """`embedder`: for recall by meaning too. `place`: where new workspaces are shared with other
-        machines; None: all are local. `revised` hears of every revision that is made here in a workspace
-        that is shared. `is_over`: whether what is here of a workspace belongs to a life that is over, by what
-        the place says now; None: when there is a tombstone."""
+        """Store the dependencies.
+
+        `embedder` adds recall by meaning. `place` is the bucket in which new workspaces are shared with other
+        machines; None means that all are local. `revised` is called after every revision that this machine
+        makes in a shared workspace. `is_over` returns True if the local copy of a workspace belongs to a
+        deleted epoch, according to the bucket. By default that is so if the bucket has a tombstone.
+        """
         self._principal = principal
         self._home = home
         self._clock = clock
@@ -99,17 +102,17 @@ class Workspaces:
         self._private_catalog = Catalog(
             WORKSPACES, partition, records, clock, check=self._check_config
         )
-        self._burial = Disposal(
+        self._disposal = Disposal(
             principal.account_id,
             home,
             self._catalog,
             clock,
-            opened=self.open,
-            let_go=self._let_go,
+            open_workspace=self.open,
+            release=self._release,
         )
         self._syncs: dict[WorkspaceId, Sync] = {}
         self._open: dict[WorkspaceId, Workspace] = {}
-        self._distant: dict[WorkspaceId, RemoteWorkspace] = {}
+        self._remote: dict[WorkspaceId, RemoteWorkspace] = {}
         self._open_lock = threading.Lock()
 
     def create(
@@ -120,10 +123,10 @@ class Workspaces:
         description: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> Workspace:
-        """The record comes last: a workspace that can be found is complete."""
+        """Create a workspace. The record is written last, so a workspace that can be found is complete."""
         files = self._template(template)
-        stated = self._placed(config or {})
-        fields = {"name": name, "description": description or "", "config": stated}
+        full_config = self._with_storage(config or {})
+        fields = {"name": name, "description": description or "", "config": full_config}
         self._catalog.check_new(fields)
         workspace_id = WorkspaceId(new_id("ws"))
         self._make_storage(workspace_id)
@@ -133,37 +136,43 @@ class Workspaces:
         return workspace
 
     def get(self, reference: str) -> Workspace:
-        """By id or name."""
+        """Return the workspace with this id or name.
+
+        Raises: NotFound.
+        """
         return self.open(self._catalog.get(reference))
 
     def record(self, reference: str) -> WorkspaceRecord:
-        """By id or name, without opening it."""
+        """Return the record of the workspace with this id or name, without opening the workspace."""
         return self._catalog.get(reference)
 
-    def distant(self, record: WorkspaceRecord) -> RemoteWorkspace:
-        """One that is kept in S3, to be read there: nothing is made or brought here."""
+    def remote(self, record: WorkspaceRecord) -> RemoteWorkspace:
+        """Return a shared workspace for reading in S3. Nothing is created or copied on this machine."""
         with self._open_lock:
-            found = self._distant.get(record.id)
-            if found is None or found.record != record:
-                found = self._distant[record.id] = self._seen_from_afar(record)
-            return found
+            workspace = self._remote.get(record.id)
+            if workspace is None or workspace.record != record:
+                workspace = self._remote[record.id] = self._new_remote(record)
+            return workspace
 
     def reach(self, reference: str) -> Workspace:
-        """What the principal itself may read and write. What is private to another user does not
-        exist for it; a user's key reaches no shared workspace but through an agent."""
+        """Return a workspace that the principal itself may read and write.
+
+        Raises: NotFound for a private workspace of another user. Forbidden if a user's key names a shared
+        workspace: it reaches those only through an agent.
+        """
         workspace = self.get(reference)
         user_id = self._principal.user_id
         if is_of_another_user(workspace.record.id, user_id):
             raise NotFound("workspace", reference)
         if not self._principal.may_configure and not is_private_to(workspace.record.id, user_id):
-            raise Forbidden("reach files of a shared workspace, but through an agent")
+            raise Forbidden("access files of a shared workspace directly, only through an agent")
         return workspace
 
     def list(self, *, private: bool = False) -> list[WorkspaceRecord]:
         return [record for record in self._catalog.list() if private or not is_private(record.id)]
 
     def private(self, workspace_id: WorkspaceId, *, create: bool) -> Workspace | None:
-        """A private workspace; without `create` None when nothing was ever kept there."""
+        """Return a private workspace. Without `create`, return None if it does not exist yet."""
         try:
             return self.open(self._catalog.get(workspace_id, by=()))
         except NotFound:
@@ -171,23 +180,26 @@ class Workspaces:
                 return None
         try:
             self._make_storage(workspace_id)
-            fields = {"name": workspace_id, "config": self._placed({})}
+            fields = {"name": workspace_id, "config": self._with_storage({})}
             self._private_catalog.create(fields, record_id=workspace_id)
         except AlreadyExists:
-            pass  # somebody needed it in the same instant
+            pass  # another process created it at the same time
         return self.get(workspace_id)
 
     def sync(self, reference: str) -> Sync:
-        """What keeps a workspace and S3 the same. Refused for one that is not kept there."""
+        """Return the sync of a shared workspace with S3.
+
+        Raises: Refused for a workspace that is not stored in S3.
+        """
         workspace = self.get(reference)
-        found = self._syncs.get(workspace.record.id)
-        if found is not None:
-            return found
+        sync = self._syncs.get(workspace.record.id)
+        if sync is not None:
+            return sync
         if not workspace.record.is_shared:
-            rule = "is kept on this machine alone"
-            remedy = "say --storage s3 when you make one, or set config.storage.provider"
+            rule = "is stored only on this machine"
+            remedy = "create it with --storage s3, or set config.storage.provider"
             raise Refused("workspace", workspace.record.name, rule, remedy=remedy)
-        raise _no_place()
+        raise _no_bucket()
 
     def patch(self, reference: str, patch: Mapping[str, Any]) -> WorkspaceRecord:
         record = self._catalog.patch(reference, patch)
@@ -195,60 +207,71 @@ class Workspaces:
         return record
 
     def adopt(
-        self, told: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
+        self, fields: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
     ) -> WorkspaceRecord:
-        """A shared workspace as another machine tells of it. See `Catalog.adopt`."""
-        before = None if instead_of is None else _kept_there(instead_of)
-        record = self._catalog.adopt(_kept_there(told), instead_of=before)
+        """Store the record of a shared workspace that another machine has published. See `Catalog.adopt`."""
+        before = None if instead_of is None else _stored_in_s3(instead_of)
+        record = self._catalog.adopt(_stored_in_s3(fields), instead_of=before)
         self._close(record.id)
         return record
 
     def delete(self, reference: str) -> Path:
-        """Delete a workspace: its record goes, its files and history are moved to the trash of this
-        home. Returns where they lie.
+        """Delete a workspace. Its record is deleted; its files and history move to the trash of this home.
 
-        One that is shared is deleted for every machine, and that is said in the place before anything is
-        done here: Unavailable when it cannot be said. What of it lies in the place then goes last, and
-        if that is interrupted, whoever syncs next goes on with it."""
+        Return their directory in the trash.
+
+        A shared workspace is deleted for every machine. Its tombstone is written to the bucket before
+        anything is done on this machine. Its objects in the bucket are deleted last. If that is interrupted,
+        the next machine that syncs continues.
+
+        Raises: Unavailable if the tombstone cannot be written. Forbidden without the right. NotFound.
+        """
         if not self._principal.may_configure:
             raise Forbidden("delete workspaces")
         record = self._catalog.get(reference)
-        tombstone = self._entombed(record) if record.is_shared else None
-        buried = self._burial.of_record(record, "here")
+        tombstone = self._write_tombstone(record) if record.is_shared else None
+        trashed = self._disposal.of_record(record, "here")
         if tombstone is not None:
-            with suppress(Failure):
+            with suppress(Failure):  # the next machine that syncs continues
                 self.sweep(tombstone)
-        return buried.place
+        return trashed.place
 
-    def bury(self, workspace_id: WorkspaceId, *, why: Why, name: str = "") -> TrashEntry | None:
-        """What is here of a life that is over goes to the trash. See `Disposal.of`."""
-        return self._burial.of(workspace_id, why=why, name=name)
+    def move_to_trash(
+        self, workspace_id: WorkspaceId, *, why: Why, name: str = ""
+    ) -> TrashEntry | None:
+        """Move the local files of a deleted workspace to the trash. See `Disposal.of`."""
+        return self._disposal.of(workspace_id, why=why, name=name)
 
-    def sweep(self, seen: StoredEntry) -> None:
-        """Remove from the place what was deleted, and say that it is done."""
-        tombstone = seen.entry
+    def sweep(self, stored: StoredEntry) -> None:
+        """Delete the objects of a deleted workspace from the bucket, and mark its tombstone as swept."""
+        tombstone = stored.entry
         if self._place is None or not isinstance(tombstone, Tombstone):
             return
         self._place.sweep(self._namespace(WorkspaceId(tombstone.id)))
         if not tombstone.is_swept:
-            with suppress(Conflict):  # somebody else has said it
-                self._roster().write("workspace", swept(tombstone), expect=seen.token)
+            with suppress(Conflict):  # another machine has already marked it
+                self._registry().write("workspace", swept(tombstone), expect=stored.token)
 
     def untidy(self) -> list[WorkspaceId]:
-        """Of those that were opened here, the ones whose history is due for packing."""
+        """Return the workspaces that this process has opened and whose history is due for packing."""
         with self._open_lock:
-            opened = list(self._open.values())
-        return [workspace.record.id for workspace in opened if workspace.needs_packing]
+            workspaces = list(self._open.values())
+        return [workspace.record.id for workspace in workspaces if workspace.needs_packing]
 
     def tidy(self, workspace_id: WorkspaceId) -> None:
-        """Housekeeping of a history, where it is due. NotFound, WorkspaceBusy."""
+        """Pack the history of a workspace, if that is due.
+
+        Raises: NotFound, WorkspaceBusy.
+        """
         workspace = self.get(workspace_id)
         if workspace.needs_packing:
             workspace.tidy()
 
     def flush(self, workspace_id: WorkspaceId) -> bool:
-        """Files and history to S3, where something is only here; whether all of it is there now. NotFound,
-        Unavailable."""
+        """Push files and history that are only on this machine to S3. Return True if S3 now has all of them.
+
+        Raises: NotFound, Unavailable.
+        """
         report = self.sync(workspace_id).push_dirty()
         if report.unfollowed is not None:
             raise report.unfollowed
@@ -258,44 +281,44 @@ class Workspaces:
         with self._open_lock:
             workspace = self._open.get(record.id)
             if workspace is None or workspace.record != record:
-                workspace = self._open[record.id] = self._opened(record)
+                workspace = self._open[record.id] = self._new_workspace(record)
             return workspace
 
-    def _entombed(self, record: WorkspaceRecord) -> StoredEntry:
-        """The tombstone of a workspace, as it stands in the place from now on."""
+    def _write_tombstone(self, record: WorkspaceRecord) -> StoredEntry:
+        """Write the tombstone of a workspace to the bucket and return it."""
         now = stamp_of(self._clock.now())
         try:
-            return self._roster().write_tombstone("workspace", record.id, record.name, now)
+            return self._registry().write_tombstone("workspace", record.id, record.name, now)
         except Unavailable as error:
             raise Unavailable(error.what, error.reason, remedy=_DELETED_EVERYWHERE) from error
 
     def _namespace(self, workspace_id: WorkspaceId) -> Namespace:
         return namespace(self._principal.account_id, workspace_id)
 
-    def _roster(self) -> Registry:
+    def _registry(self) -> Registry:
         if self._place is None:
-            raise _no_place()
+            raise _no_bucket()
         return self._place.registry(self._principal.account_id)
 
-    def _let_go(self, workspace_id: WorkspaceId) -> None:
-        """Nobody reads or writes it any more, nor what is known by heart of it."""
+    def _release(self, workspace_id: WorkspaceId) -> None:
+        """Close a workspace and drop its caches, so that no later call reads or writes it."""
         with self._open_lock:
-            opened = self._open.get(workspace_id)
-        if opened is not None:
-            opened.origins.forget()
-            opened.recall.forget()
+            workspace = self._open.get(workspace_id)
+        if workspace is not None:
+            workspace.origins.forget()
+            workspace.recall.forget()
         self._close(workspace_id)
 
     def _close(self, workspace_id: WorkspaceId) -> None:
         with self._open_lock:
             self._open.pop(workspace_id, None)
-            self._distant.pop(workspace_id, None)
+            self._remote.pop(workspace_id, None)
             sync = self._syncs.pop(workspace_id, None)
         if sync is not None:
             sync.close()
 
-    def _placed(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """A new workspace is shared where the home is set to that, unless it says otherwise."""
+    def _with_storage(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the config with its storage: S3 if the home has a bucket and the config names none."""
         if self._place is None or "storage" in config:
             return dict(config)
         return {**config, "storage": {"provider": "s3"}}
@@ -308,20 +331,22 @@ class Workspaces:
                 History.create(self._home.history(name), self._clock)
 
     def has_copy(self, record: WorkspaceRecord) -> bool:
-        """Whether anything of it lies on this machine. To open one that is shared makes a place for it, which
-        the next sync fills."""
-        return self._was_here(self._namespace(record.id))
+        """Return True if this machine has a copy of the workspace.
 
-    def _was_here(self, name: Namespace) -> bool:
-        """Whether its history is here, or was lost, since it was synced from here."""
+        Opening a shared workspace without a copy creates its directories, which the next sync fills.
+        """
+        return self._had_copy(self._namespace(record.id))
+
+    def _had_copy(self, name: Namespace) -> bool:
+        """Return True if this machine has the history, or has synced it and lost it."""
         return self._home.history(name).exists() or self._home.sync(name).exists()
 
-    def _opened(self, record: WorkspaceRecord) -> Workspace:
+    def _new_workspace(self, record: WorkspaceRecord) -> Workspace:
         name = self._namespace(record.id)
-        if record.is_shared and not self._was_here(name):
-            self._make_storage(record.id)  # another machine has made it: the first sync brings it
+        if record.is_shared and not self._had_copy(name):
+            self._make_storage(record.id)  # another machine created it: the first sync fetches it
         if not self._home.tree(name).is_dir():
-            raise self._lost_files(record, name)
+            raise self._missing_files(record, name)
         try:
             self._home.hand_over(name)
         except OSError as error:
@@ -349,52 +374,60 @@ class Workspaces:
         )
         if record.is_shared:
             if self._place is None:
-                workspace.share(_OutOfReach())
+                workspace.share(_Unreachable())
             else:
-                sync = self._syncs[record.id] = self._synced(workspace, self._place)
+                sync = self._syncs[record.id] = self._new_sync(workspace, self._place)
                 workspace.share(sync, lambda: self._revised(record.id))
         return workspace
 
-    def _lost_files(self, record: WorkspaceRecord, name: Namespace) -> Unavailable:
-        """NotFound for one that was deleted in this moment."""
+    def _missing_files(self, record: WorkspaceRecord, name: Namespace) -> Unavailable:
+        """Return the error for a workspace whose directory is missing.
+
+        Raises: NotFound if the workspace was deleted in this moment.
+        """
         self._catalog.get(record.id)
-        tree, remedy = self._home.tree(name), "put it back, or mount what it lies on"
+        tree, remedy = self._home.tree(name), "put it back, or mount its file system"
         if record.is_shared:
             baseline = self._home.sync(name)
-            anew = f"to fetch its files from S3 again, make it, remove {baseline}, and sync"
+            steps = f"to fetch its files from S3 again, create it, remove {baseline}, and sync"
         else:
-            bring = f"`harness restore {record.name} PATH --revision R`"
-            anew = f"its history is here: make it, and {bring} as `harness log` names them"
+            restore = f"`harness restore {record.name} PATH --revision R`"
+            steps = (
+                f"its history still exists: create the directory, then run {restore} for each file "
+                "(`harness log` lists the revisions)"
+            )
         return Unavailable(
-            f"files of {record.name}", f"{tree} is missing", remedy=f"{remedy}; {anew}"
+            f"files of {record.name}", f"{tree} is missing", remedy=f"{remedy}; {steps}"
         )
 
-    def _seen_from_afar(self, record: WorkspaceRecord) -> RemoteWorkspace:
+    def _new_remote(self, record: WorkspaceRecord) -> RemoteWorkspace:
         name, quota = self._namespace(record.id), record.config.quota
         if self._place is None:
-            return RemoteWorkspace(record, name, _OutOfReach())
-        shelf = self._place.file_listing(name, bytes_max=quota.file_bytes, names_max=quota.files)
-        return RemoteWorkspace(record, name, shelf)
+            return RemoteWorkspace(record, name, _Unreachable())
+        blobs = self._place.file_listing(name, bytes_max=quota.file_bytes, names_max=quota.files)
+        return RemoteWorkspace(record, name, blobs)
 
-    def _synced(self, workspace: Workspace, place: SharedBucket) -> Sync:
+    def _new_sync(self, workspace: Workspace, place: SharedBucket) -> Sync:
         name, workspace_id = workspace.namespace, workspace.record.id
         baseline = Baseline(self._home.sync(name))
         lock = WriterLock(self._home.sync_lock(name))
 
         def check() -> None:
-            """Once a day: a server does not often begin to lie."""
+            """Check the server's support of conditions, once a day: servers rarely stop supporting them."""
             today = f"{place.address()} {self._clock.now():%Y-%m-%d}"
             if baseline.fact("checked") != today:
                 place.check()
                 baseline.note("checked", today)
 
         def listed(known: Sequence[str], asked: Callable[[], None]) -> Iterator[Stat]:
-            """Where files are gone, the whole workspace may be. A deletion is said before anything goes, so
-            it is asked for after what is there was."""
-            found = list(place.walk(name, known, asked))
-            if not found or len(found) < len(known):
+            """List the files in the bucket. If files are missing, check if the workspace was deleted.
+
+            A deletion writes its tombstone before it removes files, so the tombstone is read after the list.
+            """
+            stats = list(place.walk(name, known, asked))
+            if not stats or len(stats) < len(known):
                 check_life()
-            return iter(found)
+            return iter(stats)
 
         def check_life() -> None:
             if self._is_over(workspace_id):
@@ -419,19 +452,21 @@ class Workspaces:
         )
 
     def _is_entombed(self, workspace_id: WorkspaceId) -> bool:
-        there = self._roster().read("workspace", workspace_id)
-        return there is not None and isinstance(there.entry, Tombstone)
+        stored = self._registry().read("workspace", workspace_id)
+        return stored is not None and isinstance(stored.entry, Tombstone)
 
     def _check_config(self, record: WorkspaceRecord, before: WorkspaceRecord | None) -> None:
-        """Refuse a quota past its maximum, and a place that is not to be had: files are never silently
-        kept somewhere else."""
+        """Raise Refused for a quota above its maximum, and for a storage that this home does not have.
+
+        Files are never silently stored somewhere else.
+        """
         record.config.quota.check_change(before.config.quota if before else None)
         provider = record.config.storage.provider
         if provider == "s3" and self._place is None:
-            raise _no_place()
+            raise _no_bucket()
         if provider == "local" and self._are_records_shared:
             rule = (
-                "cannot be used: the records are shared with other machines, and its files were not"
+                "cannot be used: other machines share the records but could not reach local files"
             )
             raise Refused("config.storage.provider", provider, rule, remedy=SET_PLACE)
 
@@ -439,37 +474,39 @@ class Workspaces:
 SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
 
 
-def _no_place() -> Refused:
+def _no_bucket() -> Refused:
     rule = "cannot be used: this home has no S3 location"
     return Refused("config.storage.provider", "s3", rule, remedy=SET_PLACE)
 
 
 _DELETED_EVERYWHERE = (
-    "it is deleted for all machines, so they must be told: try again when S3 can be reached. To remove "
-    "it from this machine alone, say `harness workspace set W --storage local` first"
+    "the deletion must be published to all machines: try again when S3 is reachable. To remove it only "
+    "from this machine, run `harness workspace set W --storage local` first"
 )
 
 
-def told(record: WorkspaceRecord) -> dict[str, Any]:
-    """What other machines are told of a shared workspace: all but where it is kept, which they know."""
-    stated = record.as_json()
-    config = {name: value for name, value in stated.get("config", {}).items() if name != "storage"}
-    return {**stated, "config": config}
+def shared_json(record: WorkspaceRecord) -> dict[str, Any]:
+    """Return the record as it is published to other machines: without its storage, which they know."""
+    fields = record.as_json()
+    config = {name: value for name, value in fields.get("config", {}).items() if name != "storage"}
+    return {**fields, "config": config}
 
 
-def _kept_there(told_of: Mapping[str, Any]) -> dict[str, Any]:
-    config = told_of.get("config", {})
+def _stored_in_s3(fields: Mapping[str, Any]) -> dict[str, Any]:
+    config = fields.get("config", {})
     if not isinstance(config, Mapping):
         raise Refused("config", config, "must be an object")
     return {
-        **told_of,
+        **fields,
         "config": {**cast("Mapping[str, Any]", config), "storage": {"provider": "s3"}},
     }
 
 
-class _OutOfReach:
-    """Of a workspace that is shared, opened in a home that does not say where: its files can be read and
-    edited, and nothing can be decided about them."""
+class _Unreachable:
+    """The remote side of a shared workspace in a home that has no S3 location.
+
+    The local files can be read and edited, but no change can be synced.
+    """
 
     def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
         del path, data
@@ -516,5 +553,5 @@ def is_private(workspace_id: WorkspaceId) -> bool:
 
 
 def is_private_to(workspace_id: WorkspaceId, owner_id: AgentId | UserId) -> bool:
-    """Whether it goes when this agent or user goes."""
+    """Return True if this workspace is deleted together with this agent or user."""
     return is_private(workspace_id) and owner_id in workspace_id.split(":")

@@ -1,21 +1,21 @@
 """The port for bytes under a name: a workspace's files, an S3 prefix, large entries of a transcript.
 
-Whoever wants to replace or delete a blob says what it had seen. `Expect` is the `Token` of a read,
-ABSENT (there must be nothing) or ANY (whatever is there; the caller takes the blame). A token is a
-store's own tag: opaque, compared for equality, shown to nobody outside the store and sync. Two equal
-tokens of one name mean equal bytes; different tokens do not mean different bytes. One thing more can be
-known of a token: whether it can only be that of some bytes (`is_surely_of`).
+A caller that replaces or deletes a blob names the state that it expects. `Expect` is the `Token` of a
+read, ABSENT (the blob must not exist) or ANY (any state). With ANY the caller is responsible for the bytes
+that it overwrites. A token is a store's own tag: opaque, compared for equality, and never visible outside the
+store and sync. Two equal tokens of one name mean equal bytes. Different tokens do not mean different
+bytes. Some tokens tell one thing more: that they belong to certain bytes only (`is_surely_of`).
 
-What may be repeated after an answer got lost: every read, every scan, and a write or delete with ANY.
-A conditional write is not repeated blindly: it may have happened, and the repetition would then fail
-against its own effect. `Conflict` after a lost answer therefore says what is there, and the caller
-compares it with what it wrote.
+After a lost answer a caller may repeat every read, every scan, and a write or delete with ANY. A caller
+does not blindly repeat a conditional write. The first attempt may have succeeded, and the repetition would
+then fail against its own effect. So `Conflict` after a lost answer reports the current state, and the
+caller compares it with the bytes that it wrote.
 
-A writer may say something about a blob: `meta`, a few short words such as the version and revision a file
-came from. It is for those who look at a bucket without us, and a store may leave it out (a directory has
-no place for it): whatever must be known later stands in the bytes. It is no part of the token.
+A writer may attach `meta` to a blob: a few short words, such as the version and revision of a file. It is
+for people who look at a bucket without this program. A store may drop it (a directory has no place for
+it), so everything that must be known later is in the bytes. It is not part of the token.
 
-The contract is executed by tests/conformance/blob_store.py against every adapter and wrapper.
+tests/conformance/blob_store.py runs this contract against every adapter and wrapper.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ BlobName = str
 Token = NewType("Token", str)
 
 BLOB_BYTES_MAX = 64 * 2**20
-"""What a store takes in one piece: the largest quota a single file can be given."""
+"""The largest blob of a store: the largest quota of a single file."""
 
 Expect = Token | Wildcard
 
 Meta = Mapping[str, str]
-"""Lower-case words to printable ASCII: what an HTTP header carries unchanged through any server."""
+"""Lower-case words mapped to printable ASCII, which an HTTP header carries unchanged through any server."""
 
 NO_META: Meta = MappingProxyType({})
 
 META_BYTES_MAX = 1024
-"""S3 takes 2 048, with the names."""
+"""S3 allows 2 048 bytes, names included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Blob:
     data: bytes
     token: Token
     meta: Meta = field(default_factory=dict[str, str], hash=False)
-    """What its writer said about it, where the store keeps that; else empty."""
+    """The words that its writer attached; empty if the store does not keep them."""
 
     @property
     def version(self) -> Version:
@@ -67,79 +67,99 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a scan tells without reading: a token only where the store knows one for free."""
+    """An entry of a scan, made without reading the blob.
+
+    It has a token only if the store knows the token at no cost.
+    """
 
     name: BlobName
     size: int
     token: Token | None
     modified: float | None = field(default=None, compare=False)
-    """Seconds since the epoch by the store's clock, where it has one: to sort by, never to decide by."""
+    """Seconds since the epoch by the store's clock, if it has one. Sort by it; never decide by it."""
 
 
 class BlobStore(Protocol):
-    """Bytes under a name, replaced only by someone who has seen the current ones.
+    """A store of bytes under names. A caller replaces bytes only if it has seen the current ones.
 
-    A write that fails leaves the old bytes readable and whole. Safe to call from several threads.
+    A write that fails leaves the old bytes readable and whole. Several threads may call a store.
     """
 
     def read(self, name: BlobName) -> Blob:
-        """NotFound."""
+        """Return the blob.
+
+        Raises: NotFound if it does not exist.
+        """
         ...
 
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
-        """The blob, or None while it is as it was with this token. NotFound."""
+        """Return the blob, or None if it still has this token.
+
+        Raises: NotFound if it does not exist.
+        """
         ...
 
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
-        """Conflict when `expect` does not hold; then nothing was written. Durable on return."""
+        """Write the blob and return its token. The blob is durable on return.
+
+        Raises: Conflict if `expect` does not hold; then nothing was written.
+        """
         ...
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
-        """Conflict when `expect` does not hold. With ANY, nothing to delete is no error."""
+        """Delete the blob. With ANY, a missing blob is no error.
+
+        Raises: Conflict if `expect` does not hold.
+        """
         ...
 
     def scan(self, prefix: str = "") -> Iterator[Stat]:
-        """Every blob whose name starts with `prefix`, ascending by code points."""
+        """Yield every blob whose name starts with `prefix`, ascending by code points."""
         ...
 
 
 def may_say_more(token: Token) -> bool:
-    """Whether `is_surely_of` can be true of anything."""
+    """Return True if `is_surely_of` can be true for this token."""
     return _MD5_TAG.fullmatch(token) is not None
 
 
 def is_surely_of(token: Token, data: bytes) -> bool:
-    """Whether a token can only be that of these bytes, which then need not be read there: S3 tags what was
-    put in one piece with its MD5. Where it does not (what it encrypts with a customer's key), and of
-    any other tag, this says nothing."""
+    """Return True if the token belongs to these bytes only. Then the caller need not read the blob.
+
+    S3 tags an object that was put in one piece with its MD5. False means unknown: S3 does not do so for
+    objects that it encrypts with a customer's key, and other stores use other tags.
+    """
     return token == f'"{md5(data, usedforsecurity=False).hexdigest()}"'
 
 
 def check_name(name: BlobName) -> BlobName:
-    """A name that every store can hold: what `paths` asks of a file, minus what only prompts need."""
+    """Return the name, if every store can hold it: the rules are those of a workspace path.
+
+    Raises: Refused if the name is invalid.
+    """
     return WorkspacePath(name)
 
 
 def check_meta(meta: Meta) -> Meta:
     size = 0
-    for word, said in meta.items():
+    for word, text in meta.items():
         if not is_meta_word(word):
             raise Refused("meta", word, "is not a word of lower-case letters")
-        if not _is_meta_text(said):
-            raise Refused(f"meta.{word}", said, "is not printable ASCII without spaces around it")
-        size += len(word) + len(said)
+        if not _is_meta_text(text):
+            raise Refused(f"meta.{word}", text, "is not printable ASCII without spaces around it")
+        size += len(word) + len(text)
     if size > META_BYTES_MAX:
         raise OverLimit("size of meta", maximum=META_BYTES_MAX, actual=size, unit="bytes")
     return meta
 
 
-@lru_cache(maxsize=64)  # every file of a sync comes with the same few
+@lru_cache(maxsize=64)  # all files of a sync use the same few words
 def is_meta_word(word: str) -> bool:
     return _META_WORD.fullmatch(word) is not None
 
 
-def _is_meta_text(said: str) -> bool:
-    return said.isascii() and said.isprintable() and said != "" and said == said.strip()
+def _is_meta_text(text: str) -> bool:
+    return text.isascii() and text.isprintable() and text != "" and text == text.strip()
 
 
 _MD5_TAG = re.compile(r'"[0-9a-f]{32}"')

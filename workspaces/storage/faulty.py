@@ -1,8 +1,8 @@
-"""Both ports with the faults the world has, for whoever wants to know what becomes of them.
+"""Wrappers of both ports that inject faults, to test how callers handle them.
 
-A fault comes before the effect (nothing happened) or after it (it happened, and the answer was lost);
-the caller is told `Unavailable` either way and cannot tell them apart, as on a real wire. Which call meets
-which fault is a plan: any iterator, or one drawn from a seed, and then the seed is in every error.
+A fault comes before the effect (nothing happened) or after it (it happened, and the answer was lost). The
+caller gets `Unavailable` in both cases and cannot tell them apart, as on a real network. A plan assigns
+faults to calls. It is any iterator, or one drawn from a seed; then every error contains the seed.
 """
 
 from __future__ import annotations
@@ -27,41 +27,42 @@ class StoreFault(Enum):
 
 
 def seeded(seed: int, *, before: float = 0.1, after: float = 0.1) -> Iterator[StoreFault]:
-    """Endless; `before` and `after` are the parts of the calls that meet such a fault."""
-    dice = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
+    """Yield faults without end. `before` and `after` are the fractions of calls with such a fault."""
+    generator = random.Random(seed)  # noqa: S311 - repeatable, not secret
     while True:
-        thrown = dice.random()
-        if thrown < before:
+        number = generator.random()
+        if number < before:
             yield StoreFault.BEFORE
         else:
-            yield StoreFault.AFTER if thrown < before + after else StoreFault.NONE
+            yield StoreFault.AFTER if number < before + after else StoreFault.NONE
 
 
 class FaultyBlobs:
-    """Meets no fault once the plan has ended. `plan_name` is what its errors say of the plan."""
+    """A blob store with planned faults; there are none after the plan has ended.
+
+    Its errors contain `plan_name`.
+    """
 
     def __init__(self, store: BlobStore, plan: Iterator[StoreFault], plan_name: str = "") -> None:
         self._store = store
         self._plan = _Plan(plan, plan_name)
 
     def read(self, name: BlobName) -> Blob:
-        return self._plan.carried_out(lambda: self._store.read(name))
+        return self._plan.run(lambda: self._store.read(name))
 
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
-        return self._plan.carried_out(lambda: self._store.read_if_changed(name, since))
+        return self._plan.run(lambda: self._store.read_if_changed(name, since))
 
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
-        return self._plan.carried_out(
-            lambda: self._store.write(name, data, expect=expect, meta=meta)
-        )
+        return self._plan.run(lambda: self._store.write(name, data, expect=expect, meta=meta))
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
-        return self._plan.carried_out(lambda: self._store.delete(name, expect=expect))
+        return self._plan.run(lambda: self._store.delete(name, expect=expect))
 
     def scan(self, prefix: str = "") -> Iterator[Stat]:
-        """Every name that comes may be the last one before a fault."""
-        for stat in self._plan.carried_out(lambda: self._store.scan(prefix)):
-            yield self._plan.carried_out(lambda stat=stat: stat)
+        """Yield the entries of the scan. A fault may come before or after each of them."""
+        for stat in self._plan.run(lambda: self._store.scan(prefix)):
+            yield self._plan.run(lambda stat=stat: stat)
 
 
 class FaultyRecords:
@@ -70,10 +71,10 @@ class FaultyRecords:
         self._plan = _Plan(plan, plan_name)
 
     def get(self, key: Key) -> Item | None:
-        return self._plan.carried_out(lambda: self._store.get(key))
+        return self._plan.run(lambda: self._store.get(key))
 
     def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
-        return self._plan.carried_out(lambda: self._store.write(*changes))
+        return self._plan.run(lambda: self._store.write(*changes))
 
     def scan(
         self,
@@ -84,7 +85,7 @@ class FaultyRecords:
         backwards: bool = False,
         limit: int = SCAN_ITEMS_MAX,
     ) -> list[Item]:
-        return self._plan.carried_out(
+        return self._plan.run(
             lambda: self._store.scan(
                 partition, start=start, end=end, backwards=backwards, limit=limit
             )
@@ -100,7 +101,7 @@ class _Plan:
         self._name = name
         self._lock = threading.Lock()
 
-    def carried_out(self, call: Callable[[], T]) -> T:
+    def run(self, call: Callable[[], T]) -> T:
         with self._lock:
             fault = next(self._plan, StoreFault.NONE)
         if fault is StoreFault.BEFORE:

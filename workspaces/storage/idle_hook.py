@@ -1,12 +1,12 @@
-"""What can be done while a store waits for its disk or its network.
+"""A hook for work that a caller can start while a store waits for its disk or its network.
 
-A batch keeps the thread that writes it waiting for a fraction of a millisecond or for several. Whoever has
-something to do in that time says so around the call (`meanwhile`), and the store calls it when nothing is
-left but to wait (`about_to_wait`). It is a hint: some stores never wait, and whether the batch is written
-is known only afterwards.
+A batch makes the thread that writes it wait for a fraction of a millisecond or for several. A caller with
+work for that time registers it around the call (`meanwhile`). The store starts it when nothing is left but
+to wait (`about_to_wait`). It is a hint: some stores never wait. Only afterwards is it known whether the
+batch was written.
 
-It has to be the store that says when. Begun sooner, in another thread, it takes the interpreter away from the
-one that writes, and both are later than if each had waited for the other (measured:
+The store has to choose the moment. If another thread began sooner, it would take the interpreter away from
+the writing thread. Both would then be later than if each had waited for the other (measured:
 docs/decisions/0143-a-question-is-got-ready-while-it-is-kept.md).
 """
 
@@ -21,8 +21,11 @@ _BEGIN: ContextVar[Callable[[], None] | None] = ContextVar("meanwhile", default=
 
 @contextmanager
 def meanwhile(begin: Callable[[], None]) -> Generator[None]:
-    """`begin` is called at most once, by the thread that is about to wait. It must be over at once, and raise
-    nothing."""
+    """Register `begin` for the calls inside this context.
+
+    The thread that is about to wait calls `begin` at most once. `begin` must return at once and raise
+    nothing.
+    """
     token = _BEGIN.set(begin)
     try:
         yield

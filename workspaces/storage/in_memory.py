@@ -1,4 +1,4 @@
-"""Both ports in memory: for tests, and as the shortest statement of what the ports mean."""
+"""Adapters of both ports in memory: for tests, and as the shortest definition of the ports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from workspaces.storage.records import (
 
 class MemoryBlobs:
     def __init__(self, token_of: Callable[[bytes], Token] | None = None) -> None:
-        """`token_of`: tokens that come back when the same bytes do, as S3's; else each is a new one."""
+        """Create an empty store. `token_of` gives equal bytes equal tokens, as S3 does; else each is new."""
         self._blobs: dict[BlobName, Blob] = {}
         self._tokens = itertools.count(1)
         self._token_of = token_of or self._new_token
@@ -53,11 +53,11 @@ class MemoryBlobs:
         return None if blob.token == since else blob
 
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
-        said = dict(check_meta(meta))
+        checked_meta = dict(check_meta(meta))
         with self._lock:
             self._check(check_name(name), expect)
             token = self._token_of(data)
-            self._blobs[name] = Blob(name, bytes(data), token, said)
+            self._blobs[name] = Blob(name, bytes(data), token, checked_meta)
             return token
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
@@ -67,8 +67,8 @@ class MemoryBlobs:
 
     def scan(self, prefix: str = "") -> Iterator[Stat]:
         with self._lock:
-            found = [blob for name, blob in self._blobs.items() if name.startswith(prefix)]
-        for blob in sorted(found, key=lambda blob: blob.name):
+            blobs = [blob for name, blob in self._blobs.items() if name.startswith(prefix)]
+        for blob in sorted(blobs, key=lambda blob: blob.name):
             yield Stat(blob.name, len(blob.data), blob.token)
 
     def _new_token(self, data: bytes) -> Token:
@@ -89,10 +89,10 @@ class MemoryRecords:
         self._lock = threading.Lock()
 
     def get(self, key: Key) -> Item | None:
-        held = self._items.get(key)
-        if held is None:
+        entry = self._items.get(key)
+        if entry is None:
             return None
-        text, counter, expires_at = held
+        text, counter, expires_at = entry
         if expires_at is not None and expires_at <= self._clock.now().timestamp():
             return None
         return Item(key, json.loads(text), counter, expires_at)
@@ -111,10 +111,10 @@ class MemoryRecords:
                     )
                 if isinstance(change, Put):
                     counters.append((counter or 0) + 1)
-            fresh = iter(counters)
+            new_counters = iter(counters)
             for change, text in zip(changes, texts, strict=True):
                 if isinstance(change, Put):
-                    self._items[change.key] = (text, next(fresh), change.expires_at)
+                    self._items[change.key] = (text, next(new_counters), change.expires_at)
                 elif isinstance(change, Delete):
                     self._items.pop(change.key, None)
         return tuple(counters)

@@ -1,7 +1,7 @@
-"""Both ports, each call a line in the log: what was called on what, how long it took, how it ended.
+"""Wrappers of both ports that log each call: its method, its arguments, its duration and its outcome.
 
 A line is one JSON object. It holds names, keys, sizes and counts, never contents: logs travel further
-than memories may. What a healthy store says every day is DEBUG; that it is not healthy is WARNING.
+than memories may. Lines of a healthy store have the level DEBUG; lines about an unhealthy one, WARNING.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Facts = dict[str, object]
 
 
 class LoggedBlobs:
-    """`name` says in each line which store this is."""
+    """A blob store that logs its calls. Each line contains `name`, the name of this store."""
 
     def __init__(
         self, store: BlobStore, name: str, log: logging.Logger, *, clock: Clock | None = None
@@ -50,8 +50,8 @@ class LoggedBlobs:
 
     def scan(self, prefix: str = "") -> Iterator[Stat]:
         with self._lines.call("scan", prefix=prefix, found=0) as facts:
-            for found, stat in enumerate(self._store.scan(prefix), start=1):
-                facts["found"] = found
+            for count, stat in enumerate(self._store.scan(prefix), start=1):
+                facts["found"] = count
                 yield stat
 
 
@@ -69,8 +69,8 @@ class LoggedRecords:
             return item
 
     def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
-        named = [f"{type(change).__name__} {change.key}" for change in changes]
-        with self._lines.call("write", changes=named):
+        names = [f"{type(change).__name__} {change.key}" for change in changes]
+        with self._lines.call("write", changes=names):
             return self._store.write(*changes)
 
     def scan(
@@ -83,11 +83,11 @@ class LoggedRecords:
         limit: int = SCAN_ITEMS_MAX,
     ) -> list[Item]:
         with self._lines.call("scan", partition=partition, start=start, limit=limit) as facts:
-            found = self._store.scan(
+            items = self._store.scan(
                 partition, start=start, end=end, backwards=backwards, limit=limit
             )
-            facts["found"] = len(found)
-            return found
+            facts["found"] = len(items)
+            return items
 
     def close(self) -> None:
         with self._lines.call("close"):
@@ -102,13 +102,13 @@ class _Lines:
 
     @contextmanager
     def call(self, call: str, **facts: object) -> Generator[Facts]:
-        """A line when the call is over. What is learned on the way goes into the facts."""
+        """Log a line when the call has ended. The caller adds facts to the yielded line on the way."""
         line: Facts = {"store": self._store, "call": call, **facts}
         begin = self._clock.monotonic()
         level, outcome = logging.DEBUG, "ok"
         try:
             yield line
-        except GeneratorExit:  # a scan that nobody wanted to the end
+        except GeneratorExit:  # the caller did not read the scan to its end
             outcome = "left"
             raise
         except Unavailable as error:

@@ -1,4 +1,4 @@
-"""Both ports for looking: every write is refused, whatever it expects."""
+"""Wrappers of both ports that refuse every write, whatever it expects."""
 
 from __future__ import annotations
 
@@ -55,4 +55,4 @@ class ReadOnlyRecords:
 
 
 def _refused(name: str) -> Refused:
-    return Refused("write", name, "goes to a store that is open for reading only")
+    return Refused("write", name, "cannot be written: the store is open for reading only")

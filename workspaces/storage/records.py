@@ -1,27 +1,27 @@
 """The port for small items: accounts, agents, conversations, transcripts, claims, leases.
 
-An item lies under a key of two strings, partition and sort; holds a JSON object; and carries a
-counter that grows with every change. Changes come in batches that happen whole or not at all:
+An item has a key of two strings (partition and sort), a JSON object as its value, and a counter that
+grows with every change. Changes come in batches. A batch happens whole or not at all:
 
     store.write(
         Check(lease, counter=7),                       # the guard: only while I hold the lease
         Put(entry, {"text": "…"}, expect=ABSENT),
     )
 
-The guard is what makes fencing real: it is decided in the same instant as the write it protects, by
-the store and not by a caller who may have slept in between. It is no extra mechanism, only a change
-that changes nothing. DynamoDB's transactions have exactly this shape; SQLite's are richer.
+The guard makes fencing effective. The store decides it in the same instant as the write that it protects,
+not a caller who may have slept in between. It is no extra mechanism, only a change that changes nothing.
+DynamoDB's transactions have exactly this shape; SQLite's are richer.
 
-`expect` is a counter, ABSENT or ANY. An item past its `expires_at` is absent to every reader and to
-every condition, whether or not the store has swept it yet; counters begin anew with a new item, so
-what guards must neither expire nor be deleted.
+`expect` is a counter, ABSENT or ANY. An item past its `expires_at` is absent to every reader and to every
+condition, whether or not the store has removed it yet. Counters begin anew with a new item. So an item
+that serves as a guard must neither expire nor be deleted.
 
 An answer can get lost after the change was made. `Conflict` always means that nothing of the batch was
-written; where a store or wrapper cannot find out whether its batch happened, it says `Unavailable`, and
-the caller reads before it goes on. Reads, scans and batches that expect nothing (ANY throughout) may be
-repeated; a repeated `Put` then moves the counter twice.
+written. If a store or wrapper cannot find out whether its batch happened, it raises `Unavailable`, and the
+caller reads before it continues. A caller may repeat reads, scans and batches that expect nothing (ANY
+throughout). A repeated `Put` then moves the counter twice.
 
-The contract is executed by tests/conformance/record_store.py against every adapter and wrapper.
+tests/conformance/record_store.py runs this contract against every adapter and wrapper.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ from workspaces.errors import OverLimit, Refused
 JsonObject = dict[str, Any]
 
 VALUE_BYTES_MAX = 64 * 1024
-"""Larger values belong in the blob store, by reference: items stay cheap to scan, and DynamoDB's
-400 KB are never met."""
+"""Larger values belong in the blob store, by reference.
+
+So items stay cheap to scan and never reach DynamoDB's limit of 400 KB.
+"""
 
 BATCH_CHANGES_MAX = 100
-"""DynamoDB takes a hundred changes in one transaction."""
+"""DynamoDB allows a hundred changes in one transaction."""
 
 KEY_BYTES_MAX = 1024
-"""DynamoDB's limit of a sort key; partitions may have 2 048 there."""
+"""DynamoDB's limit of a sort key; it allows 2 048 bytes for a partition."""
 
 BATCH_BYTES_MAX = 3 * 2**20
-"""The values of one batch together; DynamoDB takes 4 MB in one transaction, keys and names included."""
+"""All values of one batch together. DynamoDB allows 4 MB per transaction, keys and names included."""
 
 SCAN_ITEMS_MAX = 1000
 
@@ -79,7 +81,7 @@ class Put:
     expect: Condition = ANY
     expires_at: float | None = None
     text: str | None = field(default=None, compare=False, repr=False)
-    """The value as `json_of` writes it, where whoever made this has it already."""
+    """The value as `json_of` writes it, if the caller already has that text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Write the rest of the batch only while this item has this counter (or is ABSENT)."""
+    """A guard: the rest of the batch is written only if this item has this counter (or is ABSENT)."""
 
     key: Key
     expect: Condition
@@ -100,14 +102,14 @@ RecordChange = Put | Delete | Check
 
 
 class RecordStore(Protocol):
-    """Small items with counters, changed in batches. Safe to call from several threads."""
+    """A store of small items with counters, changed in batches. Several threads may call a store."""
 
     def get(self, key: Key) -> Item | None: ...
 
     def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
-        """All changes or none; the counters of the `Put`s, in order. Durable on return.
+        """Write all changes or none. Return the counters of the `Put`s, in order. Durable on return.
 
-        Conflict, naming the first key whose condition did not hold.
+        Raises: Conflict, naming the first key whose condition did not hold.
         """
         ...
 
@@ -120,43 +122,51 @@ class RecordStore(Protocol):
         backwards: bool = False,
         limit: int = SCAN_ITEMS_MAX,
     ) -> list[Item]:
-        """Items of one partition with `start` <= sort < `end`, ascending by UTF-8 bytes, at most
-        `limit`; `backwards` begins at the end."""
+        """Return at most `limit` items of one partition with `start` <= sort < `end`.
+
+        They ascend by UTF-8 bytes; `backwards` begins at the end.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 def with_prefix(store: RecordStore, partition: str, prefix: str) -> list[Item]:
-    """Every item of a partition whose sort key starts with `prefix`, however many."""
-    found: list[Item] = []
+    """Return every item of a partition whose sort key starts with `prefix`, in any number."""
+    items: list[Item] = []
     start, end = prefix, prefix + "\U0010ffff"
     while page := store.scan(partition, start=start, end=end):
-        found += page
+        items += page
         if len(page) < SCAN_ITEMS_MAX:
             break
         start = page[-1].key.sort + "\0"
-    return found
+    return items
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def json_of(key: Key, value: JsonObject) -> str:
-    """As the value of an item is kept, refused when it is not JSON."""
+    """Return the value of an item as it is stored.
+
+    Raises: Refused if the value is not JSON.
+    """
     try:
         return _JSON.encode(value)
-    except (TypeError, ValueError) as error:  # ValueError: NaN, a circle
+    except (TypeError, ValueError) as error:  # ValueError: NaN, or a circular reference
         raise _no_json(key, value, error) from error
 
 
 def fits(text: str) -> bool:
-    """Whether this may be the value of one item."""
+    """Return True if this text may be the value of one item."""
     return len(text) <= VALUE_BYTES_MAX and len(text.encode(errors="replace")) <= VALUE_BYTES_MAX
 
 
 def encoded(put: Put) -> str:
-    """The value as JSON text, refused when it is too large or not JSON."""
+    """Return the value as JSON text.
+
+    Raises: OverLimit if it is too large. Refused if it is not JSON.
+    """
     text = json_of(put.key, put.value) if put.text is None else put.text
     try:
         size = _bytes(text)
@@ -168,7 +178,10 @@ def encoded(put: Put) -> str:
 
 
 def encoded_batch(changes: Sequence[RecordChange]) -> list[str]:
-    """The text of every `Put`, in order, with "" for the others."""
+    """Return the text of every `Put` in order, with "" for the other changes.
+
+    Raises: OverLimit if a value or the whole batch is too large. Refused if a value is not JSON.
+    """
     texts = [encoded(change) if isinstance(change, Put) else "" for change in changes]
     size = sum(map(_bytes, texts))
     if size > BATCH_BYTES_MAX:
@@ -177,25 +190,28 @@ def encoded_batch(changes: Sequence[RecordChange]) -> list[str]:
 
 
 def _no_json(key: Key, value: JsonObject, error: Exception) -> Refused:
-    return Refused(str(key), value, f"cannot be kept as JSON: {error}")
+    return Refused(str(key), value, f"cannot be stored as JSON: {error}")
 
 
 def _bytes(text: str) -> int:
-    """As UTF-8."""
+    """Return the length of the text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 def check_batch(changes: Sequence[RecordChange]) -> None:
-    """The limits that every store shares, asked before anything is touched."""
+    """Check the limits that all stores share, before anything is read or written.
+
+    Raises: OverLimit for too many changes. Refused for a repeated or invalid key.
+    """
     if len(changes) > BATCH_CHANGES_MAX:
         raise OverLimit(
             "changes in a batch", maximum=BATCH_CHANGES_MAX, actual=len(changes), unit="changes"
         )
     keys = [change.key for change in changes]
     if len(set(keys)) < len(keys):
-        raise Refused("changes", [str(key) for key in keys], "name one item twice")
+        raise Refused("changes", [str(key) for key in keys], "contain one item twice")
     for part in (part for key in keys for part in key):
         if not 0 < len(part.encode(errors="surrogatepass")) <= KEY_BYTES_MAX:
-            raise Refused("key", part, f"must have 1 to {KEY_BYTES_MAX} bytes")
+            raise Refused("key", part, f"must be 1 to {KEY_BYTES_MAX} bytes long")
         if not part.isascii() and any("\ud800" <= character <= "\udfff" for character in part):
-            raise Refused("key", part, "holds half of a surrogate pair")
+            raise Refused("key", part, "contains half of a surrogate pair")

@@ -1,20 +1,20 @@
-"""Both ports, patiently: what is unavailable for a moment is asked again.
+"""Wrappers of both ports that retry a call after a short outage of the store.
 
 Reads, scans and writes that expect nothing are simply repeated. A conditional write is repeated as well,
-because its condition protects it, but from then on `Conflict` may be its own effect: an earlier attempt
-may have happened, and only its answer was lost. So what is there is read back and compared.
+because its condition protects it. But from then on `Conflict` may be the effect of the call itself. An
+earlier attempt may have succeeded, and only its answer was lost. So the wrapper reads the current state
+and compares.
 
-- A blob with the bytes that were to be written, or none where one was to be deleted, is success: it is
-  the state that was asked for, whoever brought it about.
-- A record tells more, because its counter grows by one with each change: see `_trace`. Where that does
-  not tell either, the first `Unavailable` stands, never a `Conflict` that might not be one.
+- For a blob, success is the state that the caller asked for: the same bytes after a write, no blob after a
+  delete. It does not matter which writer produced that state.
+- A record tells more, because its counter grows by one with each change: see `_trace`. If that does not
+  tell either, the wrapper raises the first `Unavailable`, never a `Conflict` that might not be one.
 
-So a batch that meets a guard that moved, after an answer got lost, may end in `Unavailable` although it was
-never written: knowing less is no licence to claim more.
+So a batch whose guard moved after a lost answer may end in `Unavailable` although it was never written.
+The wrapper never claims more than it knows.
 
-Two writers that put the *same* value on top of the same counter cannot be told apart here. Whoever
-counts or competes through this wrapper therefore puts something of its own into the value, as leases and
-claims do with their holder.
+This wrapper cannot distinguish two writers that put the *same* value on top of the same counter. So a
+caller that counts or competes through it makes its values unique. Leases and claims add their holder.
 """
 
 from __future__ import annotations
@@ -49,15 +49,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """Five tries wait 0.75 s at most, all together: long enough for a throttle or a restart of a
-    proxy, short enough for a person."""
+    """The limits of retrying. Five tries wait at most 0.75 s in all.
+
+    That is long enough for throttling or a restart of a proxy, and short enough for a person.
+    """
 
     tries_max: int = 5
     pause_s: float = 0.05
-    """Doubles with every try; what is waited is a random part of it."""
+    """Longest first pause. It doubles with every try; the actual pause is a random part of it."""
     pause_s_max: float = 2.0
     within_s: float = 30.0
-    """No try begins later than this after the first."""
+    """No try begins more than this many seconds after the first one."""
 
 
 class RetryingBlobs:
@@ -70,39 +72,39 @@ class RetryingBlobs:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
-        self._begin = _patience(retries, clock, sleep)
+        self._begin = _attempts(retries, clock, sleep)
 
     def read(self, name: BlobName) -> Blob:
-        return _repeated(lambda: self._store.read(name), self._begin())
+        return _retried(lambda: self._store.read(name), self._begin())
 
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
-        return _repeated(lambda: self._store.read_if_changed(name, since), self._begin())
+        return _retried(lambda: self._store.read_if_changed(name, since), self._begin())
 
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
-        patience = self._begin()
+        attempts = self._begin()
         try:
-            return _repeated(
-                lambda: self._store.write(name, data, expect=expect, meta=meta), patience
+            return _retried(
+                lambda: self._store.write(name, data, expect=expect, meta=meta), attempts
             )
         except Conflict:
-            if patience.lost is None:
+            if attempts.lost is None:  # no answer was lost: the conflict is real
                 raise
-            there = self._there(name)
-            if there is None or there.data != data:
+            current = self._current(name)
+            if current is None or current.data != data:  # another writer's blob
                 raise
-            return there.token
+            return current.token
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
-        patience = self._begin()
+        attempts = self._begin()
         try:
-            _repeated(lambda: self._store.delete(name, expect=expect), patience)
+            _retried(lambda: self._store.delete(name, expect=expect), attempts)
         except Conflict:
-            if patience.lost is None or self._there(name) is not None:
+            if attempts.lost is None or self._current(name) is not None:
                 raise
 
     def scan(self, prefix: str = "") -> Iterator[Stat]:
-        """Goes on after the last name that came, so that nothing comes twice."""
-        patience = self._begin()
+        """Yield the entries of the scan. A retry continues after the last name, so no name comes twice."""
+        attempts = self._begin()
         last = ""
         while True:
             try:
@@ -112,9 +114,9 @@ class RetryingBlobs:
                         last = stat.name
                 return
             except Unavailable as error:
-                patience.after(error)
+                attempts.pause_after(error)
 
-    def _there(self, name: BlobName) -> Blob | None:
+    def _current(self, name: BlobName) -> Blob | None:
         try:
             return self.read(name)
         except NotFound:
@@ -131,27 +133,27 @@ class RetryingRecords:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
-        self._begin = _patience(retries, clock, sleep)
+        self._begin = _attempts(retries, clock, sleep)
 
     def get(self, key: Key) -> Item | None:
-        return _repeated(lambda: self._store.get(key), self._begin())
+        return _retried(lambda: self._store.get(key), self._begin())
 
     def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
-        patience = self._begin()
+        attempts = self._begin()
         try:
-            return _repeated(lambda: self._store.write(*changes), patience)
+            return _retried(lambda: self._store.write(*changes), attempts)
         except Conflict:
-            if patience.lost is None:
+            if attempts.lost is None:  # no answer was lost: the conflict is real
                 raise
-            there = {change.key: self.get(change.key) for change in changes}
-            match _trace(changes, there):
+            current = {change.key: self.get(change.key) for change in changes}
+            match _trace(changes, current):
                 case Trace.NONE:
                     raise
                 case Trace.UNKNOWN:
-                    raise patience.lost from patience.lost.__cause__
+                    raise attempts.lost from attempts.lost.__cause__
                 case Trace.WRITTEN:
                     puts = (change.key for change in changes if isinstance(change, Put))
-                    return tuple(item.counter for key in puts if (item := there[key]) is not None)
+                    return tuple(item.counter for key in puts if (item := current[key]) is not None)
 
     def scan(
         self,
@@ -162,7 +164,7 @@ class RetryingRecords:
         backwards: bool = False,
         limit: int = SCAN_ITEMS_MAX,
     ) -> list[Item]:
-        return _repeated(
+        return _retried(
             lambda: self._store.scan(
                 partition, start=start, end=end, backwards=backwards, limit=limit
             ),
@@ -174,20 +176,20 @@ class RetryingRecords:
 
 
 class Trace(Enum):
-    """What is known of a batch whose answer was lost."""
+    """The knowledge about a batch whose answer was lost."""
 
     WRITTEN = auto()
     NONE = auto()
     UNKNOWN = auto()
 
 
-def _trace(changes: Sequence[RecordChange], there: Mapping[Key, Item | None]) -> Trace:
-    """A batch happens whole or not at all, so one change that tells is enough."""
-    told = {_trace_of(change, there[change.key]) for change in changes}
-    if Trace.NONE in told:
+def _trace(changes: Sequence[RecordChange], current: Mapping[Key, Item | None]) -> Trace:
+    """Return the trace of a batch. A batch happens whole or not at all, so one clear change is enough."""
+    traces = {_trace_of(change, current[change.key]) for change in changes}
+    if Trace.NONE in traces:
         return Trace.NONE
     puts = [change for change in changes if isinstance(change, Put)]
-    if Trace.WRITTEN in told and all(there[put.key] is not None for put in puts):
+    if Trace.WRITTEN in traces and all(current[put.key] is not None for put in puts):
         return Trace.WRITTEN
     return Trace.UNKNOWN
 
@@ -195,23 +197,24 @@ def _trace(changes: Sequence[RecordChange], there: Mapping[Key, Item | None]) ->
 def _trace_of(change: RecordChange, item: Item | None) -> Trace:
     counter = item.counter if item else 0
     if change.expect is ANY or isinstance(change, Check):
-        return Trace.UNKNOWN  # any state fits it, with and without the batch
+        return Trace.UNKNOWN  # every state fits, with and without the batch
     before = 0 if isinstance(change.expect, Wildcard) else change.expect
     if counter == before:
-        return Trace.NONE  # nobody was here
+        return Trace.NONE  # unchanged since: the batch was not written
     if isinstance(change, Delete) or item is None or counter > before + 1:
-        return Trace.UNKNOWN  # gone, by whomever, or others wrote on top
+        return Trace.UNKNOWN  # deleted by this or another writer, or others wrote on top
     if counter < before:
-        return Trace.UNKNOWN  # deleted and made anew
-    return Trace.WRITTEN if _is_the_effect(change, item) else Trace.NONE  # one change: whose?
+        return Trace.UNKNOWN  # deleted and created again
+    # Exactly one change since: the value tells if it is ours.
+    return Trace.WRITTEN if _is_the_effect(change, item) else Trace.NONE
 
 
 def _is_the_effect(put: Put, item: Item) -> bool:
     return (item.value, item.expires_at) == (json.loads(encoded(put)), put.expires_at)
 
 
-class _Patience:
-    """One call's: how often it has failed, and whether to go on."""
+class _Attempts:
+    """The attempts of one call: counts the failures and decides whether to retry."""
 
     def __init__(self, retries: Retries, clock: Clock, sleep: Callable[[float], None]) -> None:
         self.lost: Unavailable | None = None
@@ -221,7 +224,8 @@ class _Patience:
         self._failed = 0
         self._give_up_at = clock.monotonic() + retries.within_s
 
-    def after(self, error: Unavailable) -> None:
+    def pause_after(self, error: Unavailable) -> None:
+        """Wait before the next attempt. Raise the error if there is no next one."""
         self.lost = self.lost or error
         self._failed += 1
         longest = self._retries.pause_s * 2 ** (self._failed - 1)
@@ -233,16 +237,16 @@ class _Patience:
         self._sleep(pause)
 
 
-def _patience(
+def _attempts(
     retries: Retries | None, clock: Clock | None, sleep: Callable[[float], None]
-) -> Callable[[], _Patience]:
+) -> Callable[[], _Attempts]:
     retries, clock = retries or Retries(), clock or SystemClock()
-    return lambda: _Patience(retries, clock, sleep)
+    return lambda: _Attempts(retries, clock, sleep)
 
 
-def _repeated(call: Callable[[], T], patience: _Patience) -> T:
+def _retried(call: Callable[[], T], attempts: _Attempts) -> T:
     while True:
         try:
             return call()
         except Unavailable as error:
-            patience.after(error)
+            attempts.pause_after(error)

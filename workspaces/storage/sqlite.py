@@ -1,16 +1,16 @@
 """Records in one SQLite file: for one machine, any number of threads and processes.
 
-One table clustered by its key, so that a scan reads neighbours. WAL lets readers go on while someone
-writes; synchronous FULL makes a returned write survive a power cut, at the cost of one fdatasync of
-the log. Every batch begins with BEGIN IMMEDIATE: a transaction that only turns into a writer later
-fails at once with SQLITE_BUSY_SNAPSHOT, whatever the busy timeout says (241 of 400 did, measured).
+There is one table, clustered by its key, so that a scan reads neighbouring rows. WAL lets readers continue
+during a write. Synchronous FULL makes a returned write survive a power cut, at the cost of one fdatasync of
+the log. Every batch begins with BEGIN IMMEDIATE. A transaction that becomes a writer only later fails at
+once with SQLITE_BUSY_SNAPSHOT, whatever the busy timeout says (241 of 400 did, measured).
 
-Connections are lent to one thread at a time and kept for the next one. They belong to the process that
-opened them, and so does the turn in which its threads write: after a fork the child finds none and makes its
-own. What it inherited it must never touch, not even to close, so a forked child that does not exec has to
-leave through `os._exit`, as multiprocessing's do.
+A pool lends each connection to one thread at a time. Connections belong to the process that opened them,
+and so does the lock that orders its writing threads. After a fork the child finds none and makes its own.
+The child must never touch inherited connections, not even to close them. So a forked child that does not
+exec has to leave through `os._exit`, as multiprocessing's children do.
 
-What has expired is invisible at once and removed a minute later, along with whatever is written then.
+Expired items are invisible at once. A write a minute later, or after that, removes them.
 """
 
 from __future__ import annotations
@@ -41,21 +41,24 @@ from workspaces.storage.records import (
 )
 
 FORMAT = 1
-"""`PRAGMA user_version` of the file. Newer is refused; older is migrated on opening."""
+"""`PRAGMA user_version` of the file. A newer format is refused; an older one is migrated on opening."""
 
 WAIT_FOR_LOCK_S = 10.0
-"""A batch takes well under a millisecond: whoever waits this long waits for something stuck."""
+"""A batch takes well under a millisecond: a caller that waits this long waits for a stuck process."""
 
 CONNECTIONS_KEPT_MAX = 16
-"""What more threads than this have opened at once is closed again when they are done."""
+"""Connections that stay open for later calls. Further ones are closed when their thread is done."""
 
 SWEEP_EVERY_S = 60.0
 SWEEP_ITEMS_MAX = 500
-"""A batch that sweeps stays under a few milliseconds; the rest goes with the next ones."""
+"""Expired items that one batch removes, so that it takes few milliseconds. Later batches remove the rest."""
 
 WAL_PAGES = 256
-"""A log that still grows costs a commit 250 µs instead of 115, because the file system allocates along;
-once this long it is written over. SQLite's own 1 000 pages made the first four hundred appends slow."""
+"""Length of the log from which SQLite overwrites it from its beginning.
+
+While the log grows, a commit takes 250 µs instead of 115, because the file system allocates space. SQLite's
+own 1 000 pages made the first four hundred appends slow.
+"""
 
 _PRAGMAS = (
     f"wal_autocheckpoint={WAL_PAGES}",
@@ -111,8 +114,10 @@ class SqliteRecords:
         self._file = file
         self._clock = clock or SystemClock()
         self._wait_s = wait_s
-        self._kept: dict[int, list[sqlite3.Connection]] = {}
-        self._turns: dict[int, threading.Lock] = {}
+        self._pools: dict[int, list[sqlite3.Connection]] = {}
+        """Open connections that no thread uses, by process id."""
+        self._write_locks: dict[int, threading.Lock] = {}
+        """The lock that orders the writing threads of a process, by process id."""
         self._is_closed = False
         self._sweep_at = 0.0
         try:
@@ -125,13 +130,13 @@ class SqliteRecords:
         try:
             with self._connected() as connection:
                 return self._item(key, connection.execute(_READ, key).fetchone())
-        except UnicodeEncodeError:  # half of a surrogate pair: `write` lets no such key in
+        except UnicodeEncodeError:  # half of a surrogate pair: `write` refuses such keys
             return None
 
     def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         check_batch(changes)
         texts = encoded_batch(changes)
-        with self._turn(), self._connected() as connection, transaction(connection):
+        with self._write_turn(), self._connected() as connection, transaction(connection):
             counters: list[Counter] = []
             now = self._now()
             for change, text in zip(changes, texts, strict=True):
@@ -141,12 +146,14 @@ class SqliteRecords:
                         counters.append(counter)
                         continue
                 row = connection.execute(_COUNTER, (*change.key, now)).fetchone()
-                there: Counter | None = row[0] if row else None
-                if isinstance(change, Put) or not is_met(change.expect, there):
-                    raise Conflict("record", str(change.key), expected=change.expect, actual=there)
+                current: Counter | None = row[0] if row else None
+                if isinstance(change, Put) or not is_met(change.expect, current):
+                    raise Conflict(
+                        "record", str(change.key), expected=change.expect, actual=current
+                    )
                 if isinstance(change, Delete):
                     connection.execute(_DELETE, change.key)
-            self._sweep_now_and_then(connection)
+            self._sweep_if_due(connection)
             about_to_wait()
             return tuple(counters)
 
@@ -175,33 +182,36 @@ class SqliteRecords:
             ]
 
     def close(self) -> None:
-        """From any thread. A call that is under way ends as it would have; later ones are refused."""
+        """Close the store, from any thread. Running calls end normally; later calls are refused."""
         self._is_closed = True
-        self._close_kept()
+        self._shrink_pool()
 
     def _prepare(self) -> None:
-        """A new file is its owner's alone, whatever the umask says: SQLite gives the files that it
-        keeps beside it the same mode. What cannot be made is said by the first connection."""
+        """Create or migrate the file. Only the owner may read a new file, whatever the umask says.
+
+        SQLite gives its companion files the same mode. If the file cannot be made, the first connection
+        raises the error.
+        """
         with suppress(OSError):
             os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with self._connected() as connection:
-            found = connection.execute("pragma user_version").fetchone()[0]
-        if found > FORMAT:
+            file_format = connection.execute("pragma user_version").fetchone()[0]
+        if file_format > FORMAT:
             raise Refused(
                 str(self._file),
-                found,
+                file_format,
                 f"is a newer format than this version can read ({FORMAT})",
                 remedy="use the version of workspace-harness that wrote it, or a newer one",
             )
-        if found < FORMAT:
+        if file_format < FORMAT:
             with self._connected() as connection, transaction(connection):
                 connection.execute(_TABLE)
                 connection.execute(_EXPIRY)
                 connection.execute(f"pragma user_version = {FORMAT}")
 
-    def _sweep_now_and_then(self, connection: sqlite3.Connection) -> None:
+    def _sweep_if_due(self, connection: sqlite3.Connection) -> None:
         now = self._now()
-        if now < self._sweep_at <= now + SWEEP_EVERY_S:  # further ahead: the clock was set back
+        if now < self._sweep_at <= now + SWEEP_EVERY_S:  # if further ahead, the clock was set back
             return
         swept = connection.execute(_SWEEP, (now, SWEEP_ITEMS_MAX)).rowcount
         self._sweep_at = now if swept == SWEEP_ITEMS_MAX else now + SWEEP_EVERY_S
@@ -219,19 +229,22 @@ class SqliteRecords:
 
     @contextmanager
     def _connected(self) -> Generator[sqlite3.Connection]:
-        """A connection that no other thread has meanwhile, and what fails on it as the port says it. One
-        context for both: each call enters it, and most calls take a few microseconds.
+        """Yield a connection that no other thread uses. Translate its errors into those of the port.
 
-        No lock: taking from and adding to a list are atomic, and a lock could be held by another thread
-        of the parent at the moment of a fork, forever.
+        One context does both, because each call enters it and most calls take a few microseconds.
+
+        There is no lock: pop and append of a list are atomic. At the moment of a fork another thread of the
+        parent could hold a lock, and then the child would find it locked forever.
+
+        Raises: Unavailable if SQLite fails or the store has been closed.
         """
-        kept = self._kept.setdefault(os.getpid(), [])
+        pool = self._pools.setdefault(os.getpid(), [])
         connection = None
         try:
             try:
-                connection = kept.pop()
+                connection = pool.pop()
             except IndexError:
-                connection = self._opened()
+                connection = self._connect()
             yield connection
         except sqlite3.Error as error:
             raise self._unavailable(*explained(error, damaged=_DAMAGED)) from error
@@ -239,33 +252,38 @@ class SqliteRecords:
             raise self._unavailable(*_DAMAGED) from error
         finally:
             if connection is not None:
-                kept.append(connection)
-                if self._is_closed or len(kept) > CONNECTIONS_KEPT_MAX:
-                    self._close_kept(0 if self._is_closed else CONNECTIONS_KEPT_MAX)
+                pool.append(connection)
+                if self._is_closed or len(pool) > CONNECTIONS_KEPT_MAX:
+                    self._shrink_pool(0 if self._is_closed else CONNECTIONS_KEPT_MAX)
 
     @contextmanager
-    def _turn(self) -> Generator[None]:
-        """Of this process's threads one writes at a time. SQLite itself lets whoever finds the file locked
-        sleep and try again, and of a hundred who do some never wake at the right moment. The lock is this
-        process's: one that a thread of the parent held at the moment of a fork is left behind with it."""
-        turn = self._turns.setdefault(os.getpid(), threading.Lock())
-        if not turn.acquire(timeout=self._wait_s):
+    def _write_turn(self) -> Generator[None]:
+        """Let one thread of this process write at a time.
+
+        SQLite itself lets a caller that finds the file locked sleep and try again. Of a hundred such callers
+        some never wake at the right moment. The lock belongs to this process. A thread of the parent may hold
+        its lock at the moment of a fork, but the forked child does not use that one.
+
+        Raises: Unavailable if the lock is not free in time.
+        """
+        lock = self._write_locks.setdefault(os.getpid(), threading.Lock())
+        if not lock.acquire(timeout=self._wait_s):
             raise self._unavailable(*LOCKED)
         try:
             yield
         finally:
-            turn.release()
+            lock.release()
 
-    def _close_kept(self, keep: int = 0) -> None:
-        kept = self._kept.get(os.getpid(), [])
-        while len(kept) > keep:
+    def _shrink_pool(self, connections_max: int = 0) -> None:
+        pool = self._pools.get(os.getpid(), [])
+        while len(pool) > connections_max:
             try:
-                connection = kept.pop()
-            except IndexError:  # another thread took the last one; it will come back here
+                connection = pool.pop()
+            except IndexError:  # another thread took the last one; it closes it when it returns it
                 return
             connection.close()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if self._is_closed:
             raise Unavailable(f"record store {self._file}", "it has been closed")
         connection = sqlite3.connect(
@@ -288,15 +306,17 @@ class SqliteRecords:
 
 
 def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Counter | None:
-    """The item's counter from now on; None where the condition does not hold. One statement, because a
-    batch has many, and everybody else waits for its end."""
+    """Put the item and return its new counter; None if the condition does not hold.
+
+    It is one statement, because a batch has many and all other writers wait for its end.
+    """
     match put.expect:
         case Wildcard.ANY:
             values = (*put.key, text, put.expires_at, now)
             return connection.execute(_WRITE_ANY, values).fetchone()[0]
         case Wildcard.ABSENT:
-            done = connection.execute(_WRITE_NEW, (*put.key, text, put.expires_at, now))
-            return 1 if done.rowcount else None
+            cursor = connection.execute(_WRITE_NEW, (*put.key, text, put.expires_at, now))
+            return 1 if cursor.rowcount else None
         case seen:
             values = (text, put.expires_at, *put.key, seen, now)
             return seen + 1 if connection.execute(_WRITE_SEEN, values).rowcount else None

@@ -21,7 +21,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workspaces.coordination.writer_lock import locked, opened
+from workspaces.coordination.writer_lock import open_lock_file, try_lock
 
 WAIT_S = 2.0
 """Seconds to wait for a lock, shorter than any caller waits for the sync that waits here."""
@@ -63,8 +63,8 @@ class Outbox:
         if self._file is None:
             yield True
             return
-        with opened(self._file) as fd:
-            is_locked = locked(fd, time.monotonic() + wait_s, _PAUSE_S_MAX, operation)
+        with open_lock_file(self._file) as fd:
+            is_locked = try_lock(fd, time.monotonic() + wait_s, _PAUSE_S_MAX, operation)
             try:
                 yield is_locked
             finally:

@@ -106,11 +106,11 @@ def test_a_machine_that_was_away_for_long_says_so_and_flushes_when_it_is_back(
         assert away.run_jobs() == Drained(0, 1)
     (line,) = jobs_told(away)
     assert (line.state, [line.subject]) == ("pending", flushes(away))
-    assert "nothing answers" in line.told
+    assert "is unreachable" in line.told
     clock.advance(AWAY_PAUSE_S)
     (line,) = jobs_told(away)
     assert line.state == "due"
-    assert "nothing answers" in line.told
+    assert "is unreachable" in line.told
     assert harness.run_jobs() == Drained(1, 0)
     assert tip_there(harness) == notes.tip()
     assert jobs_told(harness) == ()

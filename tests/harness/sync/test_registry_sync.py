@@ -17,7 +17,7 @@ from tests.workspaces.replicas import MemoryPrefix
 from workspaces.clock import ManualClock
 from workspaces.conditions import ANY
 from workspaces.errors import Deleted, NotFound, Refused, Unavailable
-from workspaces.home.trash import lying
+from workspaces.home.trash import trash_entries
 from workspaces.home.workspaces import private_to_agent, private_to_user
 from workspaces.ids import new_id
 from workspaces.paths import WorkspacePath
@@ -247,7 +247,7 @@ def test_status_tells_of_it_until_the_trash_is_emptied(a: Laptop, b: Laptop) -> 
     b.put("notes", "new.md", "never pushed\n")
     a.harness.deletion.workspace("notes", force=True)
     b.sync()
-    (buried,) = lying(b.home_paths())
+    (buried,) = trash_entries(b.home_paths())
     assert "new.md" in said()
     assert str(buried.place) in said()
     shutil.rmtree(buried.place)
@@ -267,7 +267,7 @@ def test_a_workspace_under_the_same_name_is_another_one(a: Laptop, b: Laptop) ->
     assert b.attach("notes") == new
     assert b.texts("notes") == a.texts("notes")
     assert "old.md" not in b.texts("notes")
-    assert (lying(b.home_paths()).__next__().files / "old.md").exists()
+    assert (trash_entries(b.home_paths()).__next__().files / "old.md").exists()
 
 
 def test_the_deletion_of_an_agent_follows_with_what_was_private_to_it(a: Laptop, b: Laptop) -> None:

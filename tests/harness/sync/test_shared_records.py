@@ -14,7 +14,7 @@ from harness.sandboxes.none import NoSandbox
 from tests.dynamodb_server import REGION, dynamodb, dynamodb_url, make_table
 from tests.servers import BUCKET, S3Server
 from workspaces.errors import Refused
-from workspaces.home.trash import lying
+from workspaces.home.trash import trash_entries
 from workspaces.ids import new_id
 from workspaces.remote.registry import LiveEntry, Tombstone
 
@@ -63,7 +63,7 @@ def test_the_roster_is_told_and_a_deletion_is_buried_on_every_machine(
         assert seen is not None
         assert isinstance(seen.entry, Tombstone)
         assert not root.exists()
-        (buried,) = lying(b.settings.home)
+        (buried,) = trash_entries(b.settings.home)
         assert buried.unpushed == ("offline.md",)
         assert buried.name == "notes"
 

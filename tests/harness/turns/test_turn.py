@@ -57,7 +57,7 @@ def test_every_message_is_stored_before_anything_acts_on_it(scripted: Scripted) 
 def test_a_number_that_no_json_holds_is_refused_where_it_would_be_kept(scripted: Scripted) -> None:
     """`1e999` in what a provider sends is read as infinite."""
     harness, _ = scripted([ToolCall("t1", "read", {"path": "MEMORY.md", "limit": float("inf")})])
-    with pytest.raises(Refused, match="cannot be kept as JSON"):
+    with pytest.raises(Refused, match="cannot be stored as JSON"):
         harness.run("go")
     assert harness.rooms.usage.report().total.asked == 1  # what could not be stored was paid for
 

@@ -40,7 +40,7 @@ def test_a_lease_lasts_a_minute_is_renewed_every_twenty_seconds_and_given_up_fiv
 
 def test_one_of_two_gets_the_lease(mine: Leases, theirs: Leases) -> None:
     mine.acquire(KEY)
-    with pytest.raises(Busy, match=rf"in use by someone else \(process {os.getpid()}\)"):
+    with pytest.raises(Busy, match=rf"in use by another operation \(process {os.getpid()}\)"):
         theirs.acquire(KEY)
 
 

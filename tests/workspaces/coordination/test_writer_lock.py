@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from workspaces.coordination.wait_hook import when_waiting
-from workspaces.coordination.writer_lock import WriterLock, _first_here
+from workspaces.coordination.writer_lock import WriterLock, _first_thread
 from workspaces.errors import WorkspaceBusy
 
 WAIT_S = 30.0
@@ -78,13 +78,13 @@ def test_whoever_may_not_wait_is_told_at_once_who_holds_it(tmp_path: Path) -> No
 
 def test_a_child_that_is_forked_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path) -> None:
     file = tmp_path / "w.lock"
-    with _first_here(file, time.monotonic()) as is_first:
+    with _first_thread(file, time.monotonic()) as is_first:
         assert is_first
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                with _first_here(file, time.monotonic()) as is_first_in_child:
+                with _first_thread(file, time.monotonic()) as is_first_in_child:
                     code = 0 if is_first_in_child else 1
             finally:
                 os._exit(code)

@@ -14,8 +14,8 @@ from workspaces.clock import SystemClock
 from workspaces.errors import Deleted, Forbidden, NotFound, Unavailable
 from workspaces.history.history import History
 from workspaces.home.layout import Home
-from workspaces.home.trash import lying
-from workspaces.home.workspaces import Workspaces, private_to_user, told
+from workspaces.home.trash import trash_entries
+from workspaces.home.workspaces import Workspaces, private_to_user, shared_json
 from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import LiveEntry, Tombstone
 from workspaces.storage.faulty import FaultyBlobs, StoreFault
@@ -82,7 +82,7 @@ def test_the_tombstone_stands_before_anything_goes(
             assert calm.workspaces.get("notes").record == record
             assert calm.texts() == {"MEMORY.md": "one\n"}
         else:
-            seen = calm.workspaces._roster().read("workspace", record.id)
+            seen = calm.workspaces._registry().read("workspace", record.id)
             assert seen is not None
             assert isinstance(seen.entry, Tombstone)
         if calm.workspaces.list():
@@ -108,13 +108,13 @@ def test_another_machine_stops_and_buries_with_what_was_never_pushed(
         stale.plan()
     assert not any(one.startswith("PUT") for one in prefix.asked[asked:])
     # the records are shared, so the record went with a's deletion: what is left is the tree
-    buried = b.workspaces.bury(record.id, why="elsewhere", name="notes")
+    buried = b.workspaces.move_to_trash(record.id, why="elsewhere", name="notes")
     assert buried is not None
     assert (buried.name, buried.unpushed) == ("notes", ("MEMORY.md", "new.md"))
     assert (buried.files / "new.md").read_text() == "never pushed\n"
     assert (buried.files / "MEMORY.md").read_text() == "edited offline\n"
     assert not b.root.exists()
-    assert b.workspaces.bury(record.id, why="elsewhere") is None
+    assert b.workspaces.move_to_trash(record.id, why="elsewhere") is None
 
 
 def test_what_was_never_pushed_is_in_the_note_and_in_the_history(a: Replica) -> None:
@@ -123,10 +123,10 @@ def test_what_was_never_pushed_is_in_the_note_and_in_the_history(a: Replica) -> 
     a.sync.run()
     a.put("MEMORY.md", "edited offline\n")
     a.put("new.md", "never pushed\n")
-    buried = a.workspaces.bury(a.workspace.record.id, why="elsewhere")
+    buried = a.workspaces.move_to_trash(a.workspace.record.id, why="elsewhere")
     assert buried is not None
     assert buried.unpushed == ("MEMORY.md", "new.md")
-    assert list(lying(a.home)) == [buried]
+    assert list(trash_entries(a.home)) == [buried]
     with pytest.raises(NotFound):
         a.workspaces.get("notes")
     history = History(buried.place / "history.git", a.workspaces._clock)
@@ -164,13 +164,17 @@ def test_a_burial_that_was_interrupted_is_gone_on_with(
 
             patched.setattr(Path, "rename", rename)
         with pytest.raises(Killed):
-            a.workspaces.bury(workspace_id, why="elsewhere")
-    a.workspaces.bury(workspace_id, why="elsewhere")
+            a.workspaces.move_to_trash(workspace_id, why="elsewhere")
+    a.workspaces.move_to_trash(workspace_id, why="elsewhere")
     assert not tree.exists()
     assert not a.home.history(a.workspace.namespace).exists()
-    files = [one.files / "MEMORY.md" for one in lying(a.home) if (one.files / "MEMORY.md").exists()]
+    files = [
+        one.files / "MEMORY.md"
+        for one in trash_entries(a.home)
+        if (one.files / "MEMORY.md").exists()
+    ]
     assert [file.read_text() for file in files] == ["one\n"]
-    assert {one.unpushed for one in lying(a.home)} == {("MEMORY.md",)}
+    assert {one.unpushed for one in trash_entries(a.home)} == {("MEMORY.md",)}
 
 
 def test_a_workspace_of_this_machine_alone_is_deleted_without_asking_anybody(
@@ -207,9 +211,9 @@ def test_a_users_key_deletes_nothing_and_says_nothing(
 
 def test_where_it_is_kept_is_the_one_thing_that_is_not_told(a: Replica) -> None:
     record = a.workspaces.patch("notes", {"config": {"quota": {"files": 5}}})
-    assert told(record)["config"] == {"quota": {"files": 5}}
-    a.workspaces.bury(record.id, why="elsewhere")
-    adopted = a.workspaces.adopt(told(record), instead_of=None)
+    assert shared_json(record)["config"] == {"quota": {"files": 5}}
+    a.workspaces.move_to_trash(record.id, why="elsewhere")
+    adopted = a.workspaces.adopt(shared_json(record), instead_of=None)
     assert adopted == record
 
 
@@ -229,4 +233,4 @@ def test_what_people_put_into_the_trash_is_no_note(a: Replica) -> None:
     (trash / "list").mkdir()
     (trash / "list" / "note.json").write_text("[]")
     (trash / "loose.txt").write_text("x")
-    assert list(lying(a.home)) == []
+    assert list(trash_entries(a.home)) == []

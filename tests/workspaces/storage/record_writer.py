@@ -62,13 +62,13 @@ def fill(file: Path, times: int) -> None:
 def fork(file: Path, times: int) -> None:
     """Parent and child go on with the store that the parent opened, at the same time."""
     store = SqliteRecords(file)
-    inherited = list(store._kept[os.getpid()])
+    inherited = list(store._pools[os.getpid()])
     child = os.fork()
     name = "child" if child == 0 else "parent"
     for n in range(times):
         store.write(Put(Key(name, f"{n:04}"), {}, ABSENT), Put(COUNT, {}))
     if child == 0:
-        opened = [c for connections in store._kept.values() for c in connections]
+        opened = [c for connections in store._pools.values() for c in connections]
         os._exit(len(opened) - len(inherited) - 1)  # it opened exactly one of its own
     _, status = os.waitpid(child, 0)
     print(status, len(store.scan("child")), len(store.scan("parent")))

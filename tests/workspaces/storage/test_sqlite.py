@@ -152,12 +152,12 @@ class TestThreads:
             found = {item.key.sort for item in with_prefix(again, "p", "")}
             again.close()
             assert set(written) <= found
-            assert store._kept[os.getpid()] == []
+            assert store._pools[os.getpid()] == []
 
     def test_threads_that_end_leave_no_connections_behind(self, store: SqliteRecords) -> None:
         for _ in range(3):
             race(CONNECTIONS_KEPT_MAX + 4, lambda _: [store.get(A) for _ in range(20)])
-        assert len(store._kept[os.getpid()]) <= CONNECTIONS_KEPT_MAX
+        assert len(store._pools[os.getpid()]) <= CONNECTIONS_KEPT_MAX
 
 
 class TestTurns:
@@ -167,8 +167,8 @@ class TestTurns:
         """However long that takes: SQLite itself is not asked to wait, as it lets some wait for ever."""
 
         class Turns(SqliteRecords):
-            def _opened(self) -> sqlite3.Connection:
-                connection = super()._opened()
+            def _connect(self) -> sqlite3.Connection:
+                connection = super()._connect()
                 connection.execute("pragma busy_timeout = 0")
                 return connection
 
@@ -181,13 +181,13 @@ class TestTurns:
 
         assert len(race(writers, write)) == writers
         assert rows(file) == writers * times
-        assert len(store._kept[os.getpid()]) == 1, "only who writes needs a connection"
+        assert len(store._pools[os.getpid()]) == 1, "only who writes needs a connection"
         store.close()
 
     def test_a_child_that_is_forked_while_a_thread_writes_may_write(
         self, store: SqliteRecords
     ) -> None:
-        with store._turn():
+        with store._write_turn():
             child = os.fork()
             if child == 0:
                 code = 1

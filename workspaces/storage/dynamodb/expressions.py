@@ -1,4 +1,4 @@
-"""The words that DynamoDB is asked in: conditions, expressions, attributes."""
+"""The arguments of DynamoDB requests: conditions, expressions, attributes."""
 
 from __future__ import annotations
 
@@ -30,29 +30,31 @@ Attributes = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class WriteExpression:
-    """One change, in the words that single requests and transactions share."""
+    """A change, as the arguments that single requests and transactions share."""
 
     kind: Literal["Put", "Delete", "ConditionCheck"]
     key: Key
-    words: dict[str, Any]
+    arguments: dict[str, Any]
 
 
-def request_of(
+def write_expression(
     change: RecordChange, text: str, condition: Condition, write_id: str, now: float
 ) -> WriteExpression:
-    words = _condition(condition, now)
+    arguments = _condition(condition, now)
     match change:
         case Put():
             counter = 1 if isinstance(condition, Wildcard) else condition + 1
             content = _content(text, write_id, change.expires_at) | {"counter": number(counter)}
             return WriteExpression(
-                "Put", change.key, words | {"Item": key_words(change.key) | content}
+                "Put", change.key, arguments | {"Item": key_attributes(change.key) | content}
             )
         case Delete():
-            return WriteExpression("Delete", change.key, words | {"Key": key_words(change.key)})
+            return WriteExpression(
+                "Delete", change.key, arguments | {"Key": key_attributes(change.key)}
+            )
         case Check():
             return WriteExpression(
-                "ConditionCheck", change.key, words | {"Key": key_words(change.key)}
+                "ConditionCheck", change.key, arguments | {"Key": key_attributes(change.key)}
             )
         case _:
             assert_never(change)
@@ -66,7 +68,7 @@ def _condition(condition: Condition, now: float) -> dict[str, Any]:
     else:
         expression = _IS_COUNTER
         values = {":now": number(now), ":counter": {"N": str(condition)}}
-    return named(
+    return with_names(
         {
             "ConditionExpression": expression,
             "ExpressionAttributeValues": values,
@@ -75,7 +77,7 @@ def _condition(condition: Condition, now: float) -> dict[str, Any]:
     )
 
 
-def counting(put: Put, text: str, write_id: str, now: float) -> dict[str, Any]:
+def counting_update(put: Put, text: str, write_id: str, now: float) -> dict[str, Any]:
     content = _content(text, write_id, put.expires_at)
     dropped = [name for name in ("expires_at", "sweep_at") if name not in content]
     update = "SET #counter = if_not_exists(#counter, :zero) + :one, " + ", ".join(
@@ -83,9 +85,9 @@ def counting(put: Put, text: str, write_id: str, now: float) -> dict[str, Any]:
     )
     if dropped:
         update += " REMOVE " + ", ".join(f"#{name}" for name in dropped)
-    return named(
+    return with_names(
         {
-            "Key": key_words(put.key),
+            "Key": key_attributes(put.key),
             "UpdateExpression": update,
             "ConditionExpression": f"{LIVE} AND {_NOT_YET}",
             "ExpressionAttributeValues": {f":{name}": content[name] for name in content}
@@ -104,15 +106,17 @@ def _content(text: str, write_id: str, expires_at: float | None) -> dict[str, An
     return content
 
 
-def named(words: dict[str, Any]) -> dict[str, Any]:
-    """With the names its expressions use: DynamoDB has hundreds of reserved words, and refuses a
-    name that no expression uses."""
-    text = " ".join(value for name, value in words.items() if name.endswith("Expression"))
+def with_names(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with the attribute names that their expressions use.
+
+    DynamoDB has hundreds of reserved words, and refuses a name that no expression uses.
+    """
+    text = " ".join(value for name, value in arguments.items() if name.endswith("Expression"))
     names = {f"#{name}": name for name in _ATTRIBUTES if f"#{name}" in text}
-    return words | {"ExpressionAttributeNames": names}
+    return arguments | {"ExpressionAttributeNames": names}
 
 
-def key_words(key: Key) -> dict[str, Any]:
+def key_attributes(key: Key) -> dict[str, Any]:
     return {"partition": {"S": key.partition}, "sort": {"S": key.sort}}
 
 
@@ -120,11 +124,11 @@ def number(number: float) -> dict[str, str]:
     return {"N": repr(number)}
 
 
-def at_most_a_key(text: str) -> str:
+def cut_to_key_size(text: str) -> str:
     return text.encode()[:KEY_BYTES_MAX].decode(errors="ignore")
 
 
-def is_by(write_id: str, attributes: Attributes) -> bool:
+def is_written_by(write_id: str, attributes: Attributes) -> bool:
     return attributes.get("write_id") == {"S": write_id}
 
 

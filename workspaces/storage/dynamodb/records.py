@@ -1,23 +1,23 @@
-"""Records in one DynamoDB table: for many machines.
+"""Records in one DynamoDB table, for many machines.
 
     partition (S, hash) · sort (S, range) · counter (N) · value (S, JSON) · write_id (S)
     expires_at (N, exact) · sweep_at (N, whole seconds, the table's TTL attribute)
 
-A single change is one conditional request, a batch is one TransactWriteItems, and a guard is its
-ConditionCheck. Every read is consistent. DynamoDB deletes what has expired within days, not seconds, so
-every condition and every read asks the clock itself; `sweep_at` is only for the sweeper, which counts
-whole seconds.
+A single change is one conditional request. A batch is one TransactWriteItems, and a guard is a
+ConditionCheck in it. Every read is consistent. DynamoDB deletes expired items within days, not seconds, so
+every condition and every read checks the clock itself. `sweep_at` is only for DynamoDB's own deletion,
+which counts whole seconds.
 
-`Put` with ANY has to return a counter it does not know. Alone it is an UpdateItem that adds one; in a
-batch, where DynamoDB returns no values, the counter is read first and becomes the condition, and losing
-that race means reading again.
+`Put` with ANY has to return a counter that it does not know. Alone it is an UpdateItem that adds one. In a
+batch DynamoDB returns no values, so the counter is read first and becomes the condition. If that race is
+lost, the counter is read again.
 
-Lost answers. Every item carries the `write_id` of the call that put it. When an answer did not come, the
-same request goes out again: with the same ClientRequestToken, by which AWS knows a transaction for ten
-minutes, and, because single requests have no token and other servers ignore it, with a look at what
-stands in the way: an item with this call's `write_id` is this call's own effect, and the call has
-succeeded. Anything else in the way after a lost answer may stand on top of that effect: the call then
-says `Unavailable`, never `Conflict`.
+Lost answers. Every item carries the `write_id` of the call that put it. If an answer is lost, the same
+request is sent again with the same ClientRequestToken, by which AWS recognises a transaction for ten
+minutes. Single requests have no token and other servers ignore it. So the call also looks at the item that
+violates a condition. An item with this call's `write_id` is this call's own effect: the call has
+succeeded. After a lost answer, any other item may have been written on top of that effect. The call then
+raises `Unavailable`, never `Conflict`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from workspaces.storage.dynamodb.expressions import (
     LIVE,
     Attributes,
     WriteExpression,
-    at_most_a_key,
-    counting,
-    is_by,
-    key_words,
-    named,
+    counting_update,
+    cut_to_key_size,
+    is_written_by,
+    key_attributes,
     new_write_id,
     number,
-    request_of,
+    with_names,
+    write_expression,
 )
 from workspaces.storage.dynamodb.table import AnswerLost, ConditionFailed, Table, Throttled
 from workspaces.storage.idle_hook import about_to_wait
@@ -62,22 +62,22 @@ from workspaces.storage.records import (
 )
 
 TRIES_MAX = 10
-"""How often one call is sent: throttled, or in another's way, it comes again a little later."""
+"""Attempts of one call. A call that is throttled or collides with another writer is sent again later."""
 
 LOST_ANSWERS_MAX = 2
-"""A third silence is an outage, and each one costs READ_TIMEOUT_S."""
+"""A third lost answer is an outage, and each one costs READ_TIMEOUT_S."""
 
 PAUSE_S = 0.02
 PAUSE_S_MAX = 1.0
 
 READ_ROUNDS_MAX = 20
-"""BatchGetItem may leave keys for the next round; this many rounds without an end are an outage."""
+"""BatchGetItem may leave keys for the next round. This many rounds without an end are an outage."""
 
 T = TypeVar("T")
 
 
 class DynamoRecords:
-    """`table` must have been made by `create_table`, or look the same."""
+    """A record store in one table, which `create_table` has made or which looks the same."""
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class DynamoRecords:
         self._sleep = sleep
 
     def get(self, key: Key) -> Item | None:
-        answer = self._patiently(
-            lambda: self._table.ask("get_item", Key=key_words(key), ConsistentRead=True)
+        answer = self._retried(
+            lambda: self._table.ask("get_item", Key=key_attributes(key), ConsistentRead=True)
         )
         return self._live(answer.get("Item"))
 
@@ -122,33 +122,33 @@ class DynamoRecords:
             return []
         query = self._query(partition, start, end)
         query["ScanIndexForward"] = not backwards
-        found: list[Item] = []
-        page = limit + 1  # BETWEEN takes `end` along, which does not count
+        items: list[Item] = []
+        page = limit + 1  # BETWEEN includes `end`, which does not count
         while True:
-            answer = self._patiently(
-                lambda page=page: self._table.ask("query", **query, Limit=page)
-            )
+            answer = self._retried(lambda page=page: self._table.ask("query", **query, Limit=page))
             for attributes in answer["Items"]:
                 item = self._table.item(attributes)
                 if start <= item.key.sort and (end is None or item.key.sort < end):
-                    found.append(item)
-            if len(found) >= limit or "LastEvaluatedKey" not in answer:
-                return found[:limit]
+                    items.append(item)
+            if len(items) >= limit or "LastEvaluatedKey" not in answer:
+                return items[:limit]
             query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
-            page = min(2 * page, SCAN_ITEMS_MAX)  # expired items are in the way: skip them faster
+            page = min(2 * page, SCAN_ITEMS_MAX)  # the page had expired items: skip them faster
 
     def close(self) -> None:
         self._table.close()
 
     def _query(self, partition: str, start: str, end: str | None) -> dict[str, Any]:
-        """One condition on the sort key is all that a query takes, and no bound longer than a key.
+        """Return the arguments of a query.
 
-        A bound that is left out or cut short here is applied by `scan` to what comes back.
+        A query allows one condition on the sort key, and no bound longer than a key.
+
+        If a bound is left out or cut short here, `scan` applies it to the returned items.
         """
         values = {":partition": {"S": partition}, ":now": number(self._now())}
         condition = "#partition = :partition"
         if start:
-            values[":start"] = {"S": at_most_a_key(start)}
+            values[":start"] = {"S": cut_to_key_size(start)}
         if end is not None and len(end.encode()) <= KEY_BYTES_MAX:
             values[":end"] = {"S": end}
         match (":start" in values, ":end" in values):
@@ -160,7 +160,7 @@ class DynamoRecords:
                 condition += " AND #sort < :end"
             case _:
                 pass
-        return named(
+        return with_names(
             {
                 "KeyConditionExpression": condition,
                 "FilterExpression": LIVE,
@@ -170,24 +170,25 @@ class DynamoRecords:
         )
 
     def _count_up(self, put: Put, text: str) -> Counter:
-        """A single `Put` with ANY. What has expired is no predecessor: it is replaced, not counted."""
-        tries = _Tries(self._sleep)
+        """Carry out a single `Put` with ANY. An expired item does not count: it is replaced."""
+        attempts = _Attempts(self._sleep)
         write_id = new_write_id()
         while True:
-            request = counting(put, text, write_id, self._now())
+            request = counting_update(put, text, write_id, self._now())
             try:
                 answer = self._table.ask("update_item", **request)
                 return int(answer["Attributes"]["counter"]["N"])
-            except ConditionFailed as unmet:
-                there = unmet.found[0]
-                if there is not None and is_by(write_id, there):
-                    return int(there["counter"]["N"])
+            except ConditionFailed as failure:
+                current = failure.current[0]
+                # The effect of this call, whose answer was lost.
+                if current is not None and is_written_by(write_id, current):
+                    return int(current["counter"]["N"])
             except (Throttled, AnswerLost) as error:
-                tries.after(error)
+                attempts.pause_after(error)
                 continue
             with suppress(Conflict):
                 return self._write((replace(put, expect=ABSENT),), [text])[0]
-            tries.after(Throttled(self._table.contended()))
+            attempts.pause_after(Throttled(self._table.contended()))
 
     def _check(self, check: Check) -> None:
         item = self.get(check.key)
@@ -196,17 +197,17 @@ class DynamoRecords:
             raise _conflict(check, counter)
 
     def _write(self, changes: Sequence[RecordChange], texts: Sequence[str]) -> tuple[Counter, ...]:
-        tries = _Tries(self._sleep)
+        attempts = _Attempts(self._sleep)
         write_id = new_write_id()
         while True:
-            current = self._counters_replaced_by_any(changes)
-            conditions = [current.get(change.key, change.expect) for change in changes]
+            counters = self._counters_replaced_by_any(changes)
+            conditions = [counters.get(change.key, change.expect) for change in changes]
             requests = [
-                request_of(change, text, condition, write_id, self._now())
+                write_expression(change, text, condition, write_id, self._now())
                 for change, text, condition in zip(changes, texts, conditions, strict=True)
                 if not (isinstance(change, Check) and change.expect is ANY)
             ]
-            unmet = self._carried_out(requests, write_id, tries)
+            unmet = self._send(requests, write_id, attempts)
             if unmet is None:
                 return tuple(
                     1 if isinstance(condition, Wildcard) else condition + 1
@@ -214,27 +215,27 @@ class DynamoRecords:
                     if isinstance(change, Put)
                 )
             self._raise_conflict(changes, unmet)
-            tries.after(Throttled(self._table.contended()))
+            attempts.pause_after(Throttled(self._table.contended()))
 
-    def _carried_out(
-        self, requests: Sequence[WriteExpression], write_id: str, tries: _Tries
+    def _send(
+        self, requests: Sequence[WriteExpression], write_id: str, attempts: _Attempts
     ) -> dict[Key, Attributes | None] | None:
-        """None when it happened, else what stands under the keys whose conditions did not hold."""
+        """Return None if the batch was written, else the items whose conditions did not hold, by key."""
         token = new_write_id()
         while requests:
             about_to_wait()
             try:
                 self._table.send(requests, token)
                 break
-            except ConditionFailed as unmet:
-                found = {requests[index].key: there for index, there in unmet.found.items()}
-                if any(there and is_by(write_id, there) for there in found.values()):
-                    break
-                if tries.lost:
-                    raise self._table.unknown() from unmet
-                return found
+            except ConditionFailed as failure:
+                unmet = {requests[index].key: item for index, item in failure.current.items()}
+                if any(item and is_written_by(write_id, item) for item in unmet.values()):
+                    break  # the effect of a lost answer
+                if attempts.lost:
+                    raise self._table.unknown() from failure
+                return unmet
             except (Throttled, AnswerLost) as error:
-                tries.after(error)
+                attempts.pause_after(error)
         return None
 
     def _raise_conflict(
@@ -248,23 +249,23 @@ class DynamoRecords:
     def _counters_replaced_by_any(self, changes: Sequence[RecordChange]) -> dict[Key, Condition]:
         keys = [c.key for c in changes if isinstance(c, Put) and c.expect is ANY]
         conditions: dict[Key, Condition] = dict.fromkeys(keys, ABSENT)
-        ahead = [key_words(key) for key in keys]
+        unread = [key_attributes(key) for key in keys]
         for _ in range(READ_ROUNDS_MAX):
-            if not ahead:
+            if not unread:
                 return conditions
-            found, ahead = self._patiently(lambda ahead=ahead: self._table.read(ahead))
-            for item in filter(None, map(self._live, found)):
+            items, unread = self._retried(lambda unread=unread: self._table.read(unread))
+            for item in filter(None, map(self._live, items)):
                 conditions[item.key] = item.counter
         raise self._table.contended()
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """A read; those may be repeated."""
-        tries = _Tries(self._sleep)
+    def _retried(self, ask: Callable[[], T]) -> T:
+        """Carry out a read. Reads may be repeated."""
+        attempts = _Attempts(self._sleep)
         while True:
             try:
                 return ask()
             except (Throttled, AnswerLost) as error:
-                tries.after(error)
+                attempts.pause_after(error)
 
     def _live(self, attributes: Attributes | None) -> Item | None:
         if attributes is None:
@@ -278,21 +279,22 @@ class DynamoRecords:
         return self._clock.now().timestamp()
 
 
-class _Tries:
-    """The patience of one call: how often it may be sent again, and how long it waits before that."""
+class _Attempts:
+    """The attempts of one call: limits how often it is sent again, and waits before that."""
 
     def __init__(self, sleep: Callable[[float], None]) -> None:
         self.lost = 0
         self._made = 0
         self._sleep = sleep
 
-    def after(self, error: Throttled) -> None:
+    def pause_after(self, error: Throttled) -> None:
+        """Wait before the next attempt. Raise the failure if there is no next one."""
         self._made += 1
         self.lost += isinstance(error, AnswerLost)
         if self._made >= TRIES_MAX or self.lost > LOST_ANSWERS_MAX:
             raise error.failure from error
         pause = min(PAUSE_S_MAX, PAUSE_S * 2**self._made)
-        self._sleep(pause * random.random())  # noqa: S311 - spreads writers out, keeps no secret
+        self._sleep(pause * random.random())  # noqa: S311 - spreads the writers; not secret
 
 
 def _conflict(change: RecordChange, counter: Counter | None) -> Conflict:

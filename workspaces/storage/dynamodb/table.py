@@ -1,6 +1,6 @@
-"""One DynamoDB table as a server that can be asked: boto3 lives here, and what it raises gets a name.
+"""Requests to one DynamoDB table. Only this file uses boto3; it translates boto3's exceptions.
 
-Credentials, region, profile and endpoint are boto3's, from the standard AWS variables and files.
+boto3 reads credentials, region, profile and endpoint from the standard AWS variables and files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
 from botocore.parsers import ResponseParserError  # pyright: ignore[reportMissingTypeStubs]
 
 from workspaces.errors import Refused, Unavailable
-from workspaces.storage.dynamodb.expressions import Attributes, WriteExpression, named
+from workspaces.storage.dynamodb.expressions import Attributes, WriteExpression, with_names
 from workspaces.storage.records import Item, Key
 
 CONNECT_TIMEOUT_S = 2
@@ -40,7 +40,7 @@ KEY_SCHEMA = [
     {"AttributeName": "partition", "KeyType": "HASH"},
     {"AttributeName": "sort", "KeyType": "RANGE"},
 ]
-_FOR_THE_MOMENT = {
+_TRANSIENT = {
     "LimitExceededException",
     "ProvisionedThroughputExceeded",
     "ProvisionedThroughputExceededException",
@@ -51,7 +51,7 @@ _FOR_THE_MOMENT = {
     "TransactionConflictException",
 }
 _MAY_HAVE_HAPPENED = {"InternalServerError", "ServiceUnavailable", "TransactionInProgressException"}
-_NOT_LET_IN = {
+_ACCESS_DENIED = {
     "AccessDeniedException",
     "ExpiredTokenException",
     "IncompleteSignature",
@@ -64,7 +64,7 @@ _NOT_LET_IN = {
     "UnrecognizedClientException",
 }
 _CREDENTIALS_REMEDY = (
-    "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and what they may do"
+    "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and their permissions"
 )
 _TABLE_REMEDY = (
     "check the table's name and AWS_DEFAULT_REGION, or run `harness admin init-dynamodb`"
@@ -72,15 +72,18 @@ _TABLE_REMEDY = (
 
 
 class ConditionFailed(Exception):
-    """Conditions did not hold; `found` tells by position what is there instead."""
+    """The conditions of some changes did not hold. `current` maps their positions to the existing items."""
 
-    def __init__(self, found: dict[int, Attributes | None]) -> None:
-        super().__init__(found)
-        self.found = found
+    def __init__(self, current: dict[int, Attributes | None]) -> None:
+        super().__init__(current)
+        self.current = current
 
 
 class Throttled(Exception):
-    """Certainly nothing happened; ask again a little later. `failure` is what it is if that was all."""
+    """The request certainly had no effect; repeat it a little later.
+
+    `failure` is the error to raise if there is no further attempt.
+    """
 
     def __init__(self, failure: Unavailable) -> None:
         super().__init__(failure)
@@ -88,11 +91,11 @@ class Throttled(Exception):
 
 
 class AnswerLost(Throttled):
-    """Asked, and not answered: it may have happened."""
+    """The request was sent and the answer did not come: it may have had its effect."""
 
 
 class Table:
-    """Everything that touches boto3: requests go out, and what comes back has a name from this file."""
+    """A client of one table. It sends requests and raises the exceptions of this file."""
 
     def __init__(self, table: str) -> None:
         self.name = f"DynamoDB table {table!r}"
@@ -103,26 +106,26 @@ class Table:
     def send(self, requests: Sequence[WriteExpression], token: str) -> None:
         match requests:
             case (WriteExpression(kind="Put") as put,):
-                self.ask("put_item", **put.words)
+                self.ask("put_item", **put.arguments)
             case (WriteExpression(kind="Delete") as delete,):
-                self.ask("delete_item", **delete.words)
+                self.ask("delete_item", **delete.arguments)
             case _:
-                named = {"TableName": self._table}
-                items = [{request.kind: request.words | named} for request in requests]
+                table = {"TableName": self._table}
+                items = [{request.kind: request.arguments | table} for request in requests]
                 self._ask("transact_write_items", TransactItems=items, ClientRequestToken=token)
 
     def read(self, keys: Sequence[Attributes]) -> tuple[list[Attributes], list[Attributes]]:
-        """The items there are, without their values, and the keys still to be asked for."""
-        words = named(
+        """Return the existing items, without their values, and the keys that are still unread."""
+        arguments = with_names(
             {"ProjectionExpression": "#partition, #sort, #counter, #expires_at, #write_id"}
         )
-        asked = {self._table: words | {"Keys": keys, "ConsistentRead": True}}
-        answer = self._ask("batch_get_item", RequestItems=asked)
-        ahead = answer.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
-        return answer["Responses"].get(self._table, []), ahead
+        request = {self._table: arguments | {"Keys": keys, "ConsistentRead": True}}
+        answer = self._ask("batch_get_item", RequestItems=request)
+        unread = answer.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
+        return answer["Responses"].get(self._table, []), unread
 
-    def ask(self, method: str, **words: Any) -> Attributes:
-        return self._ask(method, TableName=self._table, **words)
+    def ask(self, method: str, **arguments: Any) -> Attributes:
+        return self._ask(method, TableName=self._table, **arguments)
 
     def description(self) -> Attributes | None:
         try:
@@ -143,8 +146,8 @@ class Table:
             )
 
     def expire_by(self, attribute: str) -> None:
-        found = self.ask("describe_time_to_live")["TimeToLiveDescription"]
-        if found["TimeToLiveStatus"] in {"ENABLED", "ENABLING"}:
+        description = self.ask("describe_time_to_live")["TimeToLiveDescription"]
+        if description["TimeToLiveStatus"] in {"ENABLED", "ENABLING"}:
             return
         self.ask(
             "update_time_to_live",
@@ -161,36 +164,38 @@ class Table:
             )
         except (KeyError, ValueError) as error:
             raise Unavailable(
-                self.name, "it holds an item that is none of ours", remedy=_TABLE_REMEDY
+                self.name,
+                "it contains an item that this program did not write",
+                remedy=_TABLE_REMEDY,
             ) from error
 
     def contended(self) -> Unavailable:
         return Unavailable(
-            self.name, "too many writers want the same item", remedy="try again in a moment"
+            self.name, "too many writers change the same item", remedy="try again in a moment"
         )
 
     def unknown(self) -> Unavailable:
         return Unavailable(
             self.name,
-            "the answer to a write was lost, and others wrote since: whether it happened is unknown",
-            remedy="read the records again before going on",
+            "the answer to a write was lost and other writes followed: its result is unknown",
+            remedy="read the records again before continuing",
         )
 
     def close(self) -> None:
         if (client := self._clients.pop(os.getpid(), None)) is not None:
             client.close()
 
-    def _ask(self, method: str, **words: Any) -> Attributes:
+    def _ask(self, method: str, **arguments: Any) -> Attributes:
         client = self._client()
         try:
-            return getattr(client, method)(**words)
+            return getattr(client, method)(**arguments)
         except ClientError as error:
             raise self._refusal(error.response) from error
         except (BotoCoreError, ResponseParserError) as error:
-            raise self._silence(error) from error
+            raise self._no_answer(error) from error
 
     def _client(self) -> Any:
-        """One per process: a fork must not share its parent's sockets."""
+        """Return the client of this process. A forked child must not share its parent's sockets."""
         client = self._clients.get(os.getpid())
         if client is None:
             try:
@@ -200,13 +205,13 @@ class Table:
         return client
 
     def _refusal(self, response: Any) -> Exception:
-        """What an answer means that is a no."""
+        """Return the exception for an error response."""
         code, message = response["Error"]["Code"], response["Error"].get("Message", "")
         if code == "ConditionalCheckFailedException":
             return ConditionFailed({0: response.get("Item")})
         if code == "TransactionCanceledException":
             return self._cancelled(response["CancellationReasons"])
-        if code in _FOR_THE_MOMENT:
+        if code in _TRANSIENT:
             return Throttled(
                 Unavailable(self.name, f"it is busy ({code})", remedy="try again in a moment")
             )
@@ -217,31 +222,33 @@ class Table:
         if code == "ResourceNotFoundException":
             return NoTable(self.name, "it does not exist", remedy=_TABLE_REMEDY)
         if code == "ResourceInUseException":
-            return Exists(self.name, "it is being made or changed", remedy="try again in a moment")
-        if code in _NOT_LET_IN:
-            return Unavailable(self.name, f"not let in ({code})", remedy=_CREDENTIALS_REMEDY)
+            return Exists(
+                self.name, "it is being created or changed", remedy="try again in a moment"
+            )
+        if code in _ACCESS_DENIED:
+            return Unavailable(self.name, f"access denied ({code})", remedy=_CREDENTIALS_REMEDY)
         return Unavailable(self.name, f"{code}: {message}")
 
     def _cancelled(self, reasons: Sequence[Any]) -> Exception:
         codes = [reason.get("Code", "None") for reason in reasons]
-        found: dict[int, Attributes | None] = {
+        unmet: dict[int, Attributes | None] = {
             index: reason.get("Item")
             for index, (code, reason) in enumerate(zip(codes, reasons, strict=True))
             if code == "ConditionalCheckFailed"
         }
-        if found:
-            return ConditionFailed(found)
-        named = ", ".join(sorted({code for code in codes if code != "None"}))
-        failure = Unavailable(self.name, f"a batch was cancelled ({named})")
-        return Throttled(failure) if _FOR_THE_MOMENT & set(codes) else failure
+        if unmet:
+            return ConditionFailed(unmet)
+        named_codes = ", ".join(sorted({code for code in codes if code != "None"}))
+        failure = Unavailable(self.name, f"a batch was cancelled ({named_codes})")
+        return Throttled(failure) if _TRANSIENT & set(codes) else failure
 
-    def _silence(self, error: Exception) -> Exception:
-        """What it means that no answer came."""
+    def _no_answer(self, error: Exception) -> Exception:
+        """Return the exception for a request without an answer."""
         match error:
             case EndpointConnectionError() | ConnectTimeoutError():
                 return Unavailable(
                     self.name,
-                    "the endpoint cannot be reached",
+                    "the endpoint is unreachable",
                     remedy="check the network, AWS_DEFAULT_REGION and AWS_ENDPOINT_URL_DYNAMODB",
                 )
             case HTTPClientError() | ConnectionClosedError() | ResponseParserError():
@@ -249,7 +256,7 @@ class Table:
                     Unavailable(
                         self.name,
                         "no answer came; a write may have happened",
-                        remedy="read the records again before going on",
+                        remedy="read the records again before continuing",
                     )
                 )
             case _:
@@ -276,17 +283,19 @@ class Exists(Unavailable):
 
 
 def create_table(table: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Make the table, paid per request, expiring by `sweep_at`; returns when it can be used.
+    """Create the table, billed per request, with `sweep_at` as its TTL. Return when it is usable.
 
-    A table that is there already is left as it is, if its keys are the right ones.
+    An existing table with the right keys stays as it is.
+
+    Raises: Refused if an existing table has other keys. Unavailable if the table does not become ready.
     """
     server = Table(table)
     try:
-        if (found := server.description()) is None:
+        if server.description() is None:
             server.create()
         _wait_until_active(server, sleep)
-        found = server.description() or {}
-        if found.get("KeySchema") != KEY_SCHEMA:
+        description = server.description() or {}
+        if description.get("KeySchema") != KEY_SCHEMA:
             raise Refused(
                 "table", table, "has other keys", remedy="choose a name that is not in use"
             )
@@ -312,7 +321,7 @@ def _connected() -> Any:
     return session.client(
         "dynamodb",
         config=Config(
-            retries={"total_max_attempts": 1, "mode": "standard"},  # repeating is decided above
+            retries={"total_max_attempts": 1, "mode": "standard"},  # `DynamoRecords` retries
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
             max_pool_connections=CONNECTIONS_MAX,

@@ -1,26 +1,28 @@
-"""Blobs as objects below a prefix of an S3 bucket: what every machine shares.
+"""Blobs as objects below a prefix of an S3 bucket, which all machines share.
 
-A condition is decided by the server: `If-None-Match: *` for ABSENT, `If-Match: <ETag>` for a token, on
-PUT and on DELETE alike. Whether it really decides is asked by `honesty`, once, before anyone relies on it.
+The server decides each condition: `If-None-Match: *` for ABSENT, `If-Match: <ETag>` for a token, on PUT
+and on DELETE alike. `remote.s3_capabilities` checks once that the server really does so, before any caller
+relies on it.
 
-Two clients, one set of questions, one kind of refusal (`s3_refusal`). boto3 knows who we are and where the
-bucket is (credentials, profiles, regions, `AWS_ENDPOINT_URL_S3`), lists, deletes, and says what is wrong.
-obstore moves the bytes, with boto3's credentials, because it does so in half the time and without holding
-the interpreter (docs/decisions/0005-moving-bytes-to-s3.md). Listing is not left to it: it reads every key as
-a path, so that one object called `a//b`, made by whomever, would end every scan.
+There are two clients, one set of requests and one kind of error (`S3Error`). boto3 knows credentials,
+profiles, regions and `AWS_ENDPOINT_URL_S3`. It lists, deletes, and reports what is wrong. obstore moves the
+bytes, with boto3's credentials, because it takes half the time and does not hold the interpreter lock
+(docs/decisions/0005-moving-bytes-to-s3.md). obstore does not list, because it reads every key as a path:
+a single object called `a//b` from any other program would end every scan.
 
-An ETag is the MD5 of the bytes or something stranger; here it is compared and never computed (but see
-`blobs.is_surely_of`). It comes back when the same bytes do, so a token says what is there, not that nobody
-has been there meanwhile.
+An ETag is the MD5 of the bytes or some other tag. This module compares ETags and never computes them (but
+see `blobs.is_surely_of`). The same bytes get the same ETag again. So a token identifies the current bytes;
+it does not prove that no other writer was active in between.
 
-Neither client repeats anything by itself; `_asked` does, and knows what may be repeated:
+Neither client retries by itself. `_request` does, and decides what may be repeated:
 
-    no connection, or told to slow down     nothing has happened      again, whatever it was
-    cut off, or an error of the server      it may have happened      again, if it bears a repetition
-    silence until the time is up            it may still happen       not again
+    no connection, or asked to slow down    no effect                 repeat every request
+    connection cut, or a server error       possible effect           repeat if the request allows it
+    no answer within the timeout            effect still possible     do not repeat
 
-What bears a repetition is said in `blobs`: everything but a write or delete under a condition. That one
-ends in `Unavailable` when its answer is lost. Whoever asks again is told by a `Conflict` what is there.
+The module `blobs` says what allows a repetition: everything except a write or delete with a condition. If
+the answer to such a request is lost, it ends in `Unavailable`. A caller that repeats it learns the current
+state from a `Conflict`.
 """
 
 from __future__ import annotations
@@ -69,20 +71,23 @@ if TYPE_CHECKING:
     from obstore import GetOptions
 
 KEY_BYTES_MAX = 1024
-"""S3's limit of a whole key, prefix included."""
+"""S3's limit for a whole key, prefix included."""
 
 PAGE_KEYS_MAX = 1000
-"""S3 lists no more than this at once."""
+"""Largest page of a listing that S3 returns."""
 
 LARGE_BYTES = 256 * 1024
-"""From here on a write is given the time of a slow line instead of that of a quick answer."""
+"""From this size a write gets the timeout of a slow transfer instead of that of a quick answer."""
 
 CREDENTIALS_KEPT = timedelta(minutes=9)
-"""boto3 renews credentials ten minutes before they end: what it gives out lives longer than this."""
+"""boto3 renews credentials ten minutes before they expire, so the ones it returns live longer than this."""
 
 TRIES_MAX = 3
 PAUSE_S = 0.1
-"""Doubles with every try. Three tries bridge a reset connection; a longer outage is the caller's."""
+"""First pause; it doubles with every try. Three tries bridge a reset connection.
+
+The caller handles a longer outage.
+"""
 
 T = TypeVar("T")
 
@@ -91,13 +96,16 @@ T = TypeVar("T")
 class Timeouts:
     connect_s: float = 3.0
     answer_s: float = 15.0
-    """Silence this long is no answer. 256 KiB take it on a line of 140 kbit/s."""
+    """Longest wait for an answer. 256 KiB take this long at 140 kbit/s."""
     transfer_s: float = 120.0
-    """One object, whole: the largest file of a workspace (5 MB) at 350 kbit/s."""
+    """Longest transfer of one whole object: the largest file of a workspace (5 MB) at 350 kbit/s."""
 
 
 class S3Blobs:
-    """Connects with the first question, so that a machine without network can have one."""
+    """A blob store below one prefix of a bucket.
+
+    It connects with the first request, so that a machine without network can create one.
+    """
 
     def __init__(
         self,
@@ -109,7 +117,7 @@ class S3Blobs:
         bytes_max: int = BLOB_BYTES_MAX,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Everything else is in the standard AWS variables and files."""
+        """Store the parameters. All other settings come from the standard AWS variables and files."""
         self._bucket = _Bucket(bucket, timeouts or Timeouts())
         self._prefix = f"{check_name(prefix)}/" if prefix else ""
         self._page_keys = page_keys
@@ -123,7 +131,7 @@ class S3Blobs:
     def read(self, name: BlobName) -> Blob:
         blob = self._read(name, None)
         if blob is None:
-            raise self._unavailable(S3Error(304, ""))  # which nobody asked for
+            raise self._unavailable(S3Error(304, ""))  # the request had no If-None-Match
         return blob
 
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
@@ -135,21 +143,21 @@ class S3Blobs:
 
         def get() -> Blob | None:
             try:
-                found = obstore.get(self._bucket.connected().reading, key, options=options)
+                answer = obstore.get(self._bucket.connected().reading, key, options=options)
             except NotModifiedError:
                 return None
-            if found.meta["size"] > self._bytes_max:
-                raise self._over_limit(name, found.meta["size"])
-            said = {word: str(text) for word, text in found.attributes.items()}
-            meta = {word: text for word, text in said.items() if is_meta_word(word)}
-            return Blob(name, bytes(found.bytes()), _token(found.meta["e_tag"]), meta)
+            if answer.meta["size"] > self._bytes_max:
+                raise self._over_limit(name, answer.meta["size"])
+            attributes = {word: str(text) for word, text in answer.attributes.items()}
+            meta = {word: text for word, text in attributes.items() if is_meta_word(word)}
+            return Blob(name, bytes(answer.bytes()), _token(answer.meta["e_tag"]), meta)
 
         try:
-            return self._asked(get)
-        except S3Error as refusal:
-            if self._is_missing(refusal):
-                raise NotFound("file", name) from refusal
-            raise self._unavailable(refusal) from refusal
+            return self._request(get)
+        except S3Error as error:
+            if self._is_missing(error):
+                raise NotFound("file", name) from error
+            raise self._unavailable(error) from error
 
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         key = self._key(name)
@@ -166,16 +174,16 @@ class S3Blobs:
             return _token(answer["e_tag"])
 
         try:
-            return self._asked(put, repeatable=expect is Wildcard.ANY)
-        except S3Error as refusal:
-            raise self._refused_change(name, expect, refusal) from refusal
+            return self._request(put, is_repeatable=expect is Wildcard.ANY)
+        except S3Error as error:
+            raise self._failed_change(name, expect, error) from error
 
     def delete(self, name: BlobName, *, expect: Expect) -> None:
         key = self._key(name)
         if expect is Wildcard.ABSENT:
-            there = self._token_there(name)
-            if there is not None:
-                raise Conflict("file", name, expected=expect, actual=there)
+            current = self._current_token(name)
+            if current is not None:
+                raise Conflict("file", name, expected=expect, actual=current)
             return
         condition = {} if expect is Wildcard.ANY else {"IfMatch": expect}
 
@@ -183,15 +191,15 @@ class S3Blobs:
             client = self._bucket.connected().client
             answer = client.delete_object(Bucket=self._bucket.name, Key=key, **condition)
             headers: dict[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
-            if headers.get("content-length", "0") != "0":  # S3 has nothing to say about it
+            if headers.get("content-length", "0") != "0":  # S3 answers a DELETE with an empty body
                 raise S3Error(0, "stranger")
 
         try:
-            self._asked(delete, repeatable=expect is Wildcard.ANY)
-        except S3Error as refusal:
-            if expect is Wildcard.ANY and self._is_missing(refusal):
+            self._request(delete, is_repeatable=expect is Wildcard.ANY)
+        except S3Error as error:
+            if expect is Wildcard.ANY and self._is_missing(error):
                 return
-            raise self._refused_change(name, expect, refusal) from refusal
+            raise self._failed_change(name, expect, error) from error
 
     def scan(self, prefix: str = "") -> Iterator[Stat]:
         for stat in self.walk(prefix):
@@ -205,11 +213,14 @@ class S3Blobs:
         known: Sequence[BlobName] = (),
         asked: Callable[[], None] = lambda: None,
     ) -> Iterator[Stat]:
-        """Every object, under a good name or not. Whole before the first comes out: S3 lists in the
-        order of the port, but other servers list directory by directory (seaweedfs 4.48 does).
+        """Yield every object, also those with invalid names.
 
-        `known`: names that were there before, ascending: a long listing can be had in parts then. `asked` is
-        called with each request."""
+        The whole listing is read before the first object is yielded. S3 lists in the order of the port, but
+        other servers list directory by directory (seaweedfs 4.48 does).
+
+        `known` are names that existed before, ascending. With them a long listing is fetched in parallel
+        parts. `asked` is called before each request.
+        """
 
         cuts = cuts_of(known, self._page_keys) if self._names_max is None else ()
         count = 0
@@ -224,10 +235,10 @@ class S3Blobs:
                 raise OverLimit(limit, maximum=self._names_max, actual=count, unit="names")
             return page
 
-        found = in_parts(ask, cuts)
-        if cuts and not {stat.name for stat in found}.issuperset(known):
-            found = in_parts(ask, ())  # what has gone is believed only to a listing in one piece
-        yield from sorted(found, key=attrgetter("name"))
+        stats = in_parts(ask, cuts)
+        if cuts and not {stat.name for stat in stats}.issuperset(known):
+            stats = in_parts(ask, ())  # names are missing: only a listing in one piece proves that
+        yield from sorted(stats, key=attrgetter("name"))
 
     def _stats(self, prefix: str, after: str, more: str | None) -> ListingPage:
         begin = {"StartAfter": self._prefix + after} if after and more is None else {}
@@ -244,7 +255,10 @@ class S3Blobs:
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
     ) -> S3Blobs:
-        """The same bucket, one level down, over the same connections: `close` closes both."""
+        """Return a store one level down in the same bucket.
+
+        It shares the connections: `close` closes both.
+        """
         lower = copy(self)
         lower._prefix = f"{self._prefix}{check_name(part)}/"
         lower._bytes_max = bytes_max or self._bytes_max
@@ -252,11 +266,11 @@ class S3Blobs:
         return lower
 
     def address(self) -> str:
-        """Host, bucket and prefix."""
+        """Return host, bucket and prefix."""
         try:
-            self._asked(self._bucket.connected)
-        except S3Error as refusal:
-            raise self._unavailable(refusal) from refusal
+            self._request(self._bucket.connected)
+        except S3Error as error:
+            raise self._unavailable(error) from error
         return f"{self._bucket.host}/{self._bucket.name}/{self._prefix}"
 
     def _page(self, prefix: str, keys: int, more: dict[str, str]) -> dict[str, Any]:
@@ -266,16 +280,16 @@ class S3Blobs:
             page = client.list_objects_v2(
                 Bucket=name, Prefix=prefix, MaxKeys=keys, EncodingType="url", **more
             )
-            if "IsTruncated" not in page:  # to boto3 a web page is a listing with nothing in it
+            if "IsTruncated" not in page:  # boto3 reads a web page as an empty listing
                 raise S3Error(0, "stranger")
             return page
 
         try:
-            return self._asked(page)
-        except S3Error as refusal:
-            raise self._unavailable(refusal) from refusal
+            return self._request(page)
+        except S3Error as error:
+            raise self._unavailable(error) from error
 
-    def _token_there(self, name: BlobName) -> Token | None:
+    def _current_token(self, name: BlobName) -> Token | None:
         key = self._key(name)
 
         def head() -> Token:
@@ -283,76 +297,78 @@ class S3Blobs:
             return _token(client.head_object(Bucket=self._bucket.name, Key=key).get("ETag"))
 
         try:
-            return self._asked(head)
-        except S3Error as refusal:
-            if self._is_missing(refusal):
+            return self._request(head)
+        except S3Error as error:
+            if self._is_missing(error):
                 return None
-            raise self._unavailable(refusal) from refusal
+            raise self._unavailable(error) from error
 
     def _key(self, name: BlobName) -> str:
         key = self._prefix + check_name(name)
         if len(key.encode()) > KEY_BYTES_MAX:
             raise Refused(
-                "path", name, f"is, below {self._prefix!r}, longer than {KEY_BYTES_MAX} bytes"
+                "path", name, f"is longer than {KEY_BYTES_MAX} bytes below {self._prefix!r}"
             )
         return key
 
     def _over_limit(self, name: BlobName, size: int) -> OverLimit:
         return OverLimit(f"size of {name!r}", maximum=self._bytes_max, actual=size, unit="bytes")
 
-    def _asked(self, ask: Callable[[], T], *, repeatable: bool = True) -> T:
+    def _request(self, ask: Callable[[], T], *, is_repeatable: bool = True) -> T:
         tries = 0
         while True:
             try:
                 return ask()
             except ERRORS as error:
-                refusal = s3_error_of(error)
+                s3_error = s3_error_of(error)
                 tries += 1
-                again = refusal.is_passing if repeatable else refusal.is_without_effect
-                if not again or tries == TRIES_MAX:
-                    raise refusal from error
+                may_repeat = s3_error.is_passing if is_repeatable else s3_error.is_without_effect
+                if not may_repeat or tries == TRIES_MAX:
+                    raise s3_error from error
             pause = PAUSE_S * 2 ** (tries - 1)
-            self._sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads writers out
+            self._sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads the writers
 
-    def _is_missing(self, refusal: S3Error) -> bool:
-        """Whether the object, and not the whole bucket, is missing: HEAD does not tell, nor does
-        something on the way that knows nothing of S3."""
-        if refusal.status != 404 or refusal.code == "NoSuchBucket":
+    def _is_missing(self, error: S3Error) -> bool:
+        """Return True if the object is missing, and not the whole bucket.
+
+        The answer to a HEAD does not tell the two apart, nor does a proxy that knows nothing of S3.
+        """
+        if error.status != 404 or error.code == "NoSuchBucket":
             return False
-        if refusal.code != "NoSuchKey":
+        if error.code != "NoSuchKey":  # ambiguous: a listing fails if the bucket is missing
             self._page(self._prefix, 1, {})
         return True
 
-    def _refused_change(
-        self, name: BlobName, expect: Expect, refusal: S3Error
+    def _failed_change(
+        self, name: BlobName, expect: Expect, error: S3Error
     ) -> Conflict | Unavailable:
         if expect is Wildcard.ANY:
-            return self._unavailable(refusal)
-        if refusal.status in {409, 412}:
+            return self._unavailable(error)
+        if error.status in {409, 412}:
             try:
-                return Conflict("file", name, expected=expect, actual=self._token_there(name))
+                return Conflict("file", name, expected=expect, actual=self._current_token(name))
             except Unavailable:
                 return Conflict("file", name, expected=expect, actual="something else")
-        if self._is_missing(refusal) and expect is not Wildcard.ABSENT:
+        if self._is_missing(error) and expect is not Wildcard.ABSENT:
             return Conflict("file", name, expected=expect, actual=None)
-        return self._unavailable(refusal)
+        return self._unavailable(error)
 
-    def _unavailable(self, refusal: S3Error) -> Unavailable:
-        reason, remedy = refusal.explained(self._bucket.host)
+    def _unavailable(self, error: S3Error) -> Unavailable:
+        reason, remedy = error.explained(self._bucket.host)
         return Unavailable(str(self._bucket), reason, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
     client: Any
-    """boto3 has no types; nothing of it is kept beyond one answer."""
+    """The boto3 client. It has no types; no code keeps its objects beyond one answer."""
     reading: S3Store
     writing: S3Store
     writing_large: S3Store
 
 
 class _Bucket:
-    """Who we are and where it is, found out once and shared by all threads."""
+    """A bucket with its clients. Credentials and region are found once; all threads share them."""
 
     def __init__(self, name: str, timeouts: Timeouts) -> None:
         self.name = name
@@ -401,7 +417,7 @@ class _Bucket:
                     "allow_http": endpoint.startswith("http://"),
                     "connect_timeout": timedelta(seconds=self._timeouts.connect_s),
                     "timeout": timedelta(seconds=whole_s),
-                    # Counts while a body goes out as well, so it is no measure for large writes.
+                    # It also runs while a request body is sent, so large writes need a longer one.
                     "read_timeout": timedelta(seconds=silence_s),
                 },
             )
@@ -422,30 +438,36 @@ class _Bucket:
                 read_timeout=self._timeouts.answer_s,
                 retries={"total_max_attempts": 1, "mode": "standard"},
                 max_pool_connections=32,
-                request_checksum_calculation="when_required",  # others than S3 know no other way
+                request_checksum_calculation="when_required",  # other servers support only this
                 response_checksum_validation="when_required",
             ),
         )
         client.meta.events.register(EVENT, read_contents)
-        client.meta.events.register("before-parameter-build.s3", _ask_where_once)
+        client.meta.events.register("before-parameter-build.s3", _prevent_redirect_loop)
         return client
 
     def _region(self, client: Any) -> str:
-        """Where the bucket is. The same question finds out whether it can be had at all, and is put
-        as a listing where it fails: the answer to a HEAD has no room for a reason."""
+        """Return the region of the bucket.
+
+        The same request finds out if the bucket is accessible. If HEAD fails, a listing follows, because the
+        answer to a HEAD has no body that could hold the reason.
+        """
         try:
             head: dict[str, Any] = client.head_bucket(Bucket=self.name)
         except boto.ClientError as error:
-            # The encoding is asked for by name: else the client would decode what `read_contents` has read.
+            # With an explicit encoding the client does not decode the keys that `read_contents` has read.
             client.list_objects_v2(Bucket=self.name, MaxKeys=1, EncodingType="url")
             head = error.response
-        told: dict[str, str] = head["ResponseMetadata"]["HTTPHeaders"]
-        return told.get("x-amz-bucket-region") or client.meta.region_name or "us-east-1"
+        headers: dict[str, str] = head["ResponseMetadata"]["HTTPHeaders"]
+        return headers.get("x-amz-bucket-region") or client.meta.region_name or "us-east-1"
 
 
-def _ask_where_once(model: Any, context: dict[str, Any], **_: object) -> None:
-    """The client answers every redirection with the question where the bucket is, that of this question
-    too: where something on the way redirects whatever it is asked, that has no end."""
+def _prevent_redirect_loop(model: Any, context: dict[str, Any], **_: object) -> None:
+    """Mark HeadBucket as already redirected, so that the client does not follow its redirections.
+
+    The client handles every redirection with a HeadBucket that asks for the region, also one of HeadBucket
+    itself. Behind a proxy that redirects every request, that would never end.
+    """
     if model.name == "HeadBucket":
         context["s3_redirect"]["redirected"] = True
 
@@ -464,7 +486,7 @@ def _stats_of(page: ListedPage, prefix: str, is_encoded: bool) -> tuple[Stat, ..
 
 
 def _token(etag: str | None) -> Token:
-    """Some servers list an ETag without the quotes that they read and write it with."""
+    """Return the ETag with quotes. Some servers list it without the quotes that they read and write."""
     if not etag:
         raise S3Error(0, "no ETag")
     return Token(etag if etag.endswith('"') else f'"{etag}"')

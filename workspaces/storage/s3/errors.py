@@ -1,8 +1,8 @@
-"""What a request to S3 met instead of its answer, read from either client, and what to tell a person.
+"""Errors of requests to S3, read from either client, with the message for a person.
 
-boto3 raises structured errors, obstore the text of a dump. Here both become one `Refusal`: the status and
-the S3 code of the answer, or, where none came, a word of ours. What it means for a read or a write is
-decided in `s3`; what may be asked again follows from it, and so does the sentence.
+boto3 raises structured errors, obstore the text of a dump. Here both become one `S3Error`: the status and
+the S3 code of the answer, or a code of this module if no answer came. `S3Blobs` decides what the error
+means for a read or a write. The error itself says if a request may be repeated, and gives the message.
 """
 
 from __future__ import annotations
@@ -11,15 +11,21 @@ import re
 from typing import Any
 
 from botocore import exceptions as boto  # pyright: ignore[reportMissingTypeStubs]
-from obstore import exceptions as moved
+from obstore import exceptions as obstore_errors
 
-ERRORS = (boto.BotoCoreError, boto.ClientError, moved.BaseError, OSError, ValueError)
-"""What both clients raise. obstore has FileNotFoundError for a missing object and ValueError for what
-it cannot parse; boto3 has ValueError for an endpoint that is no URL."""
+ERRORS = (boto.BotoCoreError, boto.ClientError, obstore_errors.BaseError, OSError, ValueError)
+"""The exceptions of both clients.
+
+obstore raises FileNotFoundError for a missing object and ValueError for an answer that it cannot parse.
+boto3 raises ValueError for an endpoint that is no URL.
+"""
 
 
 class S3Error(Exception):
-    """No answer, or not the one that was asked for. `status` is 0 and `code` one of ours if none came."""
+    """A request without an answer, or with an error as its answer.
+
+    If no answer came, `status` is 0 and `code` is a code of this module.
+    """
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(f"{status} {code}")
@@ -56,26 +62,29 @@ def s3_error_of(error: Exception) -> S3Error:
             status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
             return S3Error(status, str(answer.get("Error", {}).get("Code", "")))
         case boto.BotoCoreError():
-            named = (code for kind, code in _BOTO_ERRORS.items() if isinstance(error, kind))
-            return S3Error(0, next(named, "cut"))
-        case moved.BaseError() | FileNotFoundError():
-            return _told_by_obstore(error)
+            codes = (code for kind, code in _BOTO_ERRORS.items() if isinstance(error, kind))
+            return S3Error(0, next(codes, "cut"))
+        case obstore_errors.BaseError() | FileNotFoundError():
+            return _from_obstore(error)
         case ValueError():
             return S3Error(0, "misconfigured")
         case _:
             return S3Error(0, "cut")
 
 
-def _told_by_obstore(error: Exception) -> S3Error:
-    """The kind of the error is reliable but coarse: a missing bucket is a FileNotFoundError too. The
-    rest stands only in its text, a dump with the answer in it; no valid name looks like one, because
-    names have no `:`, `<` or `>`. Should the text change some day, the kind is still right."""
+def _from_obstore(error: Exception) -> S3Error:
+    """Return the S3Error for an error of obstore.
+
+    The type of the error is reliable but coarse: a missing bucket is a FileNotFoundError too. All else is
+    only in its text, a dump that contains the answer. No valid name looks like such a dump, because names
+    have no `:`, `<` or `>`. If the text changes some day, the type is still right.
+    """
     text = str(error)
-    if "redirect without LOCATION" in text:  # and without what came with it
+    if "redirect without LOCATION" in text:  # the text does not contain the answer in this case
         return S3Error(301, "PermanentRedirect")
-    status, code, kind = (found and found[1] for found in (f.search(text) for f in _IN_TEXT))
-    if status is None and isinstance(error, moved.UnauthenticatedError):
-        return S3Error(0, "ExpiredToken")  # not even asked: boto3 could not renew the credentials
+    status, code, kind = (match and match[1] for match in (f.search(text) for f in _IN_TEXT))
+    if status is None and isinstance(error, obstore_errors.UnauthenticatedError):
+        return S3Error(0, "ExpiredToken")  # no request was sent: boto3 could not renew credentials
     if status is None:
         by_kind = (number for kinds, number in _OBSTORE_ERRORS if isinstance(error, kinds))
         number = next(by_kind, 0)
@@ -94,8 +103,8 @@ _IN_TEXT = (
 _OBSTORE_KINDS = {"Connect": "unreachable", "Timeout": "silent"}
 _OBSTORE_ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int], ...] = (
     (FileNotFoundError, 404),
-    ((moved.AlreadyExistsError, moved.PreconditionError), 412),
-    (moved.PermissionDeniedError, 403),
+    ((obstore_errors.AlreadyExistsError, obstore_errors.PreconditionError), 412),
+    (obstore_errors.PermissionDeniedError, 403),
 )
 _BOTO_ERRORS: dict[type[Exception], str] = {
     boto.NoCredentialsError: "no credentials",
@@ -114,52 +123,52 @@ _BOTO_ERRORS: dict[type[Exception], str] = {
     boto.NoRegionError: "misconfigured",
 }
 
-_LATER = "try again later; if it stays so, look at the server's own log"
+_LATER = "try again later; if the error persists, look at the server's own log"
 _WHICH_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and the endpoint"
 _REASONS = {
     "no credentials": (
         "no credentials were found",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
     ),
-    "no profile": ("the AWS profile that was asked for does not exist", "check AWS_PROFILE"),
+    "no profile": ("the configured AWS profile does not exist", "check AWS_PROFILE"),
     "misconfigured": (
-        "the bucket's name, the region or the endpoint cannot be used as it is written",
+        "the name of the bucket, the region or the endpoint is invalid",
         "check the location, AWS_REGION and AWS_ENDPOINT_URL_S3",
     ),
     "unreachable": (
-        "nothing answers at {host}",
-        "check the network and AWS_ENDPOINT_URL_S3; what is on this machine goes on working",
+        "{host} is unreachable",
+        "check the network and AWS_ENDPOINT_URL_S3; local workspaces still work",
     ),
     "untrusted": (
-        "the certificate of {host} is not to be trusted",
-        "check AWS_ENDPOINT_URL_S3, or name the right authorities in AWS_CA_BUNDLE",
+        "the certificate of {host} is not trusted",
+        "check AWS_ENDPOINT_URL_S3, or set AWS_CA_BUNDLE to the right authorities",
     ),
     "stranger": (
-        "what answers at {host} is no S3 server",
-        "check AWS_ENDPOINT_URL_S3, and sign in where the network asks for it",
+        "{host} is not an S3 server",
+        "check AWS_ENDPOINT_URL_S3, and sign in to the network if it requires that",
     ),
     "silent": ("{host} did not answer in time", "try again later"),
-    "no ETag": ("it answers without an ETag", "use a server that gives every object one"),
+    "no ETag": ("it answers without an ETag", "use a server that gives every object an ETag"),
     "cut": ("the connection to {host} was cut", "try again"),
-    "NoSuchBucket": ("there is no such bucket", "create it, or correct the name or the endpoint"),
-    "InvalidAccessKeyId": ("the access key is unknown there", _WHICH_KEYS),
-    "SignatureDoesNotMatch": ("the secret key does not fit the access key", _WHICH_KEYS),
+    "NoSuchBucket": ("the bucket does not exist", "create it, or correct the name or the endpoint"),
+    "InvalidAccessKeyId": ("the server does not know the access key", _WHICH_KEYS),
+    "SignatureDoesNotMatch": ("the secret key does not match the access key", _WHICH_KEYS),
     "ExpiredToken": (
-        "the credentials have expired or cannot be had",
+        "the credentials have expired or cannot be obtained",
         "sign in again, or renew them",
     ),
     "AccessDenied": (
-        "these credentials may not do this",
+        "these credentials lack a permission",
         "allow them to list the bucket and to get, put and delete objects below the prefix",
     ),
     "RequestTimeTooSkewed": (
         "the clock of this machine is too far from the server's",
-        "set the clock, best by turning time synchronisation on",
+        "set the clock, preferably by enabling time synchronisation",
     ),
     "PermanentRedirect": ("the bucket is in another region", "set AWS_REGION to the bucket's"),
     "NotImplemented": (
-        "the server does not know conditions on requests",
-        "use a server that honours If-Match and If-None-Match",
+        "the server does not support conditional requests",
+        "use a server that supports If-Match and If-None-Match",
     ),
     "SlowDown": ("the server is busy", "try again later"),
 }

@@ -204,9 +204,12 @@ def test_an_attachment_whose_history_cannot_be_had_says_so(
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
-        ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "nothing answers"),
-        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "the secret key does not fit"),
-        ({"AWS_ACCESS_KEY_ID": READER.access, "AWS_SECRET_ACCESS_KEY": READER.secret}, "may not"),
+        ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "is unreachable"),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "the secret key does not match"),
+        (
+            {"AWS_ACCESS_KEY_ID": READER.access, "AWS_SECRET_ACCESS_KEY": READER.secret},
+            "lack a permission",
+        ),
     ],
 )
 def test_a_place_that_cannot_be_used_is_told_before_and_after_anything_is_here(
@@ -216,7 +219,7 @@ def test_a_place_that_cannot_be_used_is_told_before_and_after_anything_is_here(
     first("sync").done()
     second("join", location, **variables).refused(says, "→")
     second("join", location).done()
-    if says != "may not":  # who may only read finds that there is nothing to be told
+    if says != "lack a permission":  # who may only read finds that there is nothing to be told
         second("sync", **variables).refused(says, "→")
         second("sync", "--json", **variables).refused(says)
         second("workspace", "attach", **variables).refused(says, "→")

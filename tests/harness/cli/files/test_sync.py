@@ -81,7 +81,7 @@ def test_where_a_directory_is_missing_it_is_said_and_everything_else_goes_on(
     synced(shared)
     root = root_of(shared)
     root.rename(root.with_name("away"))
-    refused = shared("sync").refused("notes", "is missing", "mount what it lies on")
+    refused = shared("sync").refused("notes", "is missing", "mount its file system")
     assert "other" in refused.out
     shared("run", "What is green?").refused("notes", "is missing")
     listed = shared("workspace", "list", "--json").done().json["workspaces"]

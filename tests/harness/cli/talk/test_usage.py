@@ -67,7 +67,7 @@ def test_a_limit_is_set_shown_and_says_when_it_is_free_again(
     assert record["config"]["limits"] == {"turnsPerMinute": 1}
     harness("run", "One?").done()
     refused = harness("run", "Two?")
-    refused.refused("limit_reached", "turnsPerMinute", "free again in", "config.limits")
+    refused.refused("limit_reached", "turnsPerMinute", "try again in", "config.limits")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def test_a_limit_that_is_used_up_says_which_and_when_to_come_again() -> None:
     error = json.loads(bytes(answer.body))["error"]
     assert error["code"] == "limit_reached"
     assert "turnsPerMinute" in error["message"]
-    assert "free again in 1 s" in error["message"]
+    assert "try again in 1 s" in error["message"]
 
 
 def test_who_is_at_work_is_said_without_the_id_of_a_process() -> None:

@@ -74,7 +74,9 @@ def test_a_busy_conversation_is_refused_when_it_is_so_asked_and_else_waited_for(
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "busy")
     assert int(answer.headers["retry-after"]) >= 1
     message = answer.json()["error"]["message"]
-    assert message == "the conversation is in use by someone else; try again when that has ended"
+    assert (
+        message == "the conversation is in use by another operation; try again when that has ended"
+    )
     queued = acme.post(TURNS, said("e3"), 202)
     assert (queued["status"], queued["ahead"]) == ("queued", 1)
     puppet.stops("one")
