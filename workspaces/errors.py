@@ -39,8 +39,7 @@ class Unauthorized(Failure):
 
     def __init__(self) -> None:
         super().__init__(
-            "a key is needed: none was given, or the one that was is not valid",
-            remedy="send Authorization: Bearer with a key of the account",
+            "Missing or invalid API key.", remedy="Send `Authorization: Bearer <key>`."
         )
 
 
@@ -50,7 +49,7 @@ class Forbidden(Failure):
     code = "forbidden"
 
     def __init__(self, deed: str) -> None:
-        super().__init__(f"a user's key may not {deed}", remedy="use a key of the account")
+        super().__init__(f"User keys cannot {deed}.", remedy="Use an account key.")
         self.deed = deed
 
 
@@ -100,7 +99,8 @@ class AlreadyExists(Conflict):
 
     def __init__(self, what: str, name: str) -> None:
         super().__init__(what, name, expected=None, actual="one")
-        self.args = (f"there is already a {what} named {name!r}",)
+        article = "an" if what[0] in "aeio" else "a"  # a user
+        self.args = (f"{article} {what} named {name!r} already exists",)
         self.remedy = "choose another name, or use the one that is there"
 
 
@@ -116,13 +116,24 @@ class InUse(Conflict):
 
 
 class Refused(Failure):
-    """Input that breaks a rule: which field, which value, which rule. None: nothing was stated."""
+    """Input that breaks a rule: which field, which value, which rule. None: nothing was stated.
+
+    `message`, if given, is the whole sentence for a person, in place of the field, the value and the rule.
+    """
 
     code = "invalid"
 
-    def __init__(self, field: str, value: object, rule: str, *, remedy: str | None = None) -> None:
-        told = rule if value is None else f"{_shown(value)} {rule}"
-        super().__init__(f"{field}: {told}", remedy=remedy)
+    def __init__(
+        self,
+        field: str,
+        value: object,
+        rule: str,
+        *,
+        message: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        broken = rule if value is None else f"{_shown(value)} {rule}"
+        super().__init__(message or f"{field}: {broken}", remedy=remedy)
         self.field = field
         self.value = value
         self.rule = rule

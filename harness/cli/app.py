@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli.admin import accounts, admin, agents, bench, doctor, join, sandboxes, up, use
+from harness.cli.console.command_groups import GroupedCommands
 from harness.cli.console.console import Shown, complain, path, print_json, say, show_failure
 from harness.cli.files import (
     files,
@@ -37,6 +38,7 @@ read, edit and review it like any other files. To begin: harness chat
 
 app = typer.Typer(
     name="harness",
+    cls=GroupedCommands,
     help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

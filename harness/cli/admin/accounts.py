@@ -23,8 +23,8 @@ from harness.cli.console.console import (
 account_app = typer.Typer(
     help="Accounts: whose data it is. A home has one unless you make more.", no_args_is_help=True
 )
-user_app = typer.Typer(help="Users: the principals inside an account.", no_args_is_help=True)
-key_app = typer.Typer(help="Keys: how a program is known over HTTP.", no_args_is_help=True)
+user_app = typer.Typer(help="End users of an account.", no_args_is_help=True)
+key_app = typer.Typer(help="API keys.", no_args_is_help=True)
 
 NameOption = Annotated[str | None, typer.Option(help="A new name.")]
 UserReference = Annotated[
@@ -210,7 +210,7 @@ def rotate_key(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put another key in the place of one, which ends at once."""
+    """Replace a key; the old one stops working immediately."""
     with opened(home, as_json=as_json) as harness:
         record, secret = harness.rooms.keys.rotate(key)
         _print_with_key(record.as_json(), secret, as_json=as_json)
@@ -222,7 +222,7 @@ def revoke_key(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Revoke a key: from now on nobody is known by it."""
+    """Revoke a key. It stops working immediately."""
     with opened(home, as_json=as_json) as harness:
         record = harness.rooms.keys.revoke(key)
     if as_json:

@@ -31,7 +31,7 @@ def join(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make this machine another one of an account in S3.
+    """Connect this machine to an existing account in S3.
 
     The home must be untouched; it takes over the account (--account, where the place has several), its users
     and agents, and makes a key of its own, which is shown once. `harness workspace attach` then lists the

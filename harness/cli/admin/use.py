@@ -125,8 +125,14 @@ def _agreed() -> bool:
     from workspaces.errors import Refused
 
     if not (sys.stdin and sys.stdin.isatty()):
-        raise Refused("change", "above", "was not agreed to", remedy="say --yes to make it")
-    return typer.confirm("Change it so?", err=True)
+        raise Refused(
+            "change",
+            None,
+            "was not confirmed",
+            message="Nothing was changed.",
+            remedy="Run again with --yes to apply it.",
+        )
+    return typer.confirm("Apply this change?", err=True)
 
 
 def _advice(client: Integration, place: Workspace, project: Path | None) -> str:

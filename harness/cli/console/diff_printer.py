@@ -57,7 +57,7 @@ def styled_chapters(
     for number, chapter in enumerate(chapters):
         yield f"{'' if number == 0 else chr(10)}{chapter.day}  ", "dim"
         yield chapter.author, "bold"
-        yield f", {chapter.account}\n" if chapter.account else "\n", "dim"
+        yield f" ({chapter.account})\n" if chapter.account else "\n", "dim"
         for revision, following in pairwise([*chapter.revisions, None]):
             if revision is None:
                 continue

@@ -120,12 +120,12 @@ def _say_what_waits(outcome: Outcome) -> None:
         about, where = _named(pending.call), pending.asked.workspace
         what = f"{pending.call.name} {about}".rstrip() + (f" in {where}" if where else "")
         if pending.asked.waits_for == "result":
-            notes().print(f"waits for its client: {pending.id}: {what}", markup=False)
+            notes().print(f"Waiting for the client's result: {pending.id}: {what}", markup=False)
         else:
-            notes().print(f"waits to be allowed: {pending.id}: {what}", markup=False)
+            notes().print(f"Waiting for approval: {pending.id}: {what}", markup=False)
     if any(pending.asked.waits_for == "approval" for pending in outcome.pending):
-        command = f"harness approve {outcome.conversation_id}"
-        notes().print(f"  → {command} [CALL] [--deny], or say something else", markup=False)
+        command = f"harness approve {outcome.conversation_id} [CALL] [--deny]"
+        notes().print(f"  → Approve with `{command}`, or send another message.", markup=False)
 
 
 def _can_be_wiped() -> bool:

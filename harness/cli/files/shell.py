@@ -27,7 +27,7 @@ def shell(
     sandbox: Annotated[str, typer.Option(help="The sandbox: name or id.")] = "default",
     home: HomeOption = None,
 ) -> int:
-    """Run a command, or a shell, where an agent would.
+    """Open a shell in the agent's sandbox.
 
     In the very sandbox that it gets. The workspace is the working directory. What is changed in it becomes
     a revision of yours when the command ends; until then nobody else can write to it. Output and exit code

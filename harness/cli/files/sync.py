@@ -63,11 +63,11 @@ def sync(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Make the files here and in S3 the same.
+    """Synchronise the files on this machine with S3.
 
-    What changed on one side goes to the other; what changed on both is merged, and what cannot be
-    merged is kept as two files. Nothing that anyone wrote is lost. An emptied side never empties the
-    other: sync stops and asks.
+    A change on one side is copied to the other. Changes on both sides are merged; a file that cannot be
+    merged is kept in both versions. No change is lost. If most files vanished on one side, sync stops and
+    asks before deleting on the other.
     """
     from workspaces.errors import Failure
 

@@ -45,8 +45,11 @@ def approve(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Allow calls that wait, or deny them. The agent goes on; `harness conversation show` shows them.
+    """Approve or deny pending tool calls; the agent then continues.
 
+    `harness conversation show` shows the calls and their results.
+
+    \b
     harness approve c1
     harness approve c1 toolu_01… --deny --reason "not on a Friday"
     """

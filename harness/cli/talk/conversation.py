@@ -83,7 +83,10 @@ def show(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What was said, the newest entries, oldest first. Tool calls are shortened; --json has all."""
+    """Show the last N entries in order.
+
+    Tool calls are shortened; --json prints all of them.
+    """
     from harness.conversations.export import entry_line
     from harness.presentation.file_json import session_document
 

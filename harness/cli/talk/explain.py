@@ -41,13 +41,13 @@ def explain(
         bool, typer.Option("--text", help="The words themselves, as each step was shown them.")
     ] = False,
     find: Annotated[
-        str | None, typer.Option("--find", help="Where these words came into memory, and went.")
+        str | None, typer.Option("--find", help="When this text entered and left memory.")
     ] = None,
     agent: AgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what each step of a conversation was shown. Part by part, with revision and size.
+    """Show exactly what the model saw at each step.
 
     A revision of memory is named at the step where it came in, with the changes it brought along:
 

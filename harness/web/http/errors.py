@@ -170,6 +170,9 @@ def _sentence(failure: Failure) -> str:
         return f"there is no such {failure.what}"
     if isinstance(failure, Busy):  # which of our processes it is helps nobody elsewhere
         return f"{failure.what} is in use by {failure.holder}; {failure.remedy}"
-    if isinstance(failure, Unavailable):  # what does not answer may be a place on our disk
-        return f"this cannot be done right now: {failure.reason}"
-    return f"{failure}; {failure.remedy}" if failure.remedy else str(failure)
+    if isinstance(failure, Unavailable):  # `what` is left out: it may be a path on our disk
+        return f"{failure.reason[:1].upper()}{failure.reason[1:]}. Try again later."
+    if not failure.remedy:
+        return str(failure)
+    separator = " " if str(failure).endswith(".") else "; "
+    return f"{failure}{separator}{failure.remedy}"

@@ -69,17 +69,14 @@ class Precondition:
         """Stale where a request that writes may not act on this version."""
         self.check_match(version)
         if self.none_match is not None and self.none_match.match(version, weakly=True):
-            found = (
-                "there is a file already" if self.none_match.any_at_all else "it has not changed"
-            )
-            raise Stale(f"If-None-Match does not hold: {found}", field="If-None-Match")
+            state = "already exists" if self.none_match.any_at_all else "has not changed"
+            raise Stale(f"Version mismatch: the file {state}.", field="If-None-Match")
 
     def check_match(self, version: Version | None) -> None:
         if self.match is not None and not self.match.match(version, weakly=False):
-            found = f"the file is at {etag(version)}" if version else "there is no file"
+            state = f"the current version is {etag(version)}" if version else "there is no file"
             raise Stale(
-                f"If-Match does not hold: {found}; "
-                "read it again and repeat the change on what is there now",
+                f"Version mismatch: {state}. Read the file again and repeat the change.",
                 field="If-Match",
             )
 
