@@ -7,6 +7,6 @@ from typing import Annotated
 import typer
 
 WorkspaceArgument = Annotated[
-    str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")
+    str, typer.Argument(help="Name or id of a workspace.", metavar="WORKSPACE")
 ]
-PathArgument = Annotated[str, typer.Argument(help="A file, as seen from the workspace's root.")]
+PathArgument = Annotated[str, typer.Argument(help="Path of a file, relative to the workspace.")]

@@ -41,7 +41,7 @@ _MARGINS = 4
 class GroupedCommands(TyperGroup):
     """A command group whose help lists its commands under the headings of `COMMAND_GROUPS`."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer passes it
         """Write a section of the help for each heading. All sections have columns of the same width."""
         width = max(map(len, self.commands))
         limit = formatter.width - width - _MARGINS

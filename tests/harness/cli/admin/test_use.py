@@ -51,7 +51,7 @@ def test_a_change_is_shown_made_when_agreed_and_taken_back(
     )
     assert hook.stdout == harness("prompt", "notes").out
     again = harness("use", "claude-code").done()
-    assert "says so already" in again.stderr
+    assert "already has this setting" in again.stderr
     harness("use", "claude-code", "--undo", "--yes").done()
     assert file.read_text() == '{\n  "model": "opus"\n}\n'
     harness("use", "claude-code", "--undo", "--yes").refused("not_found")

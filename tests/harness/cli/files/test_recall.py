@@ -25,7 +25,7 @@ def test_lines_are_found_shown_and_limited(harness: Terminal) -> None:
     assert "match: tea" in asked.out
     assert "other" not in asked.out
     assert none.done().out == ""
-    assert "nothing was found" in none.stderr
+    assert "no line matches" in none.stderr
     assert listed.done().json[0]["line_number"] == 1
 
 
