@@ -19,7 +19,7 @@ from harness.cli.console.console import (
 )
 
 app = typer.Typer(
-    help="Sandboxes: how an agent's commands run, and whether its mounts are writable.",
+    help="Sandboxes: how an agent's commands run. They also decide whether its mounts are writable.",
     no_args_is_help=True,
 )
 

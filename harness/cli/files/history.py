@@ -149,7 +149,10 @@ def show(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a revision and its changes, with its author, time and conversation."""
+    """Show a revision and its changes.
+
+    Its author, time and conversation are shown too.
+    """
     from harness.presentation.file_json import change_document
 
     with committed(workspace, home, as_json) as (place, _):
@@ -170,9 +173,9 @@ def blame(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the author and date of each line of a file, and its conversation.
+    """Show the author and date of each line of a file.
 
-    --json also names the turn.
+    The conversation is shown too. --json also names the turn.
     """
     from harness.presentation.file_json import line_document
     from workspaces.paths import WorkspacePath

@@ -122,7 +122,7 @@ def export(
     agent: AgentOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Print a conversation as JSON lines: a header, the sessions, the entries."""
+    """Print a conversation as JSON lines. They are a header, the sessions and the entries."""
     with opened(home) as harness:
         record = harness.conversation(conversation, agent=agent)
         for line in harness.export_conversation(record):

@@ -41,10 +41,10 @@ def prompt(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the prompt that the next turn would begin with, part by part.
+    """Print the prompt that the next turn would begin with.
 
-    In an existing conversation, memory is shown as it was at the start of the session. Later changes follow,
-    each with the number of the message that carries it.
+    The prompt is printed part by part. In an existing conversation, memory is shown as it was at the start
+    of the session. Later changes follow, each with the number of the message that carries it.
     """
     length = ""
     with opened(home, as_json=as_json) as harness:

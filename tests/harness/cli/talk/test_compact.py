@@ -27,7 +27,7 @@ def test_a_dry_run_says_what_would_be_summarised_and_asks_nobody(harness: Termin
     assert would["would"] == {"kind": "summary", "covers": int(told.split()[7].rstrip(";"))}
     nothing = harness("compact", "short", "--dry-run").done()
     assert nothing.out == ""
-    assert "nothing before the newest turn" in nothing.stderr
+    assert "no messages before the newest turn" in nothing.stderr
     prompt = harness("prompt", "-c", "long").done().out
     assert "<summary>" not in prompt
 
@@ -45,7 +45,7 @@ def test_a_conversation_is_compacted_once_and_shown_with_its_summary(harness: Te
     assert (again["compacted"], again["windowFrom"]) == (True, last + 3)
     nothing = harness("compact", "long").done()
     assert nothing.out == ""
-    assert "nothing before the newest turn" in nothing.stderr
+    assert "no messages before the newest turn" in nothing.stderr
     answer = harness("run", "hello again", "-c", "long", "--json").done().json
     assert answer["outcome"] == "done"
 
