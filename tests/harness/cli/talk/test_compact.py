@@ -45,7 +45,7 @@ def test_a_conversation_is_compacted_once_and_shown_with_its_summary(harness: Te
     assert (again["compacted"], again["windowFrom"]) == (True, last + 3)
     nothing = harness("compact", "long").done()
     assert nothing.out == ""
-    assert "no messages before the newest turn" in nothing.stderr
+    assert "nothing before the newest turn" in nothing.stderr
     answer = harness("run", "hello again", "-c", "long", "--json").done().json
     assert answer["outcome"] == "done"
 
