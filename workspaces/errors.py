@@ -42,8 +42,7 @@ class Unauthorized(Failure):
 
     def __init__(self) -> None:
         super().__init__(
-            "missing or invalid API key",
-            remedy="send `Authorization: Bearer <key>` with a key of the account",
+            "Missing or invalid API key.", remedy="Send `Authorization: Bearer <key>`."
         )
 
 
@@ -53,7 +52,7 @@ class Forbidden(Failure):
     code = "forbidden"
 
     def __init__(self, deed: str) -> None:
-        super().__init__(f"a user's key may not {deed}", remedy="use a key of the account")
+        super().__init__(f"User keys cannot {deed}.", remedy="Use an account key.")
         self.deed = deed
 
 
@@ -122,14 +121,23 @@ class InUse(Conflict):
 class Refused(Failure):
     """The input breaks a rule. The attributes name field, value and rule.
 
-    `value` is None if the caller gave no value.
+    `value` is None if the caller gave no value. `message`, if given, is the
+    whole sentence for a person, in place of field, value and rule.
     """
 
     code = "invalid"
 
-    def __init__(self, field: str, value: object, rule: str, *, remedy: str | None = None) -> None:
+    def __init__(
+        self,
+        field: str,
+        value: object,
+        rule: str,
+        *,
+        message: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
         reason = rule if value is None else f"{_shown(value)} {rule}"
-        super().__init__(f"{field}: {reason}", remedy=remedy)
+        super().__init__(message or f"{field}: {reason}", remedy=remedy)
         self.field = field
         self.value = value
         self.rule = rule

@@ -115,7 +115,7 @@ def _home(settings: Settings) -> Finding:
 def _records(house: Application) -> Finding:
     detail = f"{house.settings.records}, account {house.owner().account_id}"
     if not keeps_conditions(house.records):
-        remedy = "use a store that honours conditions: two writers would overwrite each other here"
+        remedy = "use a store that supports conditional writes: two writers would overwrite each other here"
         return Finding("records", "broken", f"{detail}: it accepts stale writes", remedy)
     return Finding("records", "ok", detail)
 
@@ -184,7 +184,7 @@ def _s3(settings: Settings) -> Finding:
             return Finding("s3", "note", detail)
     finally:
         place.close()
-    return Finding("s3", "ok", f"{settings.s3}: honours conditions")
+    return Finding("s3", "ok", f"{settings.s3}: supports conditional writes")
 
 
 def _machines(house: Application) -> Finding:

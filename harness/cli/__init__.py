@@ -1,1 +1,4 @@
-"""The command line: one file a command group. Nothing heavy is imported before a command needs it."""
+"""The command line, with one file per group of commands.
+
+Each command imports the heavy modules that it needs.
+"""

@@ -1,6 +1,6 @@
-"""The `harness` command: its groups, and the table that turns errors into exit codes.
+"""The `harness` command: registers all commands and turns errors into exit codes.
 
-0 done · 1 refused, not found, conflict, unavailable · 2 wrong usage · 3 a bug · 130 interrupted
+Exit codes: 0 done · 1 refused, not found, conflict, unavailable · 2 wrong usage · 3 a bug · 130 interrupted
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli.admin import accounts, admin, agents, bench, doctor, join, sandboxes, up, use
+from harness.cli.console.command_groups import GroupedCommands
 from harness.cli.console.console import Shown, complain, path, print_error, say, show_failure
 from harness.cli.files import (
     files,
@@ -32,12 +33,13 @@ from harness.cli.talk import approve, chat, compact, conversation, explain, jobs
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
 
-A workspace is a directory of Markdown with a git history; an agent keeps its memory there, and you
-read, edit and review it like any other files. To begin: harness chat
+A workspace is a directory of Markdown files with a git history. An agent keeps its memory there, and
+you read, edit and review it like any other files. To begin: harness chat
 """
 
 app = typer.Typer(
     name="harness",
+    cls=GroupedCommands,
     help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -76,8 +78,8 @@ app.add_typer(admin.app, name="admin")
 app.add_typer(bench.app, name="bench")
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version
 
         say(f"harness {version('workspace-harness')}")
@@ -88,12 +90,12 @@ def _version(asked: bool) -> None:
 def _global(  # pyright: ignore[reportUnusedFunction]
     home: Annotated[
         Path | None,
-        typer.Option("--home", parser=path, help="The home to work on (else HARNESS_HOME)."),
+        typer.Option("--home", parser=path, help="The home directory; default: HARNESS_HOME."),
     ] = None,
     account: Annotated[
         str | None,
         typer.Option(
-            "--account", help="The account to act in, anywhere on the line (else the default)."
+            "--account", help="The account to use; may stand anywhere. Default: the home's account."
         ),
     ] = None,
     field: Annotated[
@@ -115,19 +117,19 @@ def _global(  # pyright: ignore[reportUnusedFunction]
 
 
 _STORAGE_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
-"""Of a disk or of what standard output leads to: never a bug."""
+"""Errors of a disk, or of the file that standard output writes to. They are never a bug."""
 
 
 def main() -> None:
     _open_closed_streams()
     out: Any = sys.stdout
     if out.errors == "strict":
-        out.reconfigure(errors="backslashreplace")  # a name that is no text is shown anyway
+        out.reconfigure(errors="backslashreplace")  # show names that are not valid UTF-8 too
     sys.exit(_flushed(_run()))
 
 
 def _flushed(code: int) -> int:
-    """What is left for the exit to write cannot be caught there."""
+    """Flush standard output and return the exit code. An error of the flush at exit could not be caught."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -146,9 +148,9 @@ def _run() -> int:
         return _misused(error)
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except (BrokenPipeError, SystemExit):  # the second is what typer and rich make of the first
-        return _reader_has_gone()
-    except Exception as error:  # noqa: BLE001 - the table of this face
+    except (BrokenPipeError, SystemExit):  # typer and rich turn a BrokenPipeError into SystemExit
+        return _end_without_reader()
+    except Exception as error:  # noqa: BLE001 - this is the error table of the command line
         return _failed(error)
     return result if isinstance(result, int) else 0
 
@@ -176,7 +178,7 @@ def _misused(error: typer.TyperException) -> int:
     error.message = error.message.replace("Value error, ", "")
     if "--json" in sys.argv:
         print_error({"error": {"code": "usage", "message": str(error), "remedy": None}})
-    show = getattr(error, "show", None)  # only the kinds that know their command have it
+    show = getattr(error, "show", None)  # only errors that know their command have it
     if callable(show):
         show()
     else:
@@ -193,7 +195,7 @@ def _failed(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in _STORAGE_FAILS:
         _discard_output()
         reason = error.strerror or str(error)
-        complain(f"error (unavailable): cannot write: {reason}\n  → free some space\n")
+        complain(f"error (unavailable): cannot write: {reason}\n  → free some disk space\n")
         return 1
     if os.environ.get("HARNESS_TRACEBACK"):
         raise error
@@ -201,25 +203,28 @@ def _failed(error: Exception) -> int:
         print_error({"error": {"code": "bug", "message": str(error), "remedy": None}})
     complain(
         f"error (bug): {type(error).__name__}: {error}\n"
-        "  → this should not happen; HARNESS_TRACEBACK=1 shows where it did\n"
+        "  → This is a bug. Run again with HARNESS_TRACEBACK=1 to see where it happened.\n"
     )
     return 3
 
 
-def _reader_has_gone() -> int:
-    """`harness log | head`: not an error, and nothing more to say to anyone."""
+def _end_without_reader() -> int:
+    """Return the exit code for a closed pipe, as in `harness log | head`. This is not an error."""
     _discard_output()
     return 0
 
 
 def _discard_output() -> None:
-    """What is still in the buffer has nowhere to go, and must not be tried again at the exit."""
+    """Discard buffered output. Its reader is gone, and the exit must not try to write it again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _open_closed_streams() -> None:
-    """A stream that the caller closed (`<&-`) is missing here, and its number would be given to the
-    next file that is opened: the record store. Input stays missing: closed is not empty."""
+    """Open the standard streams that the caller closed (`<&-`) on /dev/null.
+
+    Otherwise the next file that is opened would get the free number: the record store. `sys.stdin` stays
+    None, because closed input is not empty input.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             fd = os.open(os.devnull, os.O_RDWR)

@@ -133,7 +133,7 @@ class Event:
         check_names(self.tools, ())
         self._check_items()
         if not self.is_answer and not self.message.text.strip():
-            raise Refused("content", self.message.text, "is empty")
+            raise Refused("content", self.message.text, "is empty", message="the message is empty")
         texts = list(self._texts())
         if not all(map(_is_unicode, texts)):
             raise Refused("content", "", "is not Unicode text")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WHY_CHARACTERS_MAX = 120
 
-_HOW = {"edit": "by hand", "api": "through harness", "sync": "by sync"}
+_HOW = {"edit": "by hand", "api": "CLI or API", "sync": "by sync"}
 
 
 @dataclass(slots=True)

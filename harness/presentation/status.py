@@ -212,7 +212,7 @@ def _conversations(harness: Harness) -> Iterator[StatusRow]:
                 )
                 continue
             remedy = f"`harness approve {conversation.id} {one.id}`, or with `--deny`"
-            told = f"{one.call.name} waits to be allowed"
+            told = f"{one.call.name} is waiting for approval"
             yield StatusRow(conversation.key, "pending", told, remedy, facts)
 
 

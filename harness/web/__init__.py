@@ -1,1 +1,1 @@
-"""The face for programs: HTTP. One file a resource; `app` puts them together."""
+"""The HTTP API, with one file per resource. `app` assembles them."""

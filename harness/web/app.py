@@ -1,6 +1,6 @@
-"""The HTTP app: the rooms of a home, one router a resource.
+"""The HTTP app of a home, with one router per resource.
 
-A new resource is a file with a `router`, and its line in ROUTERS.
+A new resource is a file with a `router`, and a line in ROUTERS.
 """
 
 from __future__ import annotations
@@ -72,23 +72,23 @@ _log = logging.getLogger("harness.web")
 
 @dataclass(frozen=True, slots=True)
 class ServerTimeouts:
-    """How long is waited for whom."""
+    """The times, in seconds, for which the server waits."""
 
     head_s: float = 10.0
-    """For the head of a request, once a connection is there."""
+    """For the head of the first request on a new connection."""
     body_s: float = 20.0
-    """For a body, beside the time that its size allows it."""
+    """For a body, in addition to the time that its size allows."""
     idle_s: float = 5.0
-    """For the next request on a connection that was answered."""
+    """For the next request on a connection, after a response."""
     reader_s: float = 60.0
-    """For a caller to read of its answer what `BYTES_PER_S_MIN` demands."""
+    """For a caller to read its response at the speed of `BYTES_PER_S_MIN`."""
     sign_s: float = SIGN_S
-    """For a stream in which nothing is told, until a sign of life is sent."""
+    """Until a keep-alive is sent in a stream without events."""
     drain_s: float = 15.0
-    """For running requests, when the server is asked to end. Longer than the writer lock is waited
-    for, so that whoever waits for it is answered."""
+    """For running requests at shutdown. It is longer than the wait for the writer lock, so that a request
+    that waits for the lock gets a response."""
     turns_s: float = 10.0
-    """For turns that run then. What is not done is gone on with by another process, or the next one."""
+    """For running turns at shutdown. Another process, or the next one, resumes unfinished turns."""
 
 
 def create_app(
@@ -99,14 +99,18 @@ def create_app(
     residents: Mapping[str, BackgroundTask] | None = None,
     patience: ServerTimeouts | None = None,
 ) -> FastAPI:
-    """The app on a home. `authenticate` says who is calling, where a platform knows that by means of its
-    own; `names` is what the server is bound to, beside localhost; `background_tasks` live as long as it."""
-    house = harness.house
-    access = Access(house)
+    """Return the app of a home.
+
+    `authenticate` returns the caller of a request, for a platform that authenticates by itself. `names` are
+    the names that the server is bound to, besides localhost. `residents` run as long as the app. `patience`
+    holds the server's timeouts.
+    """
+    application = harness.house
+    access = Access(application)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        async with app.state.crew.working(), app.state.residents.living():
+        async with app.state.worker_pool.working(), app.state.background_tasks.living():
             yield
 
     app = FastAPI(
@@ -117,28 +121,28 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.house = house
+    app.state.application = application
     app.state.access = access
     app.state.authenticate = authenticate or by_secret(access)
-    app.state.patience = patience or ServerTimeouts()
-    app.state.crew = WorkerPool(drain_s=app.state.patience.turns_s)
-    app.state.curfew = ShutdownNotice()
-    app.state.readiness = readiness_of(house)
-    app.state.residents = BackgroundTasks(residents or {}, house.clock)
+    app.state.timeouts = patience or ServerTimeouts()
+    app.state.worker_pool = WorkerPool(drain_s=app.state.timeouts.turns_s)
+    app.state.shutdown = ShutdownNotice()
+    app.state.readiness = readiness_of(application)
+    app.state.background_tasks = BackgroundTasks(residents or {}, application.clock)
     for router in ROUTERS:
         app.include_router(router)
     app.openapi = cache(lambda: openapi.document(routes()))
     for kind in (Failure, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
     guard = OriginCheck(names=names, public_urls=harness.settings.public_urls)
-    app.add_middleware(HttpMiddleware, guard=guard, clock=house.clock)
+    app.add_middleware(HttpMiddleware, guard=guard, clock=application.clock)
     return app
 
 
 def routes() -> list[APIRoute]:
-    """Every route of every router, in their order."""
-    found = (route for router in ROUTERS for route in router.routes)
-    return [route for route in found if isinstance(route, APIRoute)]
+    """Return the routes of all routers, in their order."""
+    every = (route for router in ROUTERS for route in router.routes)
+    return [route for route in every if isinstance(route, APIRoute)]
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -148,20 +152,20 @@ async def _refused(request: Request, error: Exception) -> Response:
                 event(_log, "unavailable", level=logging.ERROR, reason=error.reason, cause=error)
             return refused(error)
         case RequestValidationError():
-            return refused(_misread(error))
+            return refused(_invalid(error))
         case HTTPException():
             return refused(_not_here(request, error))
         case _:
             raise error
 
 
-def _misread(error: RequestValidationError) -> Refused:
-    """What FastAPI finds wrong with a query or a path; bodies are parsed by shapes."""
-    found = error.errors()[0]
-    field = ".".join(str(part) for part in found["loc"][1:]) or str(found["loc"][0])
-    if found["type"] == "extra_forbidden":
-        return Refused(field, found["input"], "is unknown")
-    return Refused(field, found.get("input"), rule_of(found["msg"]))
+def _invalid(error: RequestValidationError) -> Refused:
+    """Return the first validation error of a query or a path. Bodies are validated by the models."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return Refused(field, first["input"], "is unknown")
+    return Refused(field, first.get("input"), rule_of(first["msg"]))
 
 
 def _not_here(request: Request, error: HTTPException) -> NotHere:
@@ -170,16 +174,16 @@ def _not_here(request: Request, error: HTTPException) -> NotHere:
             return NotHere(404, "not_found", "there is no such route", {})
         case 405:
             allowed = _methods(request)
-            message = f"this route takes {allowed} only"
+            message = f"this route only supports {allowed}"
             return NotHere(405, "method_not_allowed", message, {"Allow": allowed})
         case status:
             return NotHere(status, "refused", str(error.detail), error.headers or {})
 
 
 def _methods(request: Request) -> str:
-    """Of all routes of this path: each knows only its own."""
-    found: set[str] = set()
+    """Return the methods of all routes with this path. A route only knows its own methods."""
+    methods: set[str] = set()
     for route in routes():
         if route.matches(request.scope)[0] is not Match.NONE:
-            found |= set(route.methods or ())
-    return ", ".join(sorted(found | ({"HEAD"} if "GET" in found else set())))
+            methods |= set(route.methods or ())
+    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))

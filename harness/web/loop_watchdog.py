@@ -1,25 +1,25 @@
-"""A watchdog over an event loop: it tells, in the log, when the loop stood still, and where.
+"""A watchdog for an event loop: it logs when and where the loop was blocked.
 
-While one piece of code keeps the loop, nobody is served, and no signal is heard. So a thread asks the loop
-for a sign of life, again and again. A loop that takes longer than `STALL_S` for it stood still. One warning
-says for how long, with the stack of the loop's thread, taken while the loop stood there.
+While one piece of code blocks the loop, no request is served and no signal is handled. So a thread repeatedly
+asks the loop for an answer. If the answer takes longer than `STALL_S`, the loop was blocked. One warning per
+stall says how long, with the stack of the loop's thread at that time.
 
-A machine that is busy makes everything late, and that is no fault of the code. So two times are subtracted
-from what passed until the sign came:
+A busy machine makes everything late, and that is not a fault of the code. So the watchdog subtracts two times
+from the time until the answer:
 
-- the time that the loop's thread was ready to run and was given no processor. Linux counts it for each
-  thread; elsewhere it is not known, and nothing is subtracted;
-- the time by which the watchdog itself woke too late, without what this process computed meanwhile. Where
-  the process did compute, one of its threads held the interpreter's lock: that is a fault of ours.
+- the time for which the loop's thread was ready to run and had no processor. Linux counts it for each thread.
+  On other systems it is unknown, and nothing is subtracted;
+- the time by which the watchdog itself woke up late, without the time that this process computed meanwhile.
+  If the process computed, one of its threads held the interpreter's lock: that is a fault of this program.
 
-Both often are the same time, so of each sleep of the watchdog the longer of the two is subtracted. What is
-left is what this process did to its own loop: code that computed, or that waited for something (a lock, a
-disk, `time.sleep`) while the watchdog woke on time. What waits while the machine is busy may be told as
-shorter than it was, or not at all.
+Both are often the same time. So the watchdog subtracts the longer of the two for each of its sleeps. The rest
+is the time for which this process blocked its own loop: code that computed, or that waited for a lock, a disk
+or `time.sleep`, while the watchdog woke up on time. If code waits while the machine is busy, the logged time
+may be too short, or the stall may not be logged.
 
-Two things cannot be seen from here. A stall that began just before the loop was asked seems shorter, by
-`ASK_EVERY_S` at most. And while code in C holds the interpreter's lock, this thread cannot run either: such
-a stall is told when it is over, with its duration, and perhaps without a stack.
+The watchdog has two blind spots. A stall that began just before a question seems shorter, by at most
+`ASK_EVERY_S`. And while C code holds the interpreter's lock, this thread cannot run. Such a stall is logged
+when it is over, with its duration but perhaps without a stack.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ from pathlib import Path
 from harness.runtime.json_log import FRAMES_MAX, event
 
 STALL_S = 0.2
-"""Who waits for a page notices it, and every other caller waits as well."""
+"""Seconds without an answer that count as a stall. A person who waits for a page notices this delay, and
+every other caller waits too."""
 
 ASK_EVERY_S = 0.05
 LOOK_EVERY_S = 0.02
-"""While the loop has not answered. Twenty wakes a second, and fifty in a stall, cost less than a thousandth
-of a processor."""
+"""Seconds between checks while the loop has not answered. Twenty wakes a second, and fifty in a stall, cost
+less than a thousandth of a processor."""
 
-TELL_AFTER_S = 10.0
-"""A stall that lasts so long is told before it ends: perhaps it never does."""
+LOG_AFTER_S = 10.0
+"""Seconds after which a stall is logged although it has not ended. It may never end."""
 
 STALLED = "loop stood still"
 
@@ -60,31 +61,31 @@ class LoopSample:
 
     at: float
     computed_s: float
-    """By all threads of this process."""
+    """Processor time of all threads of this process."""
     queued_s: float
-    """For which the loop's thread was ready to run and was not."""
+    """Time for which the loop's thread was ready to run but had no processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """One of the watchdog's, while the loop had not answered."""
+    """A sleep of the watchdog while the loop had not answered."""
 
     passed_s: float
     late_s: float
-    """By which it was longer than planned, without what the process computed in it."""
+    """Time by which it was longer than planned, without the computing time of the process."""
     queued_s: float
-    """What was counted in it: the last of a time that may have begun in a sleep before."""
+    """Waiting time that was counted in it. The wait may have begun in an earlier sleep."""
 
 
 class LoopStall:
-    """How long the loop has been waited for, and how much of that the machine took."""
+    """The wait for one answer of the loop, and the part of it that the machine caused."""
 
     def __init__(self, first: LoopSample) -> None:
         self._last = first
         self._sleeps: list[Sleep] = []
 
     def add(self, now: LoopSample, *, planned_s: float) -> None:
-        """Count the sleep of the watchdog from the last reading to this one."""
+        """Add the sleep of the watchdog between the last sample and this one."""
         passed_s = now.at - self._last.at
         computed_s = now.computed_s - self._last.computed_s
         late_s = max(0.0, passed_s - planned_s - computed_s)
@@ -93,7 +94,7 @@ class LoopStall:
 
     @property
     def stood_s(self) -> float:
-        """For how long the loop stood still because of what this process did."""
+        """Return the seconds for which this process blocked the loop."""
         stood_s = queued_s = 0.0
         for sleep in reversed(self._sleeps):
             queued_s += sleep.queued_s
@@ -105,7 +106,7 @@ class LoopStall:
 
 @contextmanager
 def watched(loop: asyncio.AbstractEventLoop) -> Generator[None]:
-    """Watch the loop that runs in the calling thread, until the end of the block."""
+    """Watch the loop of the calling thread until the end of the block."""
     watchdog = _Watchdog(loop, threading.get_ident(), _queue_clock(threading.get_native_id()))
     thread = threading.Thread(target=watchdog.run, name="harness-watchdog", daemon=True)
     thread.start()
@@ -113,7 +114,7 @@ def watched(loop: asyncio.AbstractEventLoop) -> Generator[None]:
         yield
     finally:
         watchdog.ends.set()
-        thread.join()  # it sleeps for a moment at most
+        thread.join()  # its sleeps are short
 
 
 class _Watchdog:
@@ -131,20 +132,20 @@ class _Watchdog:
                 self._ask()
 
     def _ask(self) -> None:
-        """Wait for one sign of life, and tell it if the loop stood still meanwhile."""
+        """Wait for one answer of the loop. Log a warning if the loop was blocked meanwhile."""
         answer = _Answer(self._reading)
-        asked = self._reading()
-        wait = LoopStall(asked)
+        start = self._reading()
+        wait = LoopStall(start)
         stack: list[str] = []
         self._loop.call_soon_threadsafe(answer.give)
         while not answer.given.wait(LOOK_EVERY_S):
             wait.add(self._reading(), planned_s=LOOK_EVERY_S)
             if not stack and wait.stood_s > STALL_S / 2:
-                stack = self._stack()  # now: when it is over, the loop is somewhere else
-            if wait.stood_s > TELL_AFTER_S or self.ends.is_set():
+                stack = self._stack()  # now: after the stall the loop runs other code
+            if wait.stood_s > LOG_AFTER_S or self.ends.is_set():
                 break
         else:
-            wait.add(answer.reading or asked, planned_s=LOOK_EVERY_S)
+            wait.add(answer.reading or start, planned_s=LOOK_EVERY_S)
         if wait.stood_s > STALL_S:
             event(
                 _log,
@@ -155,21 +156,21 @@ class _Watchdog:
                 where=stack,
             )
         while not answer.given.is_set() and not self.ends.is_set():
-            answer.given.wait(LOOK_EVERY_S)  # told already: one warning a stall
+            answer.given.wait(LOOK_EVERY_S)  # already logged: one warning per stall
 
     def _reading(self) -> LoopSample:
         return LoopSample(time.monotonic(), time.process_time(), self._queue_clock())
 
     def _stack(self) -> list[str]:
-        """Return where the loop's thread is, in the form that the log has for errors."""
+        """Return the stack of the loop's thread, in the form that the log has for errors."""
         frame = sys._current_frames().get(self._thread_id)  # pyright: ignore[reportPrivateUsage]
         inner = islice(traceback.walk_stack(frame), FRAMES_MAX) if frame else ()
-        told = [f"{one.f_code.co_filename}:{line} {one.f_code.co_name}" for one, line in inner]
-        return told[::-1]
+        lines = [f"{one.f_code.co_filename}:{line} {one.f_code.co_name}" for one, line in inner]
+        return lines[::-1]
 
 
 class _Answer:
-    """What the loop gives as its sign of life: the clocks at the moment at which it went on."""
+    """The answer of the loop: the clocks at the moment when the loop ran again."""
 
     def __init__(self, read: Callable[[], LoopSample]) -> None:
         self.given = threading.Event()
@@ -182,7 +183,7 @@ class _Answer:
 
 
 def _queue_clock(native_id: int) -> Callable[[], float]:
-    """Return what tells for how many seconds this thread has been ready to run and was not, so far."""
+    """Return a clock of the seconds for which this thread was ready to run but had no processor."""
     counts = Path(f"/proc/self/task/{native_id}/schedstat")
     if not counts.exists():
         return lambda: 0.0

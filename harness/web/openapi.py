@@ -18,44 +18,45 @@ ABOUT = """\
 Workspaces of Markdown files with a history, the agents that keep their memory there, and the records
 of an account.
 
-Send a key as `Authorization: Bearer …`. Errors are `{"error": {"code", "message", "field"?}}`; what is
-not yours and what is not there are the same 404. Every answer has an `X-Request-Id`, under which the
-log knows it.
+Send a key as `Authorization: Bearer …`. Errors are `{"error": {"code", "message", "field"?}}`. A missing
+resource and a resource that you may not see have the same 404. Every response has an `X-Request-Id`, which
+the server's log names too.
 """
 
 _GENERATED = ("HTTPValidationError", "ValidationError")
-"""FastAPI's own refusal, which this app never gives."""
+"""The schemas of FastAPI's own error response, which this app never sends."""
 
 _HEADING = """\
 # HTTP
 
-Every route, made from the app itself: `harness up` serves it, `/openapi.json` says all of it, `/docs`
-lets you try. `Authorization: Bearer <key>`; JSON; a body that breaks a rule is 400 and says where.
+All routes, generated from the app. `harness up` serves them, `/openapi.json` describes them in full, and
+`/docs` lets you try them. Send `Authorization: Bearer <key>` and JSON. A body that breaks a rule gets 400,
+and `field` names the place.
 """
 
 _COLUMNS = "| | route | does | answers | refuses with |\n|---|---|---|---|---|\n"
 
 
 def document(routes: Sequence[BaseRoute]) -> OpenApiDocument:
-    found = get_openapi(title=TITLE, version=VERSION, description=ABOUT, routes=routes)
-    for _, _, operation in operations(found):
+    whole = get_openapi(title=TITLE, version=VERSION, description=ABOUT, routes=routes)
+    for _, _, operation in operations(whole):
         operation["responses"].pop("422", None)
     for name in _GENERATED:
-        found["components"]["schemas"].pop(name, None)
-    return found
+        whole["components"]["schemas"].pop(name, None)
+    return whole
 
 
-def operations(found: OpenApiDocument) -> list[tuple[str, str, OpenApiDocument]]:
-    """Path, method, and what is said of it; in the order of the routers."""
+def operations(whole: OpenApiDocument) -> list[tuple[str, str, OpenApiDocument]]:
+    """Return path, method and description of each operation, in the order of the routers."""
     return [
         (path, method, operation)
-        for path, methods in found["paths"].items()
+        for path, methods in whole["paths"].items()
         for method, operation in methods.items()
     ]
 
 
 def table(routes: Sequence[BaseRoute]) -> str:
-    """`docs/http.md`."""
+    """Return the text of `docs/http.md`."""
     text, group = _HEADING, ""
     for path, method, operation in operations(document(routes)):
         if operation["tags"][0] != group:

@@ -1,7 +1,8 @@
-"""The pages for people: a way in, and a place to try the routes out.
+"""The web pages: the landing page with the login, and the page that documents the API.
 
-The way in is the address that `harness up` prints. Its token becomes a cookie that no script can read
-and no other site can send, and the address is left at once, so that it stays in no history.
+A user logs in with the address that `harness up` prints. The token in the address becomes a cookie, which no
+script can read and no other site can send. The response redirects at once, so that the token stays in no
+browser history.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _ASSETS = {
 @router.get("/", response_model=None)
 async def landing(request: Request, token: str | None = None) -> Response:
     if token is not None:
-        return await _exchanged(request, token)
+        return await _log_in(request, token)
     try:
-        rooms = await services_of(request)
+        services = await services_of(request)
     except Unauthorized:
         return _shown(request, "door.html", 401, was_token=False)
     except Failure as failure:
@@ -45,16 +46,16 @@ async def landing(request: Request, token: str | None = None) -> Response:
     return _shown(
         request,
         "landing.html",
-        user=rooms.principal.user.name,
+        user=services.principal.user.name,
         home=application_of(request).settings.home.root,
-        workspaces=await run_in_thread(rooms.workspaces.list),
-        agents=await run_in_thread(rooms.agents.list),
+        workspaces=await run_in_thread(services.workspaces.list),
+        agents=await run_in_thread(services.agents.list),
     )
 
 
 @router.get("/docs", response_model=None)
 async def docs(request: Request) -> Response:
-    """Everything it shows comes from /openapi.json, and nothing from elsewhere: it works offline."""
+    """Show the API documentation. It only uses /openapi.json and loads nothing else, so it works offline."""
     return _shown(request, "docs.html")
 
 
@@ -66,7 +67,8 @@ async def asset(name: str) -> Response:
     return Response(page_file(name), headers=headers, media_type=_ASSETS[name])
 
 
-async def _exchanged(request: Request, token: str) -> Response:
+async def _log_in(request: Request, token: str) -> Response:
+    """Exchange a token for a cookie and redirect to the landing page."""
     try:
         await run_in_thread(access_of(request).principal_of, token)
     except Unauthorized:

@@ -1,12 +1,12 @@
-"""Serving the app on a port: what a connection may take, and how a server ends.
+"""Serve the app on a port, with limits for each connection and an orderly shutdown.
 
-uvicorn waits for ever for the head of a request, for the rest of a body nobody reads, and for a caller
-who reads nothing. Its protocol is therefore given an end to its patience; bodies that are read have
-theirs in `body`. h11 limits a head only while it is incomplete, and reads a body whose length is stated
-twice: its connection is therefore replaced by a stricter one.
+uvicorn has no timeout for the head of a request, for the rest of a body that the app does not read, or for
+a caller that does not read its response. This module adds these timeouts to its protocol. `body` has the
+timeout for bodies that the app reads. h11 limits the size of a head only while it is incomplete, and it
+accepts a body with two lengths. This module therefore replaces its connection with a stricter one.
 
-Asked to end (SIGTERM, or Ctrl-C), the server takes nothing new, finishes what runs
-within a bound, and returns: it is not the signal that ends the process.
+After SIGTERM or Ctrl-C, the server accepts no new requests, finishes running ones within a time limit, and
+returns. The signal itself does not end the process.
 """
 
 from __future__ import annotations
@@ -41,21 +41,25 @@ from harness.web.loop_watchdog import watched
 from workspaces.errors import Unavailable
 
 HEAD_BYTES_MAX = 32 * 1024
-"""Of the request line and all headers; eight would be generous."""
+"""Largest request line with all headers. Eight KiB would be generous."""
 
 CONNECTIONS_MAX = 500
-"""Half of the file descriptors that a process is commonly given."""
+"""Largest number of connections: half of the usual limit of file descriptors per process."""
 
 BACKLOG = 128
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that already takes connections in; port 0 is one that is free."""
+    """Return a socket that accepts connections. Port 0 chooses a free port.
+
+    Raises:
+        Unavailable: the address or the port cannot be used.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )[0]
-        # with its protocol: without, asyncio leaves Nagle's algorithm on, 44 ms a request
+        # state the protocol: otherwise asyncio keeps Nagle's algorithm, which costs 44 ms a request
         listening = socket.socket(family, kind, protocol)
     except OSError as error:
         raise _unavailable(host, port, error) from error
@@ -71,10 +75,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 class Server(uvicorn.Server):
     def __init__(self, app: FastAPI) -> None:
-        patience: ServerTimeouts = app.state.patience
+        timeouts: ServerTimeouts = app.state.timeouts
 
         class Protocol(TimeoutProtocol):
-            patience_of_server = patience
+            server_timeouts = timeouts
 
         config = uvicorn.Config(
             app,
@@ -87,17 +91,20 @@ class Server(uvicorn.Server):
             server_header=False,
             backlog=BACKLOG,
         )
-        config.timeout_keep_alive = cast(int, patience.idle_s)
-        config.timeout_graceful_shutdown = cast(int, patience.drain_s)  # any number will do
+        config.timeout_keep_alive = cast(int, timeouts.idle_s)
+        config.timeout_graceful_shutdown = cast(int, timeouts.drain_s)  # a float works too
         super().__init__(config)
-        self._curfew: ShutdownNotice = app.state.curfew
+        self._shutdown_notice: ShutdownNotice = app.state.shutdown
         self.ended_by: int | None = None
-        """The signal that did."""
+        """The signal that ended the server."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """uvicorn's own raises the signal again at the end, which then ends the process. A signal that
-        comes before the server has begun ends it at its beginning."""
+        """Handle SIGTERM and SIGINT during the block.
+
+        uvicorn's version raises the signal again at the end, which would end the process. A signal that comes
+        before the server has started ends it as soon as it starts.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -114,8 +121,8 @@ class Server(uvicorn.Server):
             await super().serve(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Streams end by themselves: whoever reads them takes them up again elsewhere."""
-        self._curfew.call()
+        """Shut down. Streams end by themselves, and their readers reconnect to another process."""
+        self._shutdown_notice.call()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
@@ -124,20 +131,19 @@ class Server(uvicorn.Server):
 
 
 class StrictConnection(h11.Connection):
-    """A connection that takes no head over the limit, and no body whose end two readers could see in two
-    places."""
+    """An h11 connection that refuses a head over the limit, and a body whose end is ambiguous."""
 
-    failure: HttpFailure = Malformed("this is no HTTP request that can be read")
-    """What the caller is answered once `next_event` has raised."""
+    failure: HttpFailure = Malformed("this is not a valid HTTP request")
+    """The failure for the response, after `next_event` has raised."""
 
     def __init__(self) -> None:
         super().__init__(h11.SERVER, HEAD_BYTES_MAX)
 
     def next_event(self) -> Any:
-        """Return what h11 has read.
+        """Return the next event of h11.
 
         Raises:
-            RemoteProtocolError: nothing more is to be read here; `failure` says why.
+            RemoteProtocolError: the connection cannot be read further; `failure` says why.
         """
         buffered = self._buffered_bytes if self.their_state is h11.IDLE else 0
         try:
@@ -147,14 +153,14 @@ class StrictConnection(h11.Connection):
                 self.failure = _too_large()
             raise
         if isinstance(event, h11.Request):
-            # also of a head that came in one piece, which h11 takes at any size
+            # h11 has no limit for a head that arrives in one piece
             if buffered - self._buffered_bytes > HEAD_BYTES_MAX:
                 self.failure = _too_large()
                 raise h11.RemoteProtocolError("head over the limit")
             if _is_framed_ambiguously(event):
                 self.failure = Malformed(
-                    "Transfer-Encoding stands beside Content-Length, or in HTTP/1.0: "
-                    "state the length of the body in one way",
+                    "The request has both Transfer-Encoding and Content-Length, or "
+                    "Transfer-Encoding in HTTP/1.0. State the length of the body in one way.",
                     field="Transfer-Encoding",
                 )
                 raise h11.RemoteProtocolError("ambiguous framing")
@@ -166,7 +172,9 @@ class StrictConnection(h11.Connection):
 
 
 class TimeoutProtocol(H11Protocol):
-    patience_of_server = ServerTimeouts()
+    """The HTTP protocol of uvicorn with timeouts for the head of a request and for the reader."""
+
+    server_timeouts = ServerTimeouts()
 
     _head_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
@@ -203,55 +211,55 @@ class TimeoutProtocol(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        del msg  # the same for everything
+        del msg  # uvicorn has one message for all failures
         self._refuse(self.conn.failure)
 
     @property
     def _is_in_request(self) -> bool:
-        cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request
+        cycle = cast(RequestResponseCycle | None, self.cycle)  # None before the first request
         return cycle is not None and not cycle.response_complete
 
     def _wait_for_head(self) -> None:
-        self._head_timer = self.loop.call_later(self.patience_of_server.head_s, self._give_up)
+        self._head_timer = self.loop.call_later(self.server_timeouts.head_s, self._refuse_late_head)
 
     def _wait_for_reader(self) -> None:
-        wait_s = self.patience_of_server.reader_s
-        left = self.transport.get_write_buffer_size()
-        self._reader_timer = self.loop.call_later(wait_s, self._look_at_reader, left, wait_s)
+        wait_s = self.server_timeouts.reader_s
+        unread = self.transport.get_write_buffer_size()
+        self._reader_timer = self.loop.call_later(wait_s, self._check_reader, unread, wait_s)
 
-    def _look_at_reader(self, left_before: int, waited_s: float) -> None:
-        """One who reads, however much there is to read, is waited for."""
-        taken = left_before - self.transport.get_write_buffer_size()
+    def _check_reader(self, unread_before: int, waited_s: float) -> None:
+        """Close the connection if the caller reads too slowly. A long response alone is no reason."""
+        taken = unread_before - self.transport.get_write_buffer_size()
         if taken < waited_s * BYTES_PER_S_MIN:
             self.transport.abort()
         else:
             self._wait_for_reader()
 
-    def _give_up(self) -> None:
+    def _refuse_late_head(self) -> None:
         self._head_timer = None
         if self._is_in_request or self.transport.is_closing():
             return
-        self._refuse(TooSlow("the head of a request did not come in time"))
+        self._refuse(TooSlow("The head of the request did not arrive in time."))
 
     def _refuse(self, failure: HttpFailure) -> None:
-        """As the app would; there is no request that it could be given."""
+        """Send a refusal and close the connection. There is no request that the app could answer."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             answer = refused(failure)
             headers = [(k, v) for k, v in answer.raw_headers if k != b"connection"]
             head = h11.Response(
                 status_code=answer.status_code, headers=[*headers, (b"connection", b"close")]
             )
-            for told in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(told) or b"")
+            for part in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(part) or b"")
         self.transport.close()
 
 
 def _too_large() -> TooManyHeaders:
-    return TooManyHeaders(f"a request line and headers of more than {HEAD_BYTES_MAX:,} bytes")
+    return TooManyHeaders(f"The request line and headers have more than {HEAD_BYTES_MAX:,} bytes.")
 
 
 def _is_framed_ambiguously(request: h11.Request) -> bool:
-    """Whether another reader, a proxy say, could take the end of the body for another one (RFC 9112, 6.1)."""
+    """Return True if a proxy could see the end of the body in another place (RFC 9112, 6.1)."""
     names = {name for name, _ in request.headers}
     if b"transfer-encoding" not in names:
         return False
@@ -266,5 +274,5 @@ def _stopped(timer: asyncio.TimerHandle | None) -> None:
 def _unavailable(host: str, port: int, error: OSError) -> Unavailable:
     remedy = "name an address of this machine with --host"
     if error.errno in {errno.EADDRINUSE, errno.EACCES}:
-        remedy = "choose another port with --port; another `harness up` may be running at this one"
+        remedy = "choose another port with --port; another `harness up` may already use this one"
     return Unavailable(f"{host}:{port}", error.strerror or str(error), remedy=remedy)

@@ -103,5 +103,6 @@ def _changed_again(path: WorkspacePath, revision: RevisionId) -> Refused:
         "path",
         path,
         f"was changed again since {revision[:10]} where that changed it",
+        message=f"Cannot undo {revision[:7]}: later changes touch the same lines of {path}.",
         remedy=f"edit it by hand, or restore the whole file: harness restore W {path} --revision R",
     )

@@ -165,7 +165,7 @@ class Workspaces:
         if is_of_another_user(workspace.record.id, user_id):
             raise NotFound("workspace", reference)
         if not self._principal.may_configure and not is_private_to(workspace.record.id, user_id):
-            raise Forbidden("access files of a shared workspace directly, only through an agent")
+            raise Forbidden("access shared workspace files directly")
         return workspace
 
     def list(self, *, private: bool = False) -> list[WorkspaceRecord]:

@@ -301,13 +301,13 @@ def _why(one: Scored, asked: Mapping[str, str], without_meaning: str) -> tuple[s
         return ", ".join(sorted({asked[name] for name in names}))
 
     reasons = one.reasons()
+    match = "exact match" if one.is_named else "match" if reasons.own else ""
     said = [
-        "holds exactly what was asked for" if one.is_named else "",
-        f"says {told(reasons.own)}" if reasons.own else "",
-        "begins with a name that was asked for" if reasons.is_subject else "",
-        f"stands under {told(reasons.above)}" if reasons.above else "",
-        f"stands beside {told(reasons.near)}" if reasons.near else "",
-        f"means much the same ({one.similarity:.2f})" if one.similarity else "",
-        f"(found by words alone: {without_meaning})" if without_meaning else "",
+        ": ".join(part for part in (match, told(reasons.own)) if part),
+        "begins with a name from the query" if reasons.is_subject else "",
+        f"under a match for: {told(reasons.above)}" if reasons.above else "",
+        f"next to a match for: {told(reasons.near)}" if reasons.near else "",
+        f"similar meaning ({one.similarity:.2f})" if one.similarity else "",
+        f"(matched by words alone: {without_meaning})" if without_meaning else "",
     ]
     return tuple(reason for reason in said if reason)

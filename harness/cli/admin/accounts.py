@@ -1,4 +1,4 @@
-"""`harness account`, `harness user`, `harness key`: who may use a home, and by which secret."""
+"""The commands `harness account`, `harness user` and `harness key`: who may use a home."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.cli.console.console import (
     as_config,
     notes,
     opened,
-    print_gone,
+    print_deleted,
     print_json,
     print_record,
     print_table,
@@ -21,16 +21,14 @@ from harness.cli.console.console import (
 )
 
 account_app = typer.Typer(
-    help="Accounts: whose data it is. A home has one unless you make more.", no_args_is_help=True
+    help="Accounts of the home. There is one unless you create more.", no_args_is_help=True
 )
-user_app = typer.Typer(help="Users: the principals inside an account.", no_args_is_help=True)
-key_app = typer.Typer(help="Keys: how a program is known over HTTP.", no_args_is_help=True)
+user_app = typer.Typer(help="End users of an account.", no_args_is_help=True)
+key_app = typer.Typer(help="API keys.", no_args_is_help=True)
 
 NameOption = Annotated[str | None, typer.Option(help="A new name.")]
-UserReference = Annotated[
-    str, typer.Argument(help="Id, the platform's own id, or name.", metavar="USER")
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Really: everything in it goes.")]
+UserReference = Annotated[str, typer.Argument(help="Id, external id, or name.", metavar="USER")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Delete it with everything in it.")]
 
 
 @account_app.command("create")
@@ -39,20 +37,20 @@ def create_account(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an account, ready to chat in. Its first key is shown, once."""
+    """Create an account with a default agent and workspace. Its first key is shown once."""
     from harness.bootstrap.first_start import create_defaults
 
     with opened(home, as_json=as_json) as harness:
         account = harness.house.accounts.create({"name": name})
-        rooms = harness.house.rooms(harness.house.accounts.owner(account))
-        create_defaults(rooms)
-        _, secret = rooms.keys.create(label="first")
+        services = harness.house.rooms(harness.house.accounts.owner(account))
+        create_defaults(services)
+        _, secret = services.keys.create(label="first")
         _print_with_key(account.as_json(), secret, as_json=as_json)
 
 
 @account_app.command("list")
 def list_accounts(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """All accounts of the home."""
+    """List the accounts of the home."""
     with opened(home, as_json=as_json) as harness:
         records = [account.as_json() for account in harness.house.accounts.list()]
     if as_json:
@@ -63,7 +61,7 @@ def list_accounts(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 @account_app.command("show")
 def show_account(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """The account that commands act in: the default one, or --account."""
+    """Show the account that commands use: the default one, or --account."""
     with opened(home, as_json=as_json) as harness:
         print_record(harness.rooms.account.get().as_json(), as_json=as_json)
 
@@ -73,16 +71,18 @@ def set_account(
     name: NameOption = None,
     autocreate: Annotated[
         Literal["on", "off"] | None,
-        typer.Option("--users-autocreate", help="Make a user when a platform first names it."),
+        typer.Option(
+            "--users-autocreate", help="Create a user at the first request that names one."
+        ),
     ] = None,
     config: ConfigOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the account that commands act in.
+    """Change the account that commands use.
 
-    What it may use is limited by --config '{"limits": {"turnsPerMinute": 60, "runningTurns": 10,
-    "dollarsPerDay": 5, "dollarsPerMonth": 50}}', or by one of these; null takes a limit away.
+    --config sets limits: '{"limits": {"turnsPerMinute": 60, "runningTurns": 10, "dollarsPerDay": 5,
+    "dollarsPerMonth": 50}}', or some of these. null removes a limit.
     """
     users = None if autocreate is None else {"autocreate": autocreate == "on"}
     patch: dict[str, Any] = {"config": as_config(config, users=users)}
@@ -105,32 +105,32 @@ def remove_account(
     with opened(home, as_json=as_json) as harness:
         accounts = harness.house.accounts
         record = accounts.get(account)
-        rooms = harness.house.rooms(accounts.owner(record))
-        held = [workspace.name for workspace in rooms.workspaces.list(private=True)]
-        if held and not force:
-            raise InUse("account", record.name, held)
-        print_gone(rooms.deletion.account(), as_json=as_json)
+        services = harness.house.rooms(accounts.owner(record))
+        names = [workspace.name for workspace in services.workspaces.list(private=True)]
+        if names and not force:
+            raise InUse("account", record.name, names)
+        print_deleted(services.deletion.account(), as_json=as_json)
 
 
 @user_app.command("create")
 def create_user(
     name: Annotated[str | None, typer.Argument(help="A name.")] = None,
     external_id: Annotated[
-        str | None, typer.Option("--external-id", help="The platform's own id of this user.")
+        str | None, typer.Option("--external-id", help="Id of the user on your platform.")
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a user."""
-    stated = {"name": name, "externalId": external_id}
-    fields = {key: value for key, value in stated.items() if value is not None}
+    """Create a user."""
+    options = {"name": name, "externalId": external_id}
+    fields = {key: value for key, value in options.items() if value is not None}
     with opened(home, as_json=as_json) as harness:
         print_record(harness.rooms.users.create(fields).as_json(), as_json=as_json)
 
 
 @user_app.command("list")
 def list_users(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """All users."""
+    """List the users."""
     with opened(home, as_json=as_json) as harness:
         records = [user.as_json() for user in harness.rooms.users.list()]
     if as_json:
@@ -142,7 +142,7 @@ def list_users(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 @user_app.command("show")
 def show_user(user: UserReference, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """One user, whole."""
+    """Show all fields of a user."""
     with opened(home, as_json=as_json) as harness:
         print_record(harness.rooms.users.get(user).as_json(), as_json=as_json)
 
@@ -153,7 +153,9 @@ def set_user(
     name: NameOption = None,
     external_id: Annotated[
         str | None,
-        typer.Option("--external-id", help="The platform's own id; an empty one clears it."),
+        typer.Option(
+            "--external-id", help="Id of the user on your platform; an empty text removes it."
+        ),
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
@@ -168,24 +170,24 @@ def set_user(
 
 @user_app.command("rm")
 def remove_user(user: UserReference, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Delete a user with its keys and everything that was private to it."""
+    """Delete a user with its keys and all its private data."""
     with opened(home, as_json=as_json) as harness:
-        print_gone(harness.deletion.user(user), as_json=as_json)
+        print_deleted(harness.deletion.user(user), as_json=as_json)
 
 
 @key_app.command("create")
 def create_key(
     user: Annotated[
-        str | None, typer.Option(help="Act as this user alone; without it, as the account.")
+        str | None, typer.Option(help="The user that the key acts as; default: the account.")
     ] = None,
-    label: Annotated[str, typer.Option(help="What it is for.")] = "",
+    label: Annotated[str, typer.Option(help="What the key is for.")] = "",
     expires: Annotated[
-        str | None, typer.Option(help="Until when it is valid, as in 2027-01-31T12:00:00Z.")
+        str | None, typer.Option(help="When the key expires, as in 2027-01-31T12:00:00Z.")
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key. It is shown once and cannot be shown again."""
+    """Create a key. It is shown once and cannot be shown again."""
     with opened(home, as_json=as_json) as harness:
         user_id = harness.rooms.users.get(user).id if user is not None else None
         record, secret = harness.rooms.keys.create(label=label, user_id=user_id, expires_at=expires)
@@ -194,7 +196,7 @@ def create_key(
 
 @key_app.command("list")
 def list_keys(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """All keys, without their secrets."""
+    """List the keys without their secrets."""
     with opened(home, as_json=as_json) as harness:
         records = [key.as_json() for key in harness.rooms.keys.list()]
     if as_json:
@@ -210,7 +212,7 @@ def rotate_key(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put another key in the place of one, which ends at once."""
+    """Replace a key; the old one stops working immediately."""
     with opened(home, as_json=as_json) as harness:
         record, secret = harness.rooms.keys.rotate(key)
         _print_with_key(record.as_json(), secret, as_json=as_json)
@@ -222,7 +224,7 @@ def revoke_key(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Revoke a key: from now on nobody is known by it."""
+    """Revoke a key. It stops working immediately."""
     with opened(home, as_json=as_json) as harness:
         record = harness.rooms.keys.revoke(key)
     if as_json:

@@ -1,4 +1,4 @@
-"""`harness admin`: what is done once for an installation."""
+"""The command `harness admin`: tasks that an installation needs once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from harness.cli.console.console import say
 
-app = typer.Typer(help="Set up what an installation needs.", no_args_is_help=True)
+app = typer.Typer(help="Set up an installation.", no_args_is_help=True)
 
 
 @app.command("init-dynamodb")
@@ -17,7 +17,7 @@ def init_dynamodb(
         str, typer.Argument(help="The table's name, as in HARNESS_RECORDS=dynamodb:NAME.")
     ],
 ) -> None:
-    """Make the DynamoDB table that keeps records. One that is there and fits is left as it is.
+    """Create the DynamoDB table for records. A suitable table that exists is left unchanged.
 
     Region, profile, endpoint and credentials come from the standard AWS variables and files.
     """

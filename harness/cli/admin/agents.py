@@ -1,4 +1,4 @@
-"""`harness agent`: the agents of a home."""
+"""The command `harness agent`: the agents of a home."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from harness.cli.console.console import (
     JsonOption,
     as_config,
     opened,
-    print_gone,
+    print_deleted,
     print_json,
     print_record,
     print_table,
 )
 
-app = typer.Typer(help="Agents: who talks, and what it mounts.", no_args_is_help=True)
+app = typer.Typer(help="Agents, with their model and mounted workspaces.", no_args_is_help=True)
 
 AgentArgument = Annotated[str, typer.Argument(help="Name or id.", metavar="AGENT")]
 ModelOption = Annotated[str | None, typer.Option(help="The model; `demo` is the offline one.")]
@@ -26,11 +26,12 @@ SystemOption = Annotated[str | None, typer.Option(help="The agent's own instruct
 WorkspaceOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--workspace", "-w", help="A workspace to mount; may be repeated, first = default."
+        "--workspace", "-w", help="A workspace to mount; repeatable. The first is the default."
     ),
 ]
 SandboxOption = Annotated[
-    str | None, typer.Option(help="The sandbox it works in; `none` makes its mounts read-only.")
+    str | None,
+    typer.Option(help="The sandbox for its commands; `none` makes its mounts read-only."),
 ]
 
 
@@ -45,20 +46,20 @@ def create(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an agent."""
-    stated = as_config(config, model=model, system=system)
+    """Create an agent."""
+    fields = as_config(config, model=model, system=system)
     with opened(home, as_json=as_json) as harness:
         if workspace:
-            stated["workspaces"] = harness.agents.mounts(workspace)
+            fields["workspaces"] = harness.agents.mounts(workspace)
         if sandbox not in (None, "none"):
-            stated = {"sandbox": harness.rooms.sandboxes.get(sandbox).id, **stated}
-        record = harness.agents.add({"name": name, "config": stated})
+            fields = {"sandbox": harness.rooms.sandboxes.get(sandbox).id, **fields}
+        record = harness.agents.add({"name": name, "config": fields})
         print_record(record.as_json(), as_json=as_json)
 
 
 @app.command("list")
 def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """All agents."""
+    """List the agents."""
     with opened(home, as_json=as_json) as harness:
         records = [record.as_json() for record in harness.agents.list()]
     if as_json:
@@ -78,7 +79,7 @@ def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def show(agent: AgentArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """One agent, whole."""
+    """Show all fields of an agent."""
     with opened(home, as_json=as_json) as harness:
         print_record(harness.agents.get(agent).as_json(), as_json=as_json)
 
@@ -95,23 +96,23 @@ def set_(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change an agent. Mounts that are given replace the old ones; an empty text clears."""
-    stated = as_config(config)
+    """Change an agent. The given mounts replace the old ones; an empty text clears a field."""
+    fields = as_config(config)
     with opened(home, as_json=as_json) as harness:
         for key, value in (("model", model), ("system", system)):
             if value is not None:
-                stated[key] = value or None
+                fields[key] = value or None
         if sandbox is not None:
-            found = None if sandbox == "none" else harness.rooms.sandboxes.get(sandbox)
-            stated["sandbox"] = found and found.id
+            record = None if sandbox == "none" else harness.rooms.sandboxes.get(sandbox)
+            fields["sandbox"] = record and record.id
         if workspace is not None:
-            stated["workspaces"] = harness.agents.mounts(workspace)
-        patch = {"config": stated, **({"name": name} if name is not None else {})}
+            fields["workspaces"] = harness.agents.mounts(workspace)
+        patch = {"config": fields, **({"name": name} if name is not None else {})}
         print_record(harness.agents.patch(agent, patch).as_json(), as_json=as_json)
 
 
 @app.command()
 def rm(agent: AgentArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Delete an agent with its conversations and what was private to it. Its workspaces stay."""
+    """Delete an agent with its conversations and private data. Its workspaces stay."""
     with opened(home, as_json=as_json) as harness:
-        print_gone(harness.deletion.agent(agent), as_json=as_json)
+        print_deleted(harness.deletion.agent(agent), as_json=as_json)

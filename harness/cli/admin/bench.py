@@ -1,4 +1,4 @@
-"""`harness bench`: measurements that people make with their own data."""
+"""The command `harness bench`: measurements with your own data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from harness.cli.console.console import (
     print_table,
 )
 
-app = typer.Typer(help="Measure, with data of your own.", no_args_is_help=True)
+app = typer.Typer(help="Measure with your own data.", no_args_is_help=True)
 
 _COLUMNS = ("questions", "recall@1", "recall@5", "recall@10", "recall@20", "hit@10", "mrr")
 
 
 @app.callback()
 def _bench() -> None:  # pyright: ignore[reportUnusedFunction]
-    """A group, even while there is one command in it."""
+    """Make `bench` a group although it has one command."""
 
 
 @app.command()
@@ -37,12 +37,12 @@ def recall(
 ) -> None:
     """Measure how well and how fast recall finds lines.
 
-    A folder holds Markdown files and questions.jsonl, an object a line:
+    A folder holds Markdown files and questions.jsonl, with one JSON object per line:
 
     {"question": "When is the deploy day?", "evidence": [["notes/team.md", 12]], "category": "dates"}
 
-    `evidence` are the lines, from 1, that should be found; `category` may be left out. Nothing is written
-    into the folder, and no home is used.
+    `evidence` lists the lines that should be found, counted from 1. `category` is optional. The command
+    writes nothing into the folder and uses no home.
     """
     from rich.progress import Progress
 
@@ -66,5 +66,5 @@ def recall(
     print_table(("", *_COLUMNS), shown)
     complain(
         f"{document['lines']:,} lines indexed in {document['build_s']:.2f} s;"
-        f" a question took {document['p50_ms']:.2f} ms, p95 {document['p95_ms']:.2f} ms\n"
+        f" one question took {document['p50_ms']:.2f} ms (median), {document['p95_ms']:.2f} ms (p95)\n"
     )

@@ -1,4 +1,4 @@
-"""`harness doctor`: what works here, and what to do about what does not."""
+"""The command `harness doctor`: checks of the machine and the home, with remedies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(home: HomeOption = None, as_json: JsonOption = False) -> int:
-    """Look at this machine and this home. Exit code 1 when something does not work."""
+    """Check this machine and this home. The exit code is 1 if a check fails."""
     from harness.bootstrap.doctor import examine
 
     Shown.as_json = as_json

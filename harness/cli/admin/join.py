@@ -1,4 +1,4 @@
-"""`harness join`: this machine becomes another one of an account that is in S3 already."""
+"""The command `harness join`: connect this machine to an account that is in S3 already."""
 
 from __future__ import annotations
 
@@ -26,21 +26,24 @@ def register(app: typer.Typer) -> None:
 
 def join(
     place: Annotated[
-        str, typer.Argument(help="Where its workspaces are.", metavar="s3://BUCKET/PREFIX")
+        str,
+        typer.Argument(
+            help="Where the account's workspaces are stored.", metavar="s3://BUCKET/PREFIX"
+        ),
     ],
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make this machine another one of an account in S3.
+    """Connect this machine to an existing account in S3.
 
-    The home must be untouched; it takes over the account (--account, where the place has several), its users
-    and agents, and makes a key of its own, which is shown once. `harness workspace attach` then lists the
-    workspaces. Interrupted, it can be run again.
+    The home must be unused. The command copies the account, its users and its agents into the home. It
+    creates a key for this machine, which is shown once. If the bucket holds several accounts, choose one with
+    --account. `harness workspace attach` then lists the workspaces. An interrupted join can be run again.
     """
-    from harness.bootstrap.join import join as joined_with
+    from harness.bootstrap.join import join as join_account
 
     Shown.as_json = as_json
-    joined = joined_with(home or Shown.home, place, account=Shown.account)
+    joined = join_account(home or Shown.home, place, account=Shown.account)
     if as_json:
         print_json(_document(joined))
     else:
@@ -60,13 +63,15 @@ def _document(joined: Joined) -> dict[str, object]:
 def _print(joined: Joined) -> None:
     name = visible(joined.account.name)
     if joined.secret is None:
-        say(f"this home is one of the account {name} ({joined.account.id}) already")
+        say(f"this home already belongs to the account {name} ({joined.account.id})")
         for other in joined.others:
-            say(f"  {joined.location} also has the account {visible(other)}: --account")
+            say(
+                f"  {joined.location} also has the account {visible(other)}; choose it with --account"
+            )
         return
     say(f"joined: {name} ({joined.account.id}) at {joined.location}")
     say(f"  key: {joined.secret}")
     notes().print("[yellow]Keep the key now: it cannot be shown again.[/]")
     for trouble in joined.followed.troubles:
-        notes().print(visible(f"left alone: {trouble.name} {trouble.reason}"), markup=False)
-    say("  `harness workspace attach` lists its workspaces, and brings one by its name")
+        notes().print(visible(f"skipped: {trouble.name} {trouble.reason}"), markup=False)
+    say("  `harness workspace attach` lists its workspaces; with a name, it downloads one")

@@ -1,4 +1,4 @@
-"""`harness sandbox`: the records that say where and how commands run."""
+"""The command `harness sandbox`: the records that say how an agent's commands run."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from harness.cli.console.console import (
     JsonOption,
     as_config,
     opened,
-    print_gone,
+    print_deleted,
     print_json,
     print_record,
     print_table,
 )
 
 app = typer.Typer(
-    help="Sandboxes: how an agent's commands run. Whether its mounts are writable is theirs, too.",
+    help="Sandboxes: how an agent's commands run. They also decide whether its mounts are writable.",
     no_args_is_help=True,
 )
 
 SandboxArgument = Annotated[str, typer.Argument(help="Name or id.", metavar="SANDBOX")]
 ModeOption = Annotated[
-    Literal["rw", "ro"] | None, typer.Option(help="Mounts writable, or read-only.")
+    Literal["rw", "ro"] | None, typer.Option(help="Writable or read-only mounts.")
 ]
 NetworkOption = Annotated[
-    Literal["none", "host"] | None, typer.Option(help="No network, or the host's.")
+    Literal["none", "host"] | None, typer.Option(help="No network, or the network of the host.")
 ]
 PermissionOption = Annotated[
     Literal["bypass", "ask"] | None,
-    typer.Option(help="Commands and writes just run, or a person must allow each."),
+    typer.Option(help="Run commands and writes without asking, or ask a person for each."),
 ]
 
 
@@ -46,7 +46,7 @@ def create(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a sandbox."""
+    """Create a sandbox."""
     fields = {
         "name": name,
         "config": as_config(config, mode=mode, network=network, permission=permission),
@@ -58,7 +58,7 @@ def create(
 
 @app.command("list")
 def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """All sandboxes."""
+    """List the sandboxes."""
     with opened(home, as_json=as_json) as harness:
         records = harness.rooms.sandboxes.list()
     if as_json:
@@ -70,7 +70,7 @@ def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def show(sandbox: SandboxArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """One sandbox, whole."""
+    """Show all fields of a sandbox."""
     with opened(home, as_json=as_json) as harness:
         print_record(harness.rooms.sandboxes.get(sandbox).as_json(), as_json=as_json)
 
@@ -99,10 +99,12 @@ def set_(
 @app.command()
 def rm(
     sandbox: SandboxArgument,
-    force: Annotated[bool, typer.Option("--force", help="Also when agents work in it.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete it although agents use it.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Delete a sandbox."""
     with opened(home, as_json=as_json) as harness:
-        print_gone(harness.deletion.sandbox(sandbox, force=force), as_json=as_json)
+        print_deleted(harness.deletion.sandbox(sandbox, force=force), as_json=as_json)

@@ -1,4 +1,4 @@
-"""`harness up`: the server of a home."""
+"""The command `harness up`: the HTTP server of a home."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ def register(app: typer.Typer) -> None:
 
 def up(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = HOST,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is a free one.")] = PORT,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 chooses a free one.")
+    ] = PORT,
     home: HomeOption = None,
 ) -> int:
-    """Serve a home: the HTTP API, and pages to look at it.
+    """Serve a home over HTTP: the API and web pages.
 
-    Prints the address to open, with a token that lets you in as long as this runs. Logs are JSON lines
-    on standard error. Ctrl-C ends it: running requests are finished first.
+    The command prints the address to open, with a token that is valid while the server runs. Logs are JSON
+    lines on standard error. Ctrl-C ends the server after it has finished running requests.
     """
     import asyncio
 
@@ -42,10 +44,10 @@ def up(
         app = create_app(harness, names=[host], residents=background_tasks(harness.house))
         server = Server(app)
         if harness.settings.admin_key is None:
-            admin_key(harness.settings.home)  # it is made by now, for whoever looks for it
+            admin_key(harness.settings.home)  # create the file now: users look for it there
         with start_token(harness.settings.home) as token, server.capture_signals():
-            place = _address(host, listening.getsockname()[1])
-            put(f"{place}/?token={token}\n")
+            address = _address(host, listening.getsockname()[1])
+            put(f"{address}/?token={token}\n")
             sys.stdout.flush()
             if sys.stderr.isatty():
                 notes().print("[dim]Ctrl-C ends it.[/]")
@@ -54,7 +56,7 @@ def up(
 
 
 def _address(host: str, port: int) -> str:
-    """As a browser on this machine would be given it."""
+    """Return the address that a browser on this machine can open."""
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104
     shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
     return f"http://{shown}:{port}"

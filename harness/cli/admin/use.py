@@ -1,4 +1,4 @@
-"""`harness use`: a workspace as the memory of an agent that people have already."""
+"""The command `harness use`: connect Claude Code or Codex to a workspace as its memory."""
 
 from __future__ import annotations
 
@@ -34,51 +34,57 @@ def register(app: typer.Typer) -> None:
 
 
 def use(
-    client: Annotated[ClientName, typer.Argument(help="Who shall use a workspace.")],
+    client: Annotated[ClientName, typer.Argument(help="The program that shall use a workspace.")],
     workspace: Annotated[
         str | None,
-        typer.Option("--workspace", "-w", help="Which one; else the home's default workspace."),
+        typer.Option(
+            "--workspace", "-w", help="The workspace; default: the home's default workspace."
+        ),
     ] = None,
     project: Annotated[
         Path | None,
         typer.Option(
-            parser=path, help="For this project alone (Claude Code); else wherever it is started."
+            parser=path, help="Only for this project (Claude Code); default: for all projects."
         ),
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Take exactly that back again.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Undo the change of an earlier run.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Apply the change without asking.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Let another agent keep its memory in a workspace.
+    """Connect another agent program to a workspace as its memory.
 
-    Shows what changes in that program's configuration and asks. Claude Code: its automatic memory
-    lies in the workspace. Codex: it may write there. Both begin each session with what `harness
-    prompt` says. Everything else in their configuration stays as it is.
+    The command shows how it would change the program's configuration, and asks. Claude Code keeps its
+    automatic memory in the workspace. Codex may write to the workspace. Both begin each session with the
+    output of `harness prompt`. The rest of their configuration does not change.
     """
     from harness.integrations.config_edit import Configurations
 
     with opened(home, as_json=as_json) as harness:
-        one = _client(client)
-        file = one.file(project.expanduser().absolute() if project else None)
+        integration = _client(client)
+        file = integration.file(project.expanduser().absolute() if project else None)
         configurations = Configurations(harness.settings.home.used)
         if undo:
-            change, advice = configurations.undo(one, file), ""
+            change, advice = configurations.undo(integration, file), ""
         else:
             place = harness.workspaces.get(workspace or harness.settings.default_workspace)
-            change = configurations.use(one, file, _use(harness, place, one))
-            advice = _advice(one, place, project)
+            change = configurations.use(integration, file, _use(harness, place, integration))
+            advice = _advice(integration, place, project)
         if not as_json:
             _show(change)
-        agreed = yes or (not as_json and change.is_one and _agreed())
-        if agreed:
-            configurations.carry_out(one, change)
+        is_confirmed = yes or (not as_json and change.is_one and _confirm())
+        if is_confirmed:
+            configurations.carry_out(integration, change)
     if as_json:
-        told = {"client": client, "file": str(file), "applied": agreed, "diff": change.diff()}
-        print_json({**told, "advice": advice})
-    elif agreed and advice:
+        document = {"client": client, "file": str(file), "applied": is_confirmed}
+        print_json({**document, "diff": change.diff(), "advice": advice})
+    elif is_confirmed and advice:
         notes().print(advice, markup=False)
-    return 0 if agreed or as_json or not change.is_one else 1
+    return 0 if is_confirmed or as_json or not change.is_one else 1
 
 
 def _client(name: ClientName) -> Integration:
@@ -96,19 +102,19 @@ def _client(name: ClientName) -> Integration:
 
 
 def _use(harness: Harness, place: Workspace, client: Integration) -> Use:
-    """By the workspace's id: its name may change."""
+    """Return the settings of the integration. They name the workspace by its id, as its name may change."""
     from harness.integrations.integration import Use
 
-    words = [*_ourselves(), "--home", str(harness.settings.home.root), "prompt", place.record.id]
+    words = [*_own_command(), "--home", str(harness.settings.home.root), "prompt", place.record.id]
     return Use(str(place.root), shlex.join([*words, *client.prompt_options]))
 
 
-def _ourselves() -> list[str]:
-    """The command as a program finds it that was started elsewhere."""
-    found = shutil.which(sys.argv[0]) or ""
-    if Path(found).name != "harness":
-        found = shutil.which("harness") or ""
-    return [str(Path(found).absolute())] if found else [sys.executable, "-m", "harness.cli.app"]
+def _own_command() -> list[str]:
+    """Return the `harness` command such that a program finds it from any directory."""
+    program = shutil.which(sys.argv[0]) or ""
+    if Path(program).name != "harness":
+        program = shutil.which("harness") or ""
+    return [str(Path(program).absolute())] if program else [sys.executable, "-m", "harness.cli.app"]
 
 
 def _show(change: FileEdit) -> None:
@@ -117,16 +123,26 @@ def _show(change: FileEdit) -> None:
     if change.is_one:
         print_styled(styled_patch(change.diff()))
     else:
-        notes().print(f"{change.file} says so already", markup=False)
+        notes().print(f"{change.file} already has this setting", markup=False)
 
 
-def _agreed() -> bool:
-    """Only a person can be asked."""
+def _confirm() -> bool:
+    """Ask the person at the terminal to confirm the change.
+
+    Raises:
+        Refused: standard input is no terminal.
+    """
     from workspaces.errors import Refused
 
     if not (sys.stdin and sys.stdin.isatty()):
-        raise Refused("change", "above", "was not agreed to", remedy="say --yes to make it")
-    return typer.confirm("Change it so?", err=True)
+        raise Refused(
+            "change",
+            None,
+            "was not confirmed",
+            message="Nothing was changed.",
+            remedy="Run again with --yes to apply it.",
+        )
+    return typer.confirm("Apply this change?", err=True)
 
 
 def _advice(client: Integration, place: Workspace, project: Path | None) -> str:

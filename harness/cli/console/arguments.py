@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 WorkspaceArgument = Annotated[
-    str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")
+    str, typer.Argument(help="Name or id of a workspace.", metavar="WORKSPACE")
 ]
 RevisionOption = Annotated[
-    str | None, typer.Option("--revision", "-r", help="As it was at this revision.")
+    str | None, typer.Option("--revision", "-r", help="Show the state at this revision.")
 ]
-PathArgument = Annotated[str, typer.Argument(help="A file, as seen from the workspace's root.")]
+PathArgument = Annotated[str, typer.Argument(help="Path of a file, relative to the workspace.")]

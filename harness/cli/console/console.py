@@ -1,4 +1,4 @@
-"""What all commands share: the home they work on, how they print, how they refuse."""
+"""Helpers that all commands share: open the home, read input, print results and print errors."""
 
 from __future__ import annotations
 
@@ -26,17 +26,22 @@ if TYPE_CHECKING:
     from workspaces.errors import Failure
 
 
-def path(stated: str) -> Path:
-    """A variable that is not set is an empty argument, and no path: `Path` takes it for this directory."""
-    if not stated:
-        raise typer.BadParameter("it is empty; `.` is the directory you are in")
-    return Path(stated)
+def path(text: str) -> Path:
+    """Return the path that an argument names.
+
+    Raises:
+        BadParameter: the argument is empty, as when a shell variable is not set. `Path` would take it for
+            the current directory.
+    """
+    if not text:
+        raise typer.BadParameter("the path is empty; use `.` for the current directory")
+    return Path(text)
 
 
 HomeOption = Annotated[
     Path | None,
     typer.Option(
-        "--home", parser=path, help="The home to work on (else HARNESS_HOME, else ~/.harness)."
+        "--home", parser=path, help="The home directory; default: HARNESS_HOME, or ~/.harness."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -47,16 +52,16 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="JSON",
-        help="Any part of its configuration, as a merge patch: null removes a key.",
+        help="Configuration as a JSON merge patch; null removes a key.",
     ),
 ]
 
 INPUT_BYTES_MAX = 65 * 2**20
-"""More than any file or message may have: endless input is refused, not swallowed."""
+"""More bytes than any file or message may have, so that endless input is refused and not read to memory."""
 
 
 class Shown:
-    """What the running command was asked for, so that an error can be shown in the same way."""
+    """The options of the running command that decide how an error is shown."""
 
     home: Path | None = None
     account: str | None = None
@@ -67,7 +72,7 @@ class Shown:
 
 @contextmanager
 def opened(home: Path | None, *, as_json: bool = False) -> Generator[Harness]:
-    """The harness on the home that was named, here or before the command."""
+    """Open the harness on the home that `--home` names, after or before the command."""
     from harness import Harness
 
     Shown.as_json = as_json
@@ -76,17 +81,17 @@ def opened(home: Path | None, *, as_json: bool = False) -> Generator[Harness]:
 
 
 def out() -> Console:
-    """Results, for people. Programs ask for `--json`."""
+    """Return the console for results that people read. Programs use `--json`."""
     return _console()
 
 
 def notes() -> Console:
-    """Messages and progress: standard error, so that results can be piped."""
+    """Return the console for messages and progress: standard error, so that results can be piped."""
     return _console(stderr=True)
 
 
 def put(text: str) -> None:
-    """Print to standard output: to a terminal what is visible, into a pipe the text unchanged."""
+    """Print to standard output. A terminal gets the visible characters only, a pipe the unchanged text."""
     sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
 
 
@@ -99,21 +104,21 @@ def complain(text: str) -> None:
     sys.stderr.write(visible(text) if sys.stderr.isatty() else text)
 
 
-def wipe_line() -> None:
-    """Take the last line of a terminal back."""
+def erase_line() -> None:
+    """Erase the last line of the terminal."""
     sys.stderr.write("\r\x1b[K")
     sys.stderr.flush()
 
 
 def escaped(text: str) -> str:
-    """Return what somebody else wrote so that it can stand between styles in square brackets."""
+    """Escape text of other authors so that it can be printed between styles in square brackets."""
     from rich.markup import escape
 
     return escape(text)
 
 
 def _console(**options: Any) -> Console:
-    """A console whose own styles steer the terminal, and nothing in the text that it is given."""
+    """Return a console that prints its own styles and removes control sequences from the text."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
@@ -128,12 +133,15 @@ def _console(**options: Any) -> Console:
 
 
 def read_input() -> bytes:
-    """Standard input, to its end."""
+    """Read standard input to its end, or to `INPUT_BYTES_MAX`."""
     return _input().read(INPUT_BYTES_MAX)
 
 
 def input_lines() -> Iterator[str]:
-    """Standard input, line by line. What else Unicode calls the end of a line is text here, as in JSON."""
+    """Read standard input line by line.
+
+    Only a newline ends a line. Other line ends of Unicode are text, as in JSON.
+    """
     return map(as_text, _input())
 
 
@@ -154,17 +162,17 @@ def as_text(data: bytes) -> str:
         raise Refused("standard input", data[:40], "is not UTF-8 text") from error
 
 
-def as_config(stated: str | None, **options: object) -> dict[str, Any]:
-    """The configuration that `--config` and the options with a name of their own make together."""
+def as_config(text: str | None, **options: object) -> dict[str, Any]:
+    """Return the configuration of `--config`, overridden by the options that have a name of their own."""
     from workspaces.accounts.record_catalog import merge_patch
     from workspaces.errors import Refused
 
     try:
-        patch: Any = json.loads(stated) if stated is not None else {}
+        patch: Any = json.loads(text) if text is not None else {}
     except (ValueError, RecursionError) as error:
-        raise Refused("config", stated, f"is not JSON: {error}") from error
+        raise Refused("config", text, f"is not JSON: {error}") from error
     if not isinstance(patch, dict):
-        raise Refused("config", stated, "must be an object")
+        raise Refused("config", text, "must be an object")
     named = {key: value for key, value in options.items() if value is not None}
     return merge_patch(cast(dict[str, Any], patch), named)
 
@@ -211,7 +219,7 @@ def _field(document: Any, name: str) -> Any:
 
 
 def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
-    """A record of names and values, one a line; what is nested is shown as JSON."""
+    """Print a record, one name and value per line. Nested values are shown as JSON."""
     if as_json:
         print_json(record)
         return
@@ -223,32 +231,35 @@ def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
         console.print(shown, markup=False)
 
 
-def print_gone(gone: DeletionReport, *, as_json: bool) -> None:
-    """What a deletion took with it."""
+def print_deleted(report: DeletionReport, *, as_json: bool) -> None:
+    """Print the deleted record, and what was deleted with it."""
     if as_json:
-        print_json(gone.as_json())
+        print_json(report.as_json())
         return
-    put(f"deleted: {gone.name} ({gone.id})\n")
-    for place in gone.trash:
-        put(f"  files and history lie in {place}\n")
-    if gone.conversations:
-        put(f"  with {gone.conversations} conversations\n")
-    for key_id in gone.keys:
+    put(f"deleted: {report.name} ({report.id})\n")
+    for directory in report.trash:
+        put(f"  files and history were moved to {directory}\n")
+    if report.conversations:
+        put(f"  deleted with it: {report.conversations} conversations\n")
+    for key_id in report.keys:
         put(f"  revoked: {key_id}\n")
 
 
 def print_styled(parts: Iterable[tuple[str, str]]) -> None:
-    """Text and its style. Into a pipe goes the text alone, unchanged; on a terminal it goes through the
-    program that PAGER names, if it names one."""
+    """Print pairs of text and style.
+
+    A pipe gets the unchanged text without styles. A terminal gets it through the program that PAGER names,
+    if it is set.
+    """
     console = out()
     if not console.is_terminal:
         put("".join(text for text, _ in parts))
         return
     from rich.text import Text
 
-    told = Text.assemble(*((visible(text), style) for text, style in parts))
-    with _paged(console) as shown:
-        shown.print(told, end="")
+    styled = Text.assemble(*((visible(text), style) for text, style in parts))
+    with _paged(console) as pager:
+        pager.print(styled, end="")
 
 
 @contextmanager
@@ -257,7 +268,10 @@ def _paged(console: Console) -> Generator[Console]:
     if not (command and shutil.which(command[0])):
         yield console
         return
-    environment = {"LESS": "FRX", **os.environ}  # colours; what fits on the screen needs no key
+    environment = {
+        "LESS": "FRX",
+        **os.environ,
+    }  # show colours; end at once if the text fits on the screen
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment) as pager:
         try:
             yield _console(file=pager.stdin, force_terminal=True)
@@ -267,13 +281,16 @@ def _paged(console: Console) -> Generator[Console]:
 
 
 def has_colours() -> bool:
-    """Whether what is printed is seen in colours; else marks must do."""
+    """Return True if the output shows colours. Otherwise differences need marks."""
     console = out()
     return console.is_terminal and not console.no_color and console.color_system is not None
 
 
 def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Columns as wide as their widest cell, never folded: what is printed can be cut and piped."""
+    """Print a table whose columns are as wide as their widest cell.
+
+    Cells are never folded, so that the output can be cut and piped.
+    """
     from rich.cells import cell_len
 
     lines = [tuple(map(visible, row)) for row in (headings, *rows)]
@@ -287,9 +304,10 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
-    """The table of this face: every refusal is a sentence, its code, and what to do about it.
+    """Print an error: its code, a sentence, and the remedy.
 
-    `is_one_of_many`: the document of the command tells it too."""
+    `is_one_of_many`: the JSON document of the command holds the error too, so none is printed here.
+    """
     remedy = failure.remedy or _where_listed(failure)
     if Shown.as_json and not is_one_of_many:
         error = {"code": failure.code, "message": str(failure), "remedy": remedy}
@@ -301,7 +319,7 @@ def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
 
 
 _LISTED = {"account", "agent", "conversation", "key", "sandbox", "user", "workspace"}
-"""What there are commands for, of these names."""
+"""The kinds of records that have a command of the same name, with a `list`."""
 
 
 def _where_listed(failure: Failure) -> str | None:
@@ -312,9 +330,9 @@ def _where_listed(failure: Failure) -> str | None:
     return f"`harness {failure.what} list` lists them"
 
 
-def _in_json(found: re.Match[str]) -> str:
-    """Return the character as JSON may spell it: the document is the same."""
-    units = found[0].encode("utf-16-be")
+def _in_json(character: re.Match[str]) -> str:
+    """Return the character as a JSON escape. The document means the same."""
+    units = character[0].encode("utf-16-be")
     return "".join(
         f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)
     )

@@ -1,4 +1,4 @@
-"""Differences as text with colours: by lines, or word by word."""
+"""Print differences in colours, by lines or word by word."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ _HEADINGS = ("diff --git ", "--- ", "+++ ", "index ", "commit ")
 
 
 def styled_patch(text: str) -> Styled:
-    """Any patch, as git prints it."""
+    """Yield the lines of a patch with the colours that git uses."""
     for line in _lines(text):
         heading = line.startswith(_HEADINGS)
         yield line, "bold" if heading else _STYLE.get(line[:1], "")
 
 
 def styled_files(files: Iterable[FileDifference], *, words: bool, marked: bool = True) -> Styled:
-    """`marked`: words that went and came are marked, for where there are no colours."""
+    """Yield the patches of files.
+
+    `marked`: removed and added words get marks, for output without colours.
+    """
     for file in files:
         old = "/dev/null" if file.kind == "added" else f"a/{file.path}"
         new = "/dev/null" if file.kind == "deleted" else f"b/{file.path}"
@@ -57,16 +60,17 @@ def styled_chapters(
     for number, chapter in enumerate(chapters):
         yield f"{'' if number == 0 else chr(10)}{chapter.day}  ", "dim"
         yield chapter.author, "bold"
-        yield f", {chapter.account}\n" if chapter.account else "\n", "dim"
+        yield f" ({chapter.account})\n" if chapter.account else "\n", "dim"
         for revision, following in pairwise([*chapter.revisions, None]):
             if revision is None:
                 continue
             yield f"  {revision.at[11:16]}  ", "dim"
             yield revision.id[:10], "yellow"
             yield f"  {revision.subject}\n", ""
-            asked = why.get(revision.id)
-            if asked and (following is None or _turn(following) != _turn(revision)):
-                yield f"         asked: {asked}\n", "italic dim"
+            question = why.get(revision.id)
+            # the oldest revision of a turn here: show what the turn was asked
+            if question and (following is None or _turn(following) != _turn(revision)):
+                yield f"         asked: {question}\n", "italic dim"
             yield from styled_files(files.get(revision.id, ()), words=words)
 
 
@@ -75,7 +79,7 @@ def _turn(revision: Revision) -> str | None:
 
 
 def _styled_words(file: FileDifference, marked: bool) -> Styled:
-    """With `[-…-]` and `{+…+}`, as git marks words: readable without colours too."""
+    """Yield a patch word by word. `marked`: as git, with `[-…-]` and `{+…+}`, readable without colours."""
     from workspaces.history.diff import words
 
     for mark, text in words(file.patch):
@@ -85,11 +89,11 @@ def _styled_words(file: FileDifference, marked: bool) -> Styled:
             yield text, "red strike" if mark == "-" else "green"
         elif text:
             inner, end = text.removesuffix("\n"), "\n" if text.endswith("\n") else ""
-            told = f"[-{inner}-]" if mark == "-" else f"{{+{inner}+}}"
-            yield f"{told}{end}", "red" if mark == "-" else "green"
+            change = f"[-{inner}-]" if mark == "-" else f"{{+{inner}+}}"
+            yield f"{change}{end}", "red" if mark == "-" else "green"
 
 
 def _lines(text: str) -> list[str]:
-    """By newlines alone: a carriage return belongs to its line."""
+    """Split text at newlines only. A carriage return belongs to its line."""
     *lines, last = text.split("\n")
     return [f"{line}\n" for line in lines] + ([last] if last else [])

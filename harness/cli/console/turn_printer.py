@@ -1,11 +1,11 @@
-"""What a turn tells a person at a terminal: its text on standard output, everything else beside it."""
+"""Print the progress of a turn: its text on standard output, all other messages on standard error."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from harness.cli.console.console import escaped, notes, put, visible, wipe_line
+from harness.cli.console.console import erase_line, escaped, notes, put, visible
 
 if TYPE_CHECKING:
     from harness.messages.message import ToolCall
@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class TurnPrinter:
-    """A turn, told while it comes. What is no text of it stands on lines of its own. At a terminal a last
-    line says what is at work right now, and is gone as soon as there is something to tell."""
+    """The printer of one turn, while it runs.
+
+    Messages that are not text of the answer stand on lines of their own. On a terminal the last line names
+    the tool call that runs now. It is erased before anything else is printed.
+    """
 
     def __init__(self) -> None:
         self._is_within_line = False
-        self._at_work: dict[str, ToolCall] = {}
-        self._is_passing = False
+        self._running: dict[str, ToolCall] = {}
+        self._has_status_line = False
 
     def show(self, progress: Progress) -> None:
         from harness.messages.progress import (
@@ -41,100 +44,100 @@ class TurnPrinter:
                 pass
             case ToolStarted(call):
                 self.end_line()
-                self._at_work[call.id] = call
-                self._say_what_is_at_work()
+                self._running[call.id] = call
+                self._print_running_call()
             case ToolEnded(call, result):
-                self._wipe()
+                self._erase_status_line()
                 mark, colour = ("✗", "red") if result.is_error else ("✓", "green")
                 _print_folded(call, mark, colour)
-                self._at_work.pop(call.id, None)
-                self._say_what_is_at_work()
+                self._running.pop(call.id, None)
+                self._print_running_call()
             case Withdrawn():
-                self._say("[yellow](the answer broke off; it begins anew)[/]")
+                self._say("[yellow](the answer was interrupted and starts again)[/]")
             case Waiting(reason, seconds):
                 self._say(f"[yellow]{escaped(reason)}: waiting {seconds:.0f} s[/]")
             case Compacting(characters):
                 self._say(f"[dim](summarising: the context has {characters:,} characters)[/]")
             case Queued(ahead):
-                before = f", {ahead} before this" if ahead else ""
-                self._say(f"[yellow]the conversation is in use: waiting in line{before}[/]")
+                before = f", {ahead} more before this one" if ahead else ""
+                self._say(f"[yellow]the conversation is in use: waiting{before}[/]")
 
     def close(self, outcome: Outcome) -> None:
         self.end_line()
-        say_what_went_wrong(outcome)
+        print_problems(outcome)
 
     def end_line(self) -> None:
-        self._wipe()
+        self._erase_status_line()
         if self._is_within_line:
             self._write("\n")
 
-    def _say_what_is_at_work(self) -> None:
-        if self._at_work and _can_be_wiped():
-            self._wipe()
-            _print_folded(next(iter(self._at_work.values())), "…", "dim", end="")
-            self._is_passing = True
+    def _print_running_call(self) -> None:
+        if self._running and _can_be_erased():
+            self._erase_status_line()
+            _print_folded(next(iter(self._running.values())), "…", "dim", end="")
+            self._has_status_line = True
 
-    def _wipe(self) -> None:
-        if self._is_passing:
-            wipe_line()
-            self._is_passing = False
+    def _erase_status_line(self) -> None:
+        if self._has_status_line:
+            erase_line()
+            self._has_status_line = False
 
     def _write(self, text: str) -> None:
-        self._wipe()
+        self._erase_status_line()
         put(text)
         sys.stdout.flush()
         self._is_within_line = not text.endswith("\n") if text else self._is_within_line
 
-    def _say(self, told: str) -> None:
+    def _say(self, message: str) -> None:
         self.end_line()
-        notes().print(told)
+        notes().print(message)
 
 
-def say_what_went_wrong(outcome: Outcome) -> None:
+def print_problems(outcome: Outcome) -> None:
     for source in outcome.unavailable:
-        notes().print(f"{source} could not be read: the agent answered without it", markup=False)
+        notes().print(f"{source} could not be read; the agent answered without it", markup=False)
     for remark in outcome.remarks:
         notes().print(f"({remark.detail})", markup=False, style="dim")
     if outcome.failure is not None:
         notes().print(f"error ({outcome.failure.kind}): {outcome.failure.reason}", markup=False)
         notes().print(f"  → {outcome.failure.remedy}", markup=False)
         return
-    told = _ENDS.get(outcome.status)
-    if told is not None:
-        notes().print(told)
+    message = _ENDS.get(outcome.status)
+    if message is not None:
+        notes().print(message)
     if outcome.status == "waiting":
-        _say_what_waits(outcome)
+        _print_pending(outcome)
 
 
 _ENDS: dict[Status, str] = {
     "out_of_steps": "The agent used all its steps without an answer; say “go on” to continue.",
     "out_of_time": "The agent used all its time without an answer; say “go on” to continue.",
-    "out_of_money": "The agent spent what a turn of it may cost, without an answer.",
-    "cut": "The answer was cut at the agent's limit of output tokens.",
+    "out_of_money": "The agent reached the cost limit of a turn without an answer.",
+    "cut": "The answer was cut off at the agent's limit of output tokens.",
     "interrupted": "The turn was ended before there was an answer.",
 }
 
 
-def _say_what_waits(outcome: Outcome) -> None:
+def _print_pending(outcome: Outcome) -> None:
     for pending in outcome.pending:
         about, where = _named(pending.call), pending.asked.workspace
-        what = f"{pending.call.name} {about}".rstrip() + (f" in {where}" if where else "")
+        call = f"{pending.call.name} {about}".rstrip() + (f" in {where}" if where else "")
         if pending.asked.waits_for == "result":
-            notes().print(f"waits for its client: {pending.id}: {what}", markup=False)
+            notes().print(f"Waiting for the client's result: {pending.id}: {call}", markup=False)
         else:
-            notes().print(f"waits to be allowed: {pending.id}: {what}", markup=False)
+            notes().print(f"Waiting for approval: {pending.id}: {call}", markup=False)
     if any(pending.asked.waits_for == "approval" for pending in outcome.pending):
-        command = f"harness approve {outcome.conversation_id}"
-        notes().print(f"  → {command} [CALL] [--deny], or say something else", markup=False)
+        command = f"harness approve {outcome.conversation_id} [CALL] [--deny]"
+        notes().print(f"  → Approve with `{command}`, or send another message.", markup=False)
 
 
-def _can_be_wiped() -> bool:
+def _can_be_erased() -> bool:
     console = notes()
     return console.is_terminal and not console.is_dumb_terminal
 
 
 def _print_folded(call: ToolCall, mark: str, colour: str, *, end: str = "\n") -> None:
-    """A call in one line, at a terminal never in more."""
+    """Print a call in one line. On a terminal a longer line is cut."""
     from rich.text import Text
 
     line = Text.assemble((mark, colour), (f" {call.name} {_named(call)}".rstrip(), "dim"))
@@ -145,7 +148,7 @@ def _print_folded(call: ToolCall, mark: str, colour: str, *, end: str = "\n") ->
 
 
 def _named(call: ToolCall) -> str:
-    """What a call is about, in one line."""
+    """Return the path, command or pattern of a call, in one line."""
     about = next(
         (str(call.input[k]) for k in ("path", "command", "pattern") if k in call.input), ""
     )

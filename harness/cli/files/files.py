@@ -1,4 +1,4 @@
-"""`harness path | ls | cat | write`: the files of a workspace."""
+"""The commands `harness path`, `ls`, `cat` and `write`: the files of a workspace."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ def register(app: typer.Typer) -> None:
 
 def path(
     workspace: WorkspaceArgument,
-    file: Annotated[str | None, typer.Argument(help="A file in it.")] = None,
+    file: Annotated[str | None, typer.Argument(help="A file of the workspace.")] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Its git directory, for any git client to read.")
+        bool,
+        typer.Option("--history", help="Print its git directory, which any git client can read."),
     ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print where a workspace or file lies on this machine."""
+    """Print the path of a workspace or file on this machine."""
     from workspaces.paths import WorkspacePath
 
     with opened(home, as_json=as_json) as harness:
-        found = harness.workspaces.get(workspace)
-        place = found.root if file is None else found.root / WorkspacePath(file)
+        place = harness.workspaces.get(workspace)
+        location = place.root if file is None else place.root / WorkspacePath(file)
         if history:
-            place = harness.settings.home.history(found.namespace)
+            location = harness.settings.home.history(place.namespace)
     if as_json:
-        print_json({"path": str(place)})
+        print_json({"path": str(location)})
     else:
-        say(str(place))
+        say(str(location))
 
 
 def ls(
@@ -79,7 +80,7 @@ def ls(
     for problem in tree.problems:
         complain(f"problem: {problem.path!r} {problem.detail}\n")
     for name in tree.scratch:
-        complain(f"not kept: {name!r} is an editor's own\n")
+        complain(f"not versioned: {name!r} is a temporary file of an editor\n")
 
 
 def cat(
@@ -89,18 +90,21 @@ def cat(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a file of a workspace. Into a pipe to the byte, at a terminal without what steers it."""
+    """Print a file of a workspace.
+
+    A pipe gets the exact bytes. A terminal gets the text without control sequences.
+    """
     from harness.presentation.file_json import file_document
 
     with opened(home, as_json=as_json) as harness:
-        found = harness.workspaces.get(workspace).read(file, view=revision or "head")
+        content = harness.workspaces.get(workspace).read(file, view=revision or "head")
     if as_json:
-        print_json(file_document(found))
+        print_json(file_document(content))
         return
     if sys.stdout.isatty():
-        put(found.data.decode(errors="replace"))
+        put(content.data.decode(errors="replace"))
         return
-    sys.stdout.buffer.write(found.data)
+    sys.stdout.buffer.write(content.data)
     sys.stdout.buffer.flush()
 
 
@@ -110,13 +114,14 @@ def write(
     if_version: Annotated[
         str | None,
         typer.Option(
-            "--if-version", help="Only if this is what is there; `none`: only if nothing is."
+            "--if-version",
+            help="Write only if this is the current version; `none`: if there is no file.",
         ),
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write standard input to a file, as a revision."""
+    """Write standard input to a file, as a new revision."""
     from harness.presentation.file_json import written_document
     from workspaces.conditions import ABSENT, ANY
     from workspaces.ids import Version
@@ -129,5 +134,5 @@ def write(
     if as_json:
         print_json(written_document(written))
     else:
-        told = written.revision[:12] if written.revision else "unchanged"
-        complain(f"{written.path}: {told}\n")
+        result = written.revision[:12] if written.revision else "unchanged"
+        complain(f"{written.path}: {result}\n")

@@ -1,7 +1,7 @@
-"""`harness log | diff | show | blame | restore | revert | git`: what changed in a workspace, who wrote
-it, from which conversation, and how to have it back.
+"""The commands `harness log`, `diff`, `show`, `blame`, `restore`, `revert` and `git`.
 
-What was edited by hand a moment ago is made a revision first, so that it is part of every answer.
+They show the history of a workspace: the changes, their authors and their conversations. `restore` and
+`revert` undo changes. Each command first commits edits by hand, so that its answer includes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.console.arguments import PathArgument, RevisionOption, WorkspaceArgument
+from harness.cli.console.arguments import PathArgument, WorkspaceArgument
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from workspaces.workspace.workspace import Workspace
 
 RevisionArgument = Annotated[
-    str, typer.Argument(help="A revision's id, as `harness log` shows it; its start is enough.")
+    str, typer.Argument(help="Id of a revision, as `harness log` shows it, or its first digits.")
 ]
 WordsOption = Annotated[
     bool | None,
     typer.Option(
         "--words/--lines",
         "-w/-l",
-        help="Word by word, [-what went-]{+what came+}, as on a terminal; or by lines, as into a pipe.",
+        help="Compare words, as [-removed-]{+added+}, or lines. Default: words on a terminal.",
     ),
 ]
 
@@ -61,16 +61,23 @@ def register(app: typer.Typer) -> None:
 
 def log(
     workspace: WorkspaceArgument,
-    path: Annotated[str | None, typer.Argument(help="Only what touched this file.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at the most.")] = 50,
-    patch: Annotated[bool, typer.Option("--patch", "-p", help="With what each changed.")] = False,
+    path: Annotated[
+        str | None, typer.Argument(help="Only revisions that changed this file.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Largest number of revisions.")
+    ] = 50,
+    patch: Annotated[
+        bool, typer.Option("--patch", "-p", help="Show the changes of each revision.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The revisions of a workspace, the newest first. Who wrote, in which conversation, and what was asked.
+    """List the revisions of a workspace, newest first.
 
-    Each is one act of one writer: a turn of an agent, an edit by hand, a call of the API. `harness show`
-    tells more of one of them.
+    The list shows the author, the conversation, and the message that the turn answered. A revision is one
+    act of one writer: a turn of an agent, an edit by hand, or a call of the API. `harness show` shows more of
+    one revision.
     """
     from harness.presentation.file_json import change_document, revision_document
     from harness.presentation.history_view import TurnReasons, chapters
@@ -78,7 +85,7 @@ def log(
 
     why: dict[str, str | None] = {}
     with opened(home, as_json=as_json) as harness:
-        place = _settle(harness, workspace)
+        place = _with_edits(harness, workspace)
         if patch:
             file = WorkspacePath(path) if path else None
             changes = place.history.changes(path=file, limit=limit)
@@ -93,44 +100,44 @@ def log(
     if as_json:
         print_json(documents)
         return
-    files = {revision.id: found for revision, found in shown}
-    told = chapters(revision for revision, _ in shown)
-    print_styled(styled_chapters(told, why, files, words=_by_words(None)))
+    files = {revision.id: changed for revision, changed in shown}
+    grouped = chapters(revision for revision, _ in shown)
+    print_styled(styled_chapters(grouped, why, files, words=_by_words(None)))
 
 
 def diff(
     workspace: WorkspaceArgument,
     path: Annotated[str | None, typer.Argument(help="Only this file.")] = None,
     older: Annotated[
-        str | None, typer.Option("--from", help="The older revision; else the one before --to.")
+        str | None, typer.Option("--from", help="The older revision; default: the one before --to.")
     ] = None,
     newer: Annotated[
-        str, typer.Option("--to", help="The newer revision; else the newest.")
+        str, typer.Option("--to", help="The newer revision; default: the newest.")
     ] = "head",
     words: WordsOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What differs between revisions, or was changed last.
+    """Show the difference between two revisions, or the last change.
 
-    With a PATH and no --from: what the last revision that touched this file did to it.
+    With a PATH and without --from, the command shows the last change of this file.
     """
     from harness.presentation.file_json import difference_document
     from workspaces.paths import WorkspacePath
 
     file = WorkspacePath(path) if path else None
-    with settled(workspace, home, as_json) as (place, _):
+    with committed(workspace, home, as_json) as (place, _):
         if older is None:
             changes = place.history.changes(path=file, start=newer, limit=1)
             before = next((p for c in changes for p in c.revision.parents), None)
             after = next((c.revision.id for c in changes), None)
             files = changes[0].files if changes else ()
         else:
-            found = place.history.diff(older, newer, path=file)
-            before, after, files = found.older, found.newer, found.files
+            difference = place.history.diff(older, newer, path=file)
+            before, after, files = difference.older, difference.newer, difference.files
     if as_json:
-        told = [difference_document(file, by_words=bool(words)) for file in files]
-        print_json({"from": before, "to": after, "files": told})
+        documents = [difference_document(file, by_words=bool(words)) for file in files]
+        print_json({"from": before, "to": after, "files": documents})
     else:
         print_styled(styled_files(files, words=_by_words(words), marked=not has_colours()))
 
@@ -142,32 +149,38 @@ def show(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One revision and what it changed. Who made it, when, and in which conversation."""
+    """Show a revision and its changes.
+
+    Its author, time and conversation are shown too.
+    """
     from harness.presentation.file_json import change_document
 
-    with settled(workspace, home, as_json) as (place, _):
+    with committed(workspace, home, as_json) as (place, _):
         change = place.history.show(revision)
     if as_json:
         print_json(change_document(change, by_words=bool(words)))
     else:
-        told = styled_files(change.files, words=_by_words(words), marked=not has_colours())
-        print_styled([*styled_revision(change.revision), *told])
+        files = styled_files(change.files, words=_by_words(words), marked=not has_colours())
+        print_styled([*styled_revision(change.revision), *files])
 
 
 def blame(
     workspace: WorkspaceArgument,
     path: PathArgument,
     revision: Annotated[
-        str, typer.Option("--revision", "-r", help="The file as it was at this revision.")
+        str, typer.Option("--revision", "-r", help="Read the file at this revision.")
     ] = "head",
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Who wrote each line of a file, and when. And from which conversation and turn."""
+    """Show the author and date of each line of a file.
+
+    The conversation is shown too. --json also names the turn.
+    """
     from harness.presentation.file_json import line_document
     from workspaces.paths import WorkspacePath
 
-    with settled(workspace, home, as_json) as (place, _):
+    with committed(workspace, home, as_json) as (place, _):
         lines = place.history.blame(WorkspacePath(path), revision)
     if as_json:
         print_json([line_document(line) for line in lines])
@@ -189,28 +202,31 @@ def blame(
 def restore(
     workspace: WorkspaceArgument,
     path: PathArgument,
-    revision: RevisionOption = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", "-r", help="The revision to restore.")
+    ] = None,
     previous: Annotated[
-        bool, typer.Option("--previous", help="As it was before its last change.")
+        bool, typer.Option("--previous", help="The state before the last change.")
     ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a file back to what it was at a revision. If it was not there then, it is removed.
+    """Restore a file to its state at a revision.
 
-    This is a new revision: what the file is now stays in the history.
+    If the revision does not have the file, the file is deleted. The command makes a new revision: the current
+    content stays in the history.
     """
     from harness.presentation.file_json import written_document
 
     if (revision is None) != previous:
         raise typer.BadParameter("name one: --revision ID, or --previous")
-    with settled(workspace, home, as_json) as (place, person):
+    with committed(workspace, home, as_json) as (place, person):
         written = place.restore(path, revision or _before_last_change(place, path), by=person)
     if as_json:
         print_json(written_document(written))
     else:
-        told = written.revision[:10] if written.revision else "is like that already"
-        complain(f"{written.path}: {told}\n")
+        result = written.revision[:10] if written.revision else "already has this content"
+        complain(f"{written.path}: {result}\n")
 
 
 def _before_last_change(place: Workspace, path: str) -> RevisionId:
@@ -235,19 +251,18 @@ def revert(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Undo what one revision did. Everything that was done since stays.
+    """Undo one revision. Later changes stay.
 
-    Refused when the same lines were changed again since: then there is nothing to undo without a
-    decision, which is yours.
+    The command refuses if later changes touch the same lines: you must decide which change to keep.
     """
     from harness.presentation.file_json import reverted_document
 
-    with settled(workspace, home, as_json) as (place, person):
+    with committed(workspace, home, as_json) as (place, person):
         made = place.revert(revision, by=person)
     if as_json:
         print_json(reverted_document(revision, made))
     else:
-        complain(f"{revision}: {f'undone by {made[:10]}' if made else 'undone already'}\n")
+        complain(f"{revision}: {f'undone by {made[:10]}' if made else 'already undone'}\n")
 
 
 def git(
@@ -257,14 +272,14 @@ def git(
     ],
     home: HomeOption = None,
 ) -> None:
-    """Ask git itself: any command and option that only reads.
+    """Run a git command that only reads.
 
     harness git notes log -p --since=yesterday -- MEMORY.md
 
-    The history is an ordinary git directory and any git client can open it; here git runs without
-    your configuration, and without anything that could write or start a program.
+    The history is an ordinary git directory that any git client can open. This command runs git without
+    your configuration, and without options that could write or start a program.
     """
-    with settled(workspace, home, False) as (place, _):
+    with committed(workspace, home, False) as (place, _):
         answer = place.history.ask(arguments)
     if sys.stdout.isatty():
         print_styled(styled_patch(answer.decode(errors="replace")))
@@ -274,24 +289,25 @@ def git(
 
 
 @contextmanager
-def settled(
+def committed(
     workspace: str, home: Path | None, as_json: bool
 ) -> Generator[tuple[Workspace, Author]]:
-    """A workspace with what was edited by hand made a revision, and who is asking."""
+    """Yield a workspace after its edits by hand were committed, and the author of the command's changes."""
     with opened(home, as_json=as_json) as harness:
-        yield _settle(harness, workspace), harness.rooms.principal.author("api")
+        yield _with_edits(harness, workspace), harness.rooms.principal.author("api")
 
 
-def _settle(harness: Harness, workspace: str) -> Workspace:
+def _with_edits(harness: Harness, workspace: str) -> Workspace:
+    """Return a workspace after its edits by hand were committed. If it is busy, print a note instead."""
     from workspaces.errors import WorkspaceBusy
 
     place = harness.workspaces.get(workspace)
     try:
         place.commit_edits()
     except WorkspaceBusy as busy:
-        notes().print(f"not yet part of this: edits by hand ({busy})", markup=False)
+        notes().print(f"without uncommitted edits by hand: {busy}", markup=False)
     return place
 
 
-def _by_words(stated: bool | None) -> bool:
-    return sys.stdout.isatty() if stated is None else stated
+def _by_words(choice: bool | None) -> bool:
+    return sys.stdout.isatty() if choice is None else choice

@@ -1,4 +1,4 @@
-"""`harness import | export`: moving in with what one has, and out again with everything."""
+"""The commands `harness import` and `harness export`: files into a workspace, and out of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from workspaces.workspace.workspace import Workspace
 
 LINES_MAX = 40
-"""Of a plan that a person is shown; programs get all of it."""
+"""Lines of a plan that a person is shown. Programs get all lines with --json."""
 
 ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 
@@ -42,25 +42,27 @@ def import_(
     ],
     workspace: Annotated[
         str | None,
-        typer.Option("--workspace", "-w", help="Where to; else the home's default workspace."),
+        typer.Option(
+            "--workspace", "-w", help="The target workspace; default: the home's default workspace."
+        ),
     ] = None,
     kind: Annotated[
         Literal["files", "project", "claude-memory", "obsidian"] | None,
-        typer.Option("--as", help="What it is; else recognised by what lies there."),
+        typer.Option("--as", help="Kind of the source; default: recognised by its files."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+        bool, typer.Option("--dry-run", help="Print the plan and change nothing.")
     ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring what you have into a workspace.
+    """Import existing files into a workspace.
 
-    A project gives its instructions for agents (CLAUDE.md, AGENTS.md, .claude/rules), the memory folder
-    of Claude Code its MEMORY.md and notes, a vault of Obsidian's its notes; of anything else every file
-    keeps its place. Nothing is overwritten: MEMORY.md and TASKS.md take up what is new to them, another
-    file whose name is taken is put beside the one that is there. Links are not followed. What is
-    renamed or left is told.
+    From a project, the command imports the instructions for agents (CLAUDE.md, AGENTS.md, .claude/rules).
+    From the memory folder of Claude Code, it imports MEMORY.md and notes. From an Obsidian vault, it imports
+    the notes. From any other source, it imports every file under its path. No file is overwritten: MEMORY.md
+    and TASKS.md receive their new lines, and another file whose name is taken gets a new name. Links are not
+    followed. The command reports renamed and skipped files.
     """
     from harness.integrations.import_notes import plan_import
 
@@ -117,12 +119,12 @@ def _show(plan: ImportPlan, workspace: str, revisions: list[RevisionId], *, dry_
     for line in lines[:LINES_MAX]:
         console.print(line, markup=False)
     if len(lines) > LINES_MAX:
-        console.print(f"… and {len(lines) - LINES_MAX:,} more (--json tells all)", markup=False)
+        console.print(f"… and {len(lines) - LINES_MAX:,} more (--json shows all)", markup=False)
     counted = Counter(item.fate for item in plan.items)
-    told = [f"{count:,} {fate}" for fate, count in counted.items()]
-    told += [f"{len(plan.left):,} left"] if plan.left else []
+    counts = [f"{count:,} {fate}" for fate, count in counted.items()]
+    counts += [f"{len(plan.left):,} left"] if plan.left else []
     console.print(
-        f"{plan.name} ({plan.kind}) → {workspace}: {', '.join(told) or 'nothing there'}",
+        f"{plan.name} ({plan.kind}) → {workspace}: {', '.join(counts) or 'no files'}",
         markup=False,
     )
     if dry_run:
@@ -135,23 +137,24 @@ def _show(plan: ImportPlan, workspace: str, revisions: list[RevisionId], *, dry_
 
 
 def export(
-    workspace: Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")],
+    workspace: Annotated[
+        str, typer.Argument(help="Name or id of a workspace.", metavar="WORKSPACE")
+    ],
     to: Annotated[
         Path | None,
         typer.Option(
-            "--to", parser=path, help="A .zip, .tar, .tar.gz or .tgz; else WORKSPACE.zip here."
+            "--to", parser=path, help="A .zip, .tar, .tar.gz or .tgz; default: WORKSPACE.zip."
         ),
     ] = None,
     revision: Annotated[
-        str, typer.Option("--revision", "-r", help="As it was at this revision.")
+        str, typer.Option("--revision", "-r", help="Export the state at this revision.")
     ] = "head",
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write all files of a workspace into an archive.
 
-    The history is an ordinary git directory: `git clone "$(harness path WORKSPACE --history)"` takes it
-    along.
+    The history is an ordinary git directory: `git clone "$(harness path WORKSPACE --history)"` copies it.
     """
     from workspaces.errors import AlreadyExists, Refused
 
@@ -174,7 +177,7 @@ def export(
 def _exported(
     place: Workspace, revision: str, target: Path, ending: str
 ) -> tuple[int, RevisionId | None]:
-    """Written beside and renamed: an archive is there whole or not at all."""
+    """Write the archive to a temporary file and rename it, so that a partial archive never has its name."""
     from workspaces.errors import Unavailable
     from workspaces.localfs.archive import pack
     from workspaces.timestamp import moment_of

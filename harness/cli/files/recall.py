@@ -1,4 +1,4 @@
-"""`harness recall`: finding lines in workspaces."""
+"""The command `harness recall`: find lines of workspaces by their meaning."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from workspaces.search.recall import Scope
     from workspaces.workspace.workspace import Workspace
 
-FILES_TOLD_MIN = 200
-"""Indexing fewer files takes less than a second."""
+PROGRESS_FILES_MIN = 200
+"""Files from which on indexing shows its progress. Fewer take less than a second."""
 
 
 def register(app: typer.Typer) -> None:
@@ -36,15 +36,15 @@ def register(app: typer.Typer) -> None:
 
 
 def recall(
-    query: Annotated[str, typer.Argument(help="A question, some words, a name, an id, a date.")],
+    query: Annotated[str, typer.Argument(help="A question, some words, a name, an id or a date.")],
     workspace: Annotated[
         list[str] | None,
-        typer.Option("--workspace", "-w", help="Only in this one; may be said again. Else in all."),
+        typer.Option("--workspace", "-w", help="Search this workspace; repeatable. Default: all."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many at the most.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Largest number of lines.")] = 10,
     path: Annotated[
         list[str] | None,
-        typer.Option("--path", "-p", help="Only in this file, directory or pattern (`notes/*`)."),
+        typer.Option("--path", "-p", help="Search this file, directory or pattern (`notes/*`)."),
     ] = None,
     kind: Annotated[
         list[str] | None,
@@ -55,23 +55,27 @@ def recall(
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", help="Only who wrote it: a name, an agent's id, `turn` or `edit`."),
+        typer.Option(
+            "--by", help="Only lines by this author: a name, an agent's id, `turn` or `edit`."
+        ),
     ] = None,
     revision: Annotated[
         str | None,
-        typer.Option("--revision", "-r", help="As it was then; needs exactly one workspace."),
+        typer.Option(
+            "--revision", "-r", help="Search the state at this revision of one workspace."
+        ),
     ] = None,
-    why: Annotated[bool, typer.Option("--why", help="What speaks for each line.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Show why each line matches.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find lines by what they are about, the best first.
+    """Find lines by their meaning, best matches first.
 
     harness recall "when is the deploy day?"
 
-    Words are found in their other forms, and so are lines that stand beside or under what was asked for.
-    A name, id or path that stands in one line alone brings that line first. What was edited a moment ago is
-    found too. An empty query ("") lists lines in order.
+    The search also finds other forms of a word, and lines next to or under a matching line. If a name, id
+    or path occurs in one line only, that line comes first. Recent edits are included. An empty query ("")
+    lists lines in order.
     """
     from harness.memory.recall import recall as find
 
@@ -86,7 +90,7 @@ def recall(
     elif hits:
         print_styled(_styled(hits, query, with_names=len(places) > 1, with_why=why))
     else:
-        complain("nothing was found\n")
+        complain("no line matches\n")
 
 
 def _scope(paths: list[str], kinds: list[str], since: str | None, by: str | None) -> Scope:
@@ -119,30 +123,30 @@ def _places(
     else:
         places = [harness.workspaces.open(record) for record in harness.workspaces.list()]
     if revision is not None and len(places) != 1:
-        rule = "is a revision of one workspace"
-        raise Refused("--revision", revision, rule, remedy="name that with --workspace")
+        rule = "needs exactly one workspace"
+        raise Refused("--revision", revision, rule, remedy="name the workspace with --workspace")
     return [(place.record.name, place) for place in places]
 
 
 def _prepare(places: list[tuple[str, Workspace]]) -> None:
-    """What has to be indexed first, with how far it is: a large workspace takes some seconds once."""
+    """Bring the indexes up to date and show progress. A large workspace takes some seconds once."""
     from rich.progress import Progress
 
     with Progress(console=notes(), transient=True) as progress:
         for name, place in places:
             task = progress.add_task(f"indexing {name}", visible=False)
 
-            def told(done: int, total: int, task: TaskID = task) -> None:
-                visible = total >= FILES_TOLD_MIN
-                progress.update(task, completed=done, total=total, visible=visible)
+            def on_progress(done: int, total: int, task: TaskID = task) -> None:
+                is_visible = total >= PROGRESS_FILES_MIN
+                progress.update(task, completed=done, total=total, visible=is_visible)
 
-            place.recall.catch_up(told)
+            place.recall.catch_up(on_progress)
 
 
 def _styled(
     hits: list[Hit], query: str, *, with_names: bool, with_why: bool
 ) -> Iterator[tuple[str, str]]:
-    """As `grep -n` prints it, with what was asked for standing out."""
+    """Yield the lines as `grep -n` prints them, with the matching words highlighted."""
     from workspaces.search.highlight import spans
 
     for hit in hits:

@@ -1,4 +1,4 @@
-"""`harness shell`: the sandbox an agent gets, for a person."""
+"""The command `harness shell`: a person works in the sandbox of an agent."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ def register(app: typer.Typer) -> None:
 
 
 def shell(
-    workspace: Annotated[str, typer.Argument(help="A workspace: name or id.", metavar="WORKSPACE")],
+    workspace: Annotated[
+        str, typer.Argument(help="Name or id of a workspace.", metavar="WORKSPACE")
+    ],
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="What to run, after `--`; else a shell.", metavar="[-- COMMAND…]"),
+        typer.Argument(
+            help="A command to run, after `--`; default: a shell.", metavar="[-- COMMAND…]"
+        ),
     ] = None,
-    sandbox: Annotated[str, typer.Option(help="The sandbox: name or id.")] = "default",
+    sandbox: Annotated[str, typer.Option(help="Name or id of the sandbox.")] = "default",
     home: HomeOption = None,
 ) -> int:
-    """Run a command, or a shell, where an agent would.
+    """Open a shell in the agent's sandbox.
 
-    In the very sandbox that it gets. The workspace is the working directory. What is changed in it becomes
-    a revision of yours when the command ends; until then nobody else can write to it. Output and exit code
-    are the command's.
+    With a COMMAND, run it there instead of a shell. The workspace is the working directory. When the command
+    ends, its changes become a revision in your name. Until then no other process can write to the workspace.
+    Output and exit code are those of the command.
     """
     with opened(home) as harness, _own_terminal():
         return harness.shell(workspace, command or (), sandbox=sandbox)
@@ -39,8 +43,11 @@ def shell(
 
 @contextmanager
 def _own_terminal() -> Generator[None]:
-    """A shell with job control takes the terminal for itself; afterwards it is ours again, and taking
-    it back from the background must not stop us."""
+    """Take the terminal back after the block.
+
+    A shell with job control makes itself the terminal's foreground process. This process must not be stopped
+    when it takes the terminal back from the background.
+    """
     try:
         yield
     finally:

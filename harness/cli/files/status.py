@@ -1,4 +1,4 @@
-"""`harness status`: the one screen of the day."""
+"""The command `harness status`: an overview of a home on one screen."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def register(app: typer.Typer) -> None:
 
 
 def status(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """What is pending, conflicted, a problem, or due. And what changed last in each workspace.
+    """Show pending work, conflicts, problems and due tasks.
 
-    Looking changes nothing. `harness doctor` looks at the machine.
+    The last change of each workspace is shown too. The command changes nothing. `harness doctor` checks the
+    machine.
     """
     from harness.presentation.status import status as sections_of
 

@@ -1,4 +1,4 @@
-"""`harness sync`: the files here and in S3 become one."""
+"""The command `harness sync`: synchronise workspaces with S3."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from workspaces.sync.report import SyncReport
 
 PROGRESS_AFTER_S = 1.0
-"""What is done sooner needs no bar."""
+"""Seconds after which a sync shows a progress bar."""
 
 
 def register(app: typer.Typer) -> None:
@@ -43,55 +43,52 @@ def register(app: typer.Typer) -> None:
 def sync(
     workspaces: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Names or ids; without any, all that are kept in S3.", metavar="[W]..."
-        ),
+        typer.Argument(help="Names or ids; default: all shared workspaces.", metavar="[W]..."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Print the plan and change nothing.")
     ] = False,
     accept_deletions: Annotated[
         bool,
-        typer.Option(
-            "--accept-deletions", help="Also when most of the files are gone from one side."
-        ),
+        typer.Option("--accept-deletions", help="Delete although most files vanished on one side."),
     ] = False,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Look whether all of the history is in S3, and mend it."),
+        typer.Option("--check", help="Check that S3 has the whole history, and repair it."),
     ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Make the files here and in S3 the same.
+    """Synchronise the files on this machine with S3.
 
-    What changed on one side goes to the other; what changed on both is merged, and what cannot be
-    merged is kept as two files. Nothing that anyone wrote is lost. An emptied side never empties the
-    other: sync stops and asks.
+    A change on one side is copied to the other. Changes on both sides are merged; a file that cannot be
+    merged is kept in both versions. No change is lost. If most files vanished on one side, sync stops and
+    asks before deleting on the other.
     """
     from workspaces.errors import Failure
 
     documents: dict[str, Any] = {}
     failures: list[Failure] = []
     with opened(home, as_json=as_json) as harness:
-        found = harness.workspaces
-        followed, unreached = _followed(harness, dry_run)
-        documents.update(_documents(followed, workspaces))
+        mine = harness.workspaces
+        result, unreachable = _sync_records(harness, dry_run)
+        documents.update(_deletion_documents(result, workspaces))
         names = (
             [one for one in workspaces if one not in documents]
             if workspaces
-            else [one.name for one in found.list(private=True) if one.is_shared]
+            else [one.name for one in mine.list(private=True) if one.is_shared]
         )
-        if unreached is not None and not names:
-            raise unreached
+        # no workspace will report that S3 is unreachable: report it here
+        if unreachable is not None and not names:
+            raise unreachable
         for name in names:
             try:
                 if dry_run:
-                    documents[name] = _planned(name, found, as_json=as_json)
+                    documents[name] = _planned(name, mine, as_json=as_json)
                 else:
                     documents[name] = _synced(
                         name,
-                        found,
+                        mine,
                         as_json=as_json,
                         check=check,
                         accept_deletions=accept_deletions,
@@ -107,14 +104,14 @@ def sync(
         print_json(documents)
     elif not names:
         notes().print(
-            "No workspace is kept in S3: `harness workspace create --storage s3` makes one, "
+            "No workspace is shared in S3: `harness workspace create --storage s3` creates one, "
             "`harness workspace attach` lists those of other machines."
         )
     return 1 if failures else 0
 
 
-def bring(name: str, workspaces: Workspaces) -> None:
-    """What others have of a workspace, with a word where not all of it came."""
+def download(name: str, workspaces: Workspaces) -> None:
+    """Download a workspace from S3. Print a report if some of it could not be downloaded."""
     report, refused = _run(name, workspaces, accept_deletions=False, check=False)
     if refused or report.unfollowed is not None or report.pending:
         _print_report(notes(), name, report, refused)
@@ -123,7 +120,7 @@ def bring(name: str, workspaces: Workspaces) -> None:
 def _synced(
     name: str, workspaces: Workspaces, *, accept_deletions: bool, check: bool, as_json: bool
 ) -> dict[str, Any]:
-    """With a word on what it did unless that is for a program."""
+    """Sync a workspace and return the report as JSON. Print the report unless `as_json`."""
     report, refused = _run(name, workspaces, accept_deletions=accept_deletions, check=check)
     if not as_json:
         _print_report(out(), name, report, refused)
@@ -144,73 +141,80 @@ def _synced(
 def _run(
     name: str, workspaces: Workspaces, *, accept_deletions: bool, check: bool
 ) -> tuple[SyncReport, list[Problem]]:
-    """With a bar where it takes a while."""
+    """Sync a workspace, with a progress bar if it takes a while. Return the report and the skipped files."""
     syncing = workspaces.sync(name)
-    with _progress(name) as tell:
-        report = syncing.run(accept_deletions=accept_deletions, check=check, on_progress=tell)
-    return report, [*_kept_back(workspaces, name), *report.refused]
+    with _progress(name) as on_progress:
+        report = syncing.run(
+            accept_deletions=accept_deletions, check=check, on_progress=on_progress
+        )
+    return report, [*_unsyncable(workspaces, name), *report.refused]
 
 
-def _kept_back(workspaces: Workspaces, name: str) -> list[Problem]:
-    """What is here and can be on no other machine."""
+def _unsyncable(workspaces: Workspaces, name: str) -> list[Problem]:
+    """Return the local files that cannot be synced to other machines."""
     return [one for one in workspaces.get(name).scan().problems if one.kind != "conflict"]
 
 
 def _each_once(paths: Sequence[str]) -> list[str]:
-    """What others changed again in the middle of it went more than one way."""
+    """Return the paths without repetitions. A file that changed during the sync appears more than once."""
     return list(dict.fromkeys(paths))
 
 
-def _followed(harness: Harness, dry_run: bool) -> tuple[SyncResult, Failure | None]:
-    """The records first: whose files are synced, under which name. A place that does not answer is told by
-    the first workspace that needs it; where there is none, by what is returned."""
+def _sync_records(harness: Harness, dry_run: bool) -> tuple[SyncResult, Failure | None]:
+    """Sync the records before the files: they say which workspaces to sync, and their names.
+
+    Return the failure if S3 does not answer. The first workspace that needs S3 reports it; the caller must
+    report it if there is no such workspace.
+    """
     from harness.sync.registry_sync import SyncResult
     from workspaces.errors import Unavailable
 
     if harness.following is None or dry_run:
         return SyncResult(), None
     try:
-        followed = harness.following.sync()
+        result = harness.following.sync()
     except Unavailable as failure:
         return SyncResult(), failure
-    print_followed(followed)
-    return followed, None
+    print_sync_result(result)
+    return result, None
 
 
-def print_followed(followed: SyncResult) -> None:
-    """What became of records, on standard error: data is printed by whoever asked for it."""
+def print_sync_result(result: SyncResult) -> None:
+    """Print the changes of records on standard error. Standard output is for the command's data."""
     console = notes()
-    for name in followed.applied:
-        console.print(visible(f"{name}: as another machine has it"), markup=False)
-    for name in followed.clashes:
-        told = f"{name} was changed on two machines: the later change counts"
-        console.print(visible(told), markup=False)
-    for name in followed.deleted:
+    for name in result.applied:
+        console.print(visible(f"{name}: updated from another machine"), markup=False)
+    for name in result.clashes:
+        message = f"{name} was changed on two machines: the later change was kept"
+        console.print(visible(message), markup=False)
+    for name in result.deleted:
         console.print(visible(f"{name}: deleted on another machine"), markup=False)
-    for buried in followed.trashed:
-        console.print(
-            visible(f"  what was here of {buried.name} lies in {buried.place}"), markup=False
-        )
-        if buried.unpushed:
-            told = f"  never pushed: {', '.join(buried.unpushed)}"
-            console.print(visible(told), markup=False)
-    for trouble in followed.troubles:
-        console.print(visible(f"left alone: {trouble.name}: {trouble.reason}"), markup=False)
+    for trashed in result.trashed:
+        message = f"  the local files of {trashed.name} were moved to {trashed.place}"
+        console.print(visible(message), markup=False)
+        if trashed.unpushed:
+            message = f"  never pushed: {', '.join(trashed.unpushed)}"
+            console.print(visible(message), markup=False)
+    for trouble in result.troubles:
+        console.print(visible(f"skipped: {trouble.name}: {trouble.reason}"), markup=False)
         if trouble.remedy:
             console.print(f"  → {trouble.remedy}", markup=False)
 
 
-def _documents(followed: SyncResult, asked: list[str] | None) -> dict[str, Any]:
-    """Of workspaces that were met as deleted, under the name by which they were asked for."""
-    told: dict[str, Any] = {}
-    for buried in followed.trashed:
-        called = next((one for one in asked or () if one in (buried.id, buried.name)), buried.name)
-        told[called] = {
+def _deletion_documents(result: SyncResult, references: list[str] | None) -> dict[str, Any]:
+    """Return the workspaces that another machine deleted, as JSON.
+
+    The key is the name or id that the command line has for the workspace, otherwise its name.
+    """
+    documents: dict[str, Any] = {}
+    for trashed in result.trashed:
+        known_by = (one for one in references or () if one in (trashed.id, trashed.name))
+        documents[next(known_by, trashed.name)] = {
             "deleted": True,
-            "trash": str(buried.place),
-            "unpushed": list(buried.unpushed),
+            "trash": str(trashed.place),
+            "unpushed": list(trashed.unpushed),
         }
-    return told
+    return documents
 
 
 def _print_report(
@@ -221,40 +225,42 @@ def _print_report(
         "pulled": len(_each_once(report.pulled)),
         "merged": len(_each_once(report.merged)),
     }
-    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    console.print(f"[bold]{escaped(name)}[/]  {told or 'nothing to do'}")
+    summary = ", ".join(f"{count} {verb}" for verb, count in counts.items() if count)
+    console.print(f"[bold]{escaped(name)}[/]  {summary or 'nothing to do'}")
     for path in _each_once(report.merged):
         console.print(f"  merged: {visible(path)}", markup=False)
     for path in _each_once(report.conflicts):
-        console.print(f"  both kept: {visible(path)} beside what is in S3", markup=False)
+        console.print(
+            f"  conflict: {visible(path)} keeps the local version, beside that of S3", markup=False
+        )
     for problem in refused:
-        console.print(f"  left alone: {problem.path!r} {problem.detail}", markup=False)
+        console.print(f"  skipped: {problem.path!r} {problem.detail}", markup=False)
     if report.mended:
-        console.print(f"  history: {len(report.mended)} damaged packs in S3 were made anew")
+        console.print(f"  history: {len(report.mended)} damaged packs in S3 were repaired")
     if report.unfollowed is not None:
         console.print(f"  history: {visible(str(report.unfollowed))}", markup=False)
         if report.unfollowed.remedy is not None:
             console.print(f"    {visible(report.unfollowed.remedy)}", markup=False)
     for path in report.pending:
-        console.print(f"  changes too fast, sync again: {visible(path)}", markup=False)
+        console.print(f"  changed during the sync, run it again: {visible(path)}", markup=False)
 
 
 def _planned(name: str, workspaces: Workspaces, *, as_json: bool) -> dict[str, Any]:
     plan = workspaces.sync(name).plan()
-    refused = [*_kept_back(workspaces, name), *plan.refused]
+    refused = [*_unsyncable(workspaces, name), *plan.refused]
     rows = [(_name(action), action.path) for action in plan.actions]
     alarm = plan.alarm.reason if plan.alarm else None
     if not as_json:
         console = out()
         console.print(f"[bold]{escaped(name)}[/]  {len(rows) or 'nothing'} to do")
-        for what, path in rows:
-            console.print(f"  {what:<14} {visible(path)}", markup=False)
+        for action, path in rows:
+            console.print(f"  {action:<14} {visible(path)}", markup=False)
         for problem in refused:
-            console.print(f"  {'leave alone':<14} {problem.path!r} {problem.detail}", markup=False)
+            console.print(f"  {'skip':<14} {problem.path!r} {problem.detail}", markup=False)
         if alarm is not None:
             console.print(f"  would stop and ask: {alarm}", markup=False)
     return {
-        "plan": [{"action": what, "path": path} for what, path in rows],
+        "plan": [{"action": action, "path": path} for action, path in rows],
         "refused": [{"path": one.path, "reason": one.detail} for one in refused],
         "alarm": alarm,
     }
@@ -287,25 +293,25 @@ def _name(action: SyncAction) -> str:
 
 @contextmanager
 def _progress(name: str) -> Generator[Callable[[int, int], None]]:
-    """A bar on a terminal's standard error, once it has taken a while."""
+    """Show a progress bar on standard error, if it is a terminal and the sync takes a while."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     console = notes()
-    begun = time.monotonic()
+    start = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task(visible(name), total=None)
     is_shown = False
 
-    def tell(done: int, of: int) -> None:
+    def on_progress(done: int, of: int) -> None:
         nonlocal is_shown
-        if not is_shown and console.is_terminal and time.monotonic() - begun > PROGRESS_AFTER_S:
+        if not is_shown and console.is_terminal and time.monotonic() - start > PROGRESS_AFTER_S:
             is_shown = True
             bar.start()
         bar.update(task, completed=done, total=of)
 
     try:
-        yield tell
+        yield on_progress
     finally:
         if is_shown:
             bar.stop()

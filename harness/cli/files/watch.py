@@ -1,4 +1,4 @@
-"""`harness watch`: what is saved by hand becomes a revision at once."""
+"""The command `harness watch`: commit edits by hand as they are saved."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ def register(app: typer.Typer) -> None:
 
 def watch(
     workspaces: Annotated[
-        list[str] | None, typer.Argument(help="Workspaces, by name or id; else all of them.")
+        list[str] | None, typer.Argument(help="Names or ids of workspaces; default: all.")
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Make a revision of whatever is saved by hand. A moment later; and keep shared workspaces the same
-    as in S3. Ctrl-C ends.
+    """Commit edits by hand as they are saved, until Ctrl-C.
 
-    Without it edits by hand become revisions when somebody looks next: a turn, a command, a writer.
+    A revision follows a moment after a file was saved. Shared workspaces are kept in sync with S3. Without
+    `watch`, edits by hand become revisions at the next turn, command or write.
     """
     from harness.sync.background_sync import BackgroundSync
     from harness.sync.background_watch import BackgroundWatch, all_of
     from harness.sync.local_copies import LocalCopies
     from workspaces.workspace.watch import Saved, WatchEvent
 
-    def tell(news: WatchEvent) -> None:
-        if isinstance(news, Saved):
-            told = news.revision
-            line = f"{told.at[11:19]}  {news.workspace.record.name}  {told.id[:10]}  {told.subject}"
-            put(f"{line}\n")
+    def show(event: WatchEvent) -> None:
+        if isinstance(event, Saved):
+            made = event.revision
+            name = event.workspace.record.name
+            put(f"{made.at[11:19]}  {name}  {made.id[:10]}  {made.subject}\n")
             sys.stdout.flush()
             return
-        about = f"{news.workspace.record.name}: " if news.workspace else ""
-        notes().print(f"{about}{news.reason}", markup=False)
-        if news.remedy:
-            notes().print(f"  → {news.remedy}", markup=False)
+        about = f"{event.workspace.record.name}: " if event.workspace else ""
+        notes().print(f"{about}{event.reason}", markup=False)
+        if event.remedy:
+            notes().print(f"  → {event.remedy}", markup=False)
 
     with opened(home) as harness:
         only = [harness.workspaces.get(name) for name in workspaces or ()]
-        told = ", ".join(workspaces) if workspaces else "all workspaces"
-        notes().print(f"watching {told}; Ctrl-C ends", markup=False)
+        names = ", ".join(workspaces) if workspaces else "all workspaces"
+        notes().print(f"watching {names}; Ctrl-C ends", markup=False)
         trees, clock = harness.settings.home.trees, harness.rooms.clock
         copies = LocalCopies(harness.workspaces, harness.agents)
-        following = harness.following
-        follow = following.sync_if_reachable if following else lambda: None
+        registry = harness.following
+        follow = registry.sync_if_reachable if registry else lambda: None
         syncing = BackgroundSync(lambda: [copies], follow=follow)
 
-        def heard(news: WatchEvent) -> None:
-            tell(news)
-            syncing.hear(news)
+        def on_event(event: WatchEvent) -> None:
+            show(event)
+            syncing.hear(event)
 
-        watching = BackgroundWatch(trees, lambda: only or all_of(copies), clock, heard)
+        watching = BackgroundWatch(trees, lambda: only or all_of(copies), clock, on_event)
         asyncio.run(_both(watching.run(), syncing.run()))
 
 
-async def _both(*lives: Coroutine[object, object, None]) -> None:
-    """For as long as nobody interrupts; what breaks one ends the other."""
+async def _both(*tasks: Coroutine[object, object, None]) -> None:
+    """Run the tasks until the user interrupts them. An error in one ends the other."""
     async with asyncio.TaskGroup() as group:
-        for life in lives:
-            group.create_task(life)
+        for task in tasks:
+            group.create_task(task)

@@ -1,4 +1,4 @@
-"""`harness workspace`: the workspaces of a home."""
+"""The command `harness workspace`: the workspaces of a home."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from harness.cli.console.console import (
     JsonOption,
     as_config,
     opened,
-    print_gone,
+    print_deleted,
     print_json,
     print_record,
     print_table,
     visible,
 )
-from harness.cli.files.sync import bring, print_followed
+from harness.cli.files.sync import download, print_sync_result
 
 if TYPE_CHECKING:
     from harness import Harness
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no_args_is_help=True)
 
-DescriptionOption = Annotated[str | None, typer.Option(help="What it is for; agents read this.")]
+DescriptionOption = Annotated[
+    str | None, typer.Option(help="What the workspace is for; agents read it.")
+]
 StorageOption = Annotated[
     Literal["local", "s3"] | None,
-    typer.Option(help="This machine alone, or shared in S3; without it, as the home is set to."),
+    typer.Option(help="Only on this machine, or shared in S3; default: the home's setting."),
 ]
 GuidanceOption = Annotated[
     Literal["on", "off"] | None,
-    typer.Option("--harness", help="Tell agents how to keep MEMORY.md, TASKS.md and notes/."),
+    typer.Option("--harness", help="Tell agents how to use MEMORY.md, TASKS.md and notes/."),
 ]
 
 
@@ -46,8 +48,8 @@ def create(
     template: Annotated[
         str,
         typer.Option(
-            help="What it begins with: default, coding, research, personal, or a directory of your own "
-            "in `templates/` of the home."
+            help="Initial files: default, coding, research, personal, or a directory in `templates/` "
+            "of the home."
         ),
     ] = "default",
     description: DescriptionOption = None,
@@ -57,21 +59,21 @@ def create(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a workspace."""
-    place = None if storage is None else {"provider": storage}
-    stated = as_config(config, harness=_enabled(guidance), storage=place)
+    """Create a workspace."""
+    provider = None if storage is None else {"provider": storage}
+    options = as_config(config, harness=_enabled(guidance), storage=provider)
     with opened(home, as_json=as_json) as harness:
         workspace = harness.workspaces.create(
-            name, template=template, description=description, config=stated
+            name, template=template, description=description, config=options
         )
         print_record(_shown(workspace), as_json=as_json)
 
 
 @app.command("list")
 def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """All workspaces."""
+    """List the workspaces."""
     with opened(home, as_json=as_json) as harness:
-        shown = [_placed(harness, record) for record in harness.workspaces.list()]
+        shown = [_with_path(harness, record) for record in harness.workspaces.list()]
     if as_json:
         print_json({"workspaces": shown})
         return
@@ -83,7 +85,7 @@ def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
 def show(
     workspace: WorkspaceArgument, home: HomeOption = None, as_json: JsonOption = False
 ) -> None:
-    """One workspace, whole."""
+    """Show all fields of a workspace."""
     with opened(home, as_json=as_json) as harness:
         print_record(_shown(harness.workspaces.get(workspace)), as_json=as_json)
 
@@ -100,9 +102,9 @@ def set_(
     as_json: JsonOption = False,
 ) -> None:
     """Change a workspace. An empty description clears it."""
-    place = None if storage is None else {"provider": storage}
-    stated = as_config(config, harness=_enabled(guidance), storage=place)
-    patch: dict[str, Any] = {"config": stated}
+    provider = None if storage is None else {"provider": storage}
+    options = as_config(config, harness=_enabled(guidance), storage=provider)
+    patch: dict[str, Any] = {"config": options}
     if name is not None:
         patch["name"] = name
     if description is not None:
@@ -115,44 +117,47 @@ def set_(
 @app.command()
 def rm(
     workspace: WorkspaceArgument,
-    force: Annotated[bool, typer.Option("--force", help="Also when agents mount it.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete it although agents mount it.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Delete a workspace. Its files and history are moved to the trash of the home."""
     with opened(home, as_json=as_json) as harness:
-        print_gone(harness.deletion.workspace(workspace, force=force), as_json=as_json)
+        print_deleted(harness.deletion.workspace(workspace, force=force), as_json=as_json)
 
 
 @app.command()
 def attach(
     workspace: Annotated[
         str | None,
-        typer.Argument(help="Name or id; without one they are listed.", metavar="[WORKSPACE]"),
+        typer.Argument(help="Name or id; without it, list them.", metavar="[WORKSPACE]"),
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a workspace from S3 to this machine. Without a name: list those that are there.
+    """Download a workspace from S3, or list those in S3.
 
-    Its name, configuration, files and history come, the agents that mount it, and what is private to them.
-    Interrupted, it can be run again.
+    The command downloads its name, configuration, files and history. It also downloads the agents that mount
+    it, with their private data. An interrupted download can be run again. Without a name, the command lists
+    the workspaces in S3.
     """
     from workspaces.errors import Refused
     from workspaces.home.workspaces import SET_PLACE, is_private
 
     with opened(home, as_json=as_json) as harness:
-        following = harness.following
-        if following is None:
-            raise Refused("s3", None, "is not set: nothing is shared here", remedy=SET_PLACE)
+        registry = harness.following
+        if registry is None:
+            raise Refused("s3", None, "is not set: this home shares nothing", remedy=SET_PLACE)
         if workspace is None:
-            _print_offers(following.offered(), as_json=as_json)
+            _print_offers(registry.offered(), as_json=as_json)
             return
-        workspace_id, followed = following.attach(workspace)
-        print_followed(followed)
+        workspace_id, result = registry.attach(workspace)
+        print_sync_result(result)
         for record in harness.workspaces.list(private=True):
             if record.id == workspace_id or (record.is_shared and is_private(record.id)):
-                bring(record.name, harness.workspaces)
+                download(record.name, harness.workspaces)
         print_record(_shown(harness.workspaces.get(workspace_id)), as_json=as_json)
 
 
@@ -175,8 +180,8 @@ def _enabled(guidance: str | None) -> dict[str, bool] | None:
     return None if guidance is None else {"enabled": guidance == "on"}
 
 
-def _placed(harness: Harness, record: WorkspaceRecord) -> dict[str, Any]:
-    """As `_shown`, also where its files are lost."""
+def _with_path(harness: Harness, record: WorkspaceRecord) -> dict[str, Any]:
+    """Return a record with the path of its files, like `_shown`, but also if the files are lost."""
     from workspaces.ids import namespace
 
     name = namespace(harness.rooms.principal.account_id, record.id)
@@ -185,6 +190,6 @@ def _placed(harness: Harness, record: WorkspaceRecord) -> dict[str, Any]:
 
 
 def _shown(workspace: Workspace) -> dict[str, Any]:
-    """The record, and where its files lie on this machine."""
+    """Return the record of a workspace, with the path of its files on this machine."""
     record = workspace.record.as_json()
     return {**record, "namespace": workspace.namespace, "path": str(workspace.root)}

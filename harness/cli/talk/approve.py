@@ -1,4 +1,4 @@
-"""Calls that wait for a person: asking whoever sits at the terminal, and `harness approve` for later."""
+"""Tool calls that wait for approval: ask the person at the terminal, or use `harness approve` later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.cli.console.console import (
     put,
     visible,
 )
-from harness.cli.console.turn_printer import TurnPrinter, say_what_went_wrong
+from harness.cli.console.turn_printer import TurnPrinter, print_problems
 from harness.cli.talk.conversation import AgentOption, ConversationArgument
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.transcripts.outcome import Outcome
 
 SHOWN_CHARACTERS_MAX = 4_000
-"""Of each input: what nobody reads cannot be allowed knowingly, so what is left out is counted."""
+"""Characters of each input that are shown. The rest is counted, so that the person knows about it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -37,34 +37,40 @@ def register(app: typer.Typer) -> None:
 def approve(
     conversation: ConversationArgument,
     call: Annotated[
-        str | None, typer.Argument(help="The id of a call; else all that wait to be allowed.")
+        str | None,
+        typer.Argument(help="The id of a call; default: all calls that wait for approval."),
     ] = None,
-    deny: Annotated[bool, typer.Option("--deny", help="Do not allow it.")] = False,
-    reason: Annotated[str | None, typer.Option(help="Why not, for the agent.")] = None,
+    deny: Annotated[bool, typer.Option("--deny", help="Deny the calls.")] = False,
+    reason: Annotated[str | None, typer.Option(help="Reason of the denial, for the agent.")] = None,
     agent: AgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Allow calls that wait, or deny them. The agent goes on; `harness conversation show` shows them.
+    """Approve or deny pending tool calls; the agent then continues.
 
+    `harness conversation show` shows the calls and their results.
+
+    \b
     harness approve c1
     harness approve c1 toolu_01… --deny --reason "not on a Friday"
     """
     from harness.messages.progress import silent
 
     with opened(home, as_json=as_json) as harness:
-        found = harness.conversation(conversation, agent=agent)
-        telling = TurnPrinter() if sys.stdout.isatty() and not as_json else None
-        emit = telling.show if telling else silent
-        outcome = harness.approve(found, call, is_allowed=not deny, reason=reason, emit=emit)
-        if telling:
-            outcome = asked(harness, outcome, emit)
-    return tell(outcome, telling, as_json=as_json)
+        record = harness.conversation(conversation, agent=agent)
+        printer = TurnPrinter() if sys.stdout.isatty() and not as_json else None
+        emit = printer.show if printer else silent
+        outcome = harness.approve(record, call, is_allowed=not deny, reason=reason, emit=emit)
+        if printer:
+            outcome = ask_for_approvals(harness, outcome, emit)
+    return print_outcome(outcome, printer, as_json=as_json)
 
 
-def asked(harness: Harness, outcome: Outcome, emit: Emit) -> Outcome:
-    """While a turn waits to be allowed something, and a person sits there: ask them. What they do not
-    answer goes on waiting."""
+def ask_for_approvals(harness: Harness, outcome: Outcome, emit: Emit) -> Outcome:
+    """Ask the person at the terminal about pending calls until none waits for approval.
+
+    Return the outcome after the answers. A call that the person does not answer stays pending.
+    """
     from harness.messages.event import Approval
 
     while outcome.status == "waiting" and sys.stdin and sys.stdin.isatty():
@@ -75,45 +81,48 @@ def asked(harness: Harness, outcome: Outcome, emit: Emit) -> Outcome:
             if is_allowed is None:
                 return outcome
             answers.append(Approval(call_id=call.id, is_allowed=is_allowed))
-        if not answers:  # the rest is the client's to make
+        if not answers:  # the client must run the remaining calls
             return outcome
         conversation = harness.conversations.get(outcome.conversation_id)
         outcome = harness.answer(conversation, *answers, emit=emit)
     return outcome
 
 
-def tell(outcome: Outcome, telling: TurnPrinter | None, *, as_json: bool) -> int:
-    """`telling`: that told its text while it came. Returns the exit code."""
+def print_outcome(outcome: Outcome, printer: TurnPrinter | None, *, as_json: bool) -> int:
+    """Print the outcome of a turn and return the exit code.
+
+    `printer`: it has already printed the text of the turn.
+    """
     if as_json:
         print_json(outcome.as_json())
-    elif telling:
-        telling.close(outcome)
+    elif printer:
+        printer.close(outcome)
     else:
         put(f"{outcome.reply}\n" if outcome.reply else "")
-        say_what_went_wrong(outcome)
+        print_problems(outcome)
     return 0 if outcome.status == "done" else 1
 
 
 def _ask(call: PendingCall) -> bool | None:
-    """None when the person goes away."""
+    """Ask whether a call may run. Return None if the person ends the input."""
     where = f" in {call.asked.workspace}" if call.asked.workspace else ""
-    notes().print(f"\n[yellow]May it run[/] [bold]{escaped(call.call.name)}[/]{escaped(where)}?")
+    notes().print(f"\n[yellow]Run[/] [bold]{escaped(call.call.name)}[/]{escaped(where)}?")
     for name, value in call.call.input.items():
         notes().print(f"  {visible(name)}: {_shown(str(value))}", markup=False)
     while True:
         try:
-            said = _answer("[y]es, [n]o › ")
+            answer = _read_answer("[y]es, [n]o › ")
         except (EOFError, KeyboardInterrupt):
             notes().print()
             return None
-        if said in {"y", "yes"}:
+        if answer in {"y", "yes"}:
             return True
-        if said in {"n", "no"}:
+        if answer in {"n", "no"}:
             return False
 
 
-def _answer(prompt: str) -> str:
-    """Printed by `input` itself where it can be: then the terminal is ready for what is typed."""
+def _read_answer(prompt: str) -> str:
+    """Read a line. `input` prints the prompt itself on a terminal, which is then ready for typing."""
     if not sys.stdout.isatty():
         notes().print(prompt, markup=False, end="")
         prompt = ""
@@ -121,6 +130,6 @@ def _answer(prompt: str) -> str:
 
 
 def _shown(text: str) -> str:
-    kept = visible(text[:SHOWN_CHARACTERS_MAX]).replace("\n", "\n    ")
+    start = visible(text[:SHOWN_CHARACTERS_MAX]).replace("\n", "\n    ")
     left_out = len(text) - SHOWN_CHARACTERS_MAX
-    return f"{kept}\n    (… {left_out:,} characters more)" if left_out > 0 else kept
+    return f"{start}\n    (… {left_out:,} more characters)" if left_out > 0 else start

@@ -1,7 +1,8 @@
-"""`harness chat`: a conversation at the terminal.
+"""The command `harness chat`: a conversation at the terminal.
 
-What begins with a slash is for this program and not for the agent: looking at what it remembers, at what
-its last answer changed, and taking that back. A path, with a second slash, is something said.
+A line that begins with a slash is a command for this program, not a message to the agent. The commands show
+the agent's memory and the changes of its last answer, and undo them. A path, with a second slash, is a
+message.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from harness.cli.console.console import (
 )
 from harness.cli.console.diff_printer import styled_files, styled_revision
 from harness.cli.console.turn_printer import TurnPrinter
-from harness.cli.talk.approve import asked
-from harness.cli.talk.compact import tell
+from harness.cli.talk.approve import ask_for_approvals
+from harness.cli.talk.compact import print_compaction
 from harness.cli.talk.run import ConversationOption
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ def register(app: typer.Typer) -> None:
 
 def chat(
     agent: Annotated[
-        str | None, typer.Argument(help="Name or id of an agent (else the home's default).")
+        str | None, typer.Argument(help="Name or id; default: the home's default agent.")
     ] = None,
     conversation: ConversationOption = None,
     home: HomeOption = None,
 ) -> int:
-    """Talk to an agent. End with Ctrl-D or /exit; Ctrl-C stops a running turn; /help says what else."""
+    """Talk to an agent. Ctrl-D or /exit ends the chat, Ctrl-C stops a running turn, /help lists commands."""
     from harness.messages.event import check_key
     from workspaces.errors import Failure
     from workspaces.ids import new_id
@@ -64,10 +65,10 @@ def chat(
         key = new_id("c") if conversation is None else conversation
         talk = _Chat(harness, record, check_key(key))
         talk.greet()
-        while not talk.is_over and (text := talk.asks()) is not None:
+        while not talk.is_over and (text := talk.read_message()) is not None:
             try:
-                talk.hear(text)
-            except Failure as failure:  # this was not said; what comes next may be
+                talk.handle(text)
+            except Failure as failure:  # this message failed; the next one may work
                 show_failure(failure)
     return 0
 
@@ -79,7 +80,7 @@ class _Chat:
     key: str
     is_over: bool = False
     is_leaving: bool = False
-    """Whether Ctrl-C was pressed where nothing ran: the next one ends it."""
+    """True after Ctrl-C while nothing ran. The next Ctrl-C ends the chat."""
     undone: set[TurnId] = field(default_factory=set["TurnId"])
 
     def greet(self) -> None:
@@ -87,68 +88,71 @@ class _Chat:
 
         console = notes()
         names = ", ".join(workspace.record.name for workspace in self._mounted().values())
-        told = f"workspaces: {names or 'none'} · conversation {self.key}"
-        console.print(f"[bold]{escaped(self.agent.name)}[/] · {escaped(told)}")
+        summary = f"workspaces: {names or 'none'} · conversation {self.key}"
+        console.print(f"[bold]{escaped(self.agent.name)}[/] · {escaped(summary)}")
         if self.harness.settings.anthropic_api_key is None:
             console.print(
                 f"[yellow]No ANTHROPIC_API_KEY: the offline {NAME} model answers.[/] "
                 "It remembers what you tell it to remember."
             )
-        found = self.harness.confinement()
-        if not found.works:
-            console.print(f"bash is off: {found.detail}", markup=False, style="yellow")
-            console.print("  → harness doctor says more", markup=False, style="dim")
-        console.print("[dim]Ctrl-D or /exit ends, /help says what else there is.[/]")
+        confinement = self.harness.confinement()
+        if not confinement.works:
+            console.print(f"bash is off: {confinement.detail}", markup=False, style="yellow")
+            console.print("  → `harness doctor` shows details", markup=False, style="dim")
+        console.print("[dim]Ctrl-D or /exit ends the chat, /help lists the commands.[/]")
 
-    def asks(self) -> str | None:
-        """What is said next; None at the end. Who presses Ctrl-C just when the answer has come did not
-        mean to end it."""
+    def read_message(self) -> str | None:
+        """Return the next line, or None at the end of the input.
+
+        One Ctrl-C does not end the chat: the user may have meant to stop an answer that has just come.
+        """
         try:
-            return _ask()
+            return _read_line()
         except KeyboardInterrupt:
             if self.is_leaving or not sys.stdin.isatty():
                 raise
         self.is_leaving = True
-        notes().print("\n[dim](Ctrl-C once more ends)[/]")
+        notes().print("\n[dim](press Ctrl-C again to end)[/]")
         return ""
 
-    def hear(self, text: str) -> None:
+    def handle(self, text: str) -> None:
         self.is_leaving = self.is_leaving and not text
         command = _COMMAND.fullmatch(text.strip())
         if command is not None:
-            self._obey(command[1])
+            self._run_command(command[1])
         elif text.strip():
-            self._say(text)
+            self._send(text)
 
-    def _say(self, text: str) -> None:
-        telling = TurnPrinter()
+    def _send(self, text: str) -> None:
+        printer = TurnPrinter()
         try:
             outcome = self.harness.run(
-                text, agent=self.agent, conversation=self.key, emit=telling.show
+                text, agent=self.agent, conversation=self.key, emit=printer.show
             )
-            outcome = asked(self.harness, outcome, telling.show)
+            outcome = ask_for_approvals(self.harness, outcome, printer.show)
         except KeyboardInterrupt:
             notes().print("\n[dim](stopped)[/]")
         else:
-            telling.close(outcome)
+            printer.close(outcome)
 
-    def _obey(self, name: str) -> None:
-        """The beginning of a name is enough."""
-        found = [one for one in _COMMANDS if one.startswith(name)] if name else []
-        if len(found) != 1:
-            notes().print(f"there is no /{name}; there are:", markup=False)
+    def _run_command(self, name: str) -> None:
+        """Run a command of the chat. The beginning of its name is enough."""
+        matches = [one for one in _COMMANDS if one.startswith(name)] if name else []
+        if len(matches) != 1:
+            notes().print(f"there is no command /{name}; the commands are:", markup=False)
             self.help()
             return
-        _COMMANDS[found[0]](self)
+        _COMMANDS[matches[0]](self)
 
     def help(self) -> None:
-        """this list"""
-        told = {command: name for name, command in reversed(_COMMANDS.items())}
-        for command, name in reversed(told.items()):
+        """list the commands"""
+        # a command with two names is listed under the first
+        names = {command: name for name, command in reversed(_COMMANDS.items())}
+        for command, name in reversed(names.items()):
             notes().print(f"  /{name:<8} {command.__doc__}", markup=False)
 
     def memory(self) -> None:
-        """what is always in the agent's prompt, as it stands now"""
+        """show the memory that is always in the agent's prompt"""
         from workspaces.errors import NotFound
 
         for name, workspace in self._mounted().items():
@@ -160,56 +164,56 @@ class _Chat:
             print_styled([(text if text.endswith("\n") else f"{text}\n", "")] if text else [])
 
     def diff(self) -> None:
-        """what the last answer that changed something has changed"""
+        """show the changes of the last answer that made any"""
         for workspace, change in self._changes():
-            told = workspace.history.show(change.revision)
-            files = styled_files(told.files, words=sys.stdout.isatty(), marked=not has_colours())
-            print_styled([*styled_revision(told.revision), *files])
+            shown = workspace.history.show(change.revision)
+            files = styled_files(shown.files, words=sys.stdout.isatty(), marked=not has_colours())
+            print_styled([*styled_revision(shown.revision), *files])
 
     def undo(self) -> None:
-        """take that back; again: what the answer before it changed"""
+        """undo these changes; again: those of the answer before"""
         for workspace, change in reversed(self._changes()):
             made = workspace.revert(change.revision, by=self.harness.rooms.principal.author("api"))
-            told = f"undone by {made[:10]}" if made else "undone already"
-            notes().print(f"{change.workspace} {change.revision[:10]}: {told}", markup=False)
+            result = f"undone by {made[:10]}" if made else "already undone"
+            notes().print(f"{change.workspace} {change.revision[:10]}: {result}", markup=False)
         self.undone |= {turn for turn, _ in self._turns()[-1:]}
 
     def compact(self) -> None:
-        """summarise the beginning, so that the agent has room again"""
-        found = self.harness.conversations.find(self.agent.id, self.key)
-        if found is None:
-            notes().print("nothing was said in this conversation")
+        """summarise the beginning, to free space for the agent"""
+        conversation = self.harness.conversations.find(self.agent.id, self.key)
+        if conversation is None:
+            notes().print("this conversation has no messages yet")
         else:
-            tell(self.key, self.harness.compact(found, TurnPrinter().show))
+            print_compaction(self.key, self.harness.compact(conversation, TurnPrinter().show))
 
     def new(self) -> None:
-        """a new conversation; this one is kept"""
+        """start a new conversation; this one is kept"""
         from workspaces.ids import new_id
 
         self.key, self.undone = new_id("c"), set()
         notes().print(f"conversation {self.key}", markup=False, style="dim")
 
     def exit(self) -> None:
-        """end, as /quit and Ctrl-D do"""
+        """end the chat, like /quit and Ctrl-D"""
         self.is_over = True
 
     def _changes(self) -> list[tuple[Workspace, ToolRevision]]:
-        """Of the newest turn that was not undone, in their order."""
+        """Return the changes of the newest turn that was not undone, oldest first."""
         turns = self._turns()
         if not turns:
-            notes().print("nothing was changed in this conversation")
+            notes().print("no answer in this conversation has changed a file")
             return []
         mounted = self._mounted()
         return [(mounted[one.workspace], one) for one in turns[-1][1] if one.workspace in mounted]
 
     def _turns(self) -> list[tuple[TurnId, list[ToolRevision]]]:
-        """Those of the session that changed something and were not undone."""
+        """Return the turns of this session that made changes and were not undone."""
         conversations = self.harness.conversations
-        found = conversations.find(self.agent.id, self.key)
-        if found is None:
+        conversation = conversations.find(self.agent.id, self.key)
+        if conversation is None:
             return []
         turns: dict[TurnId, list[ToolRevision]] = {}
-        transcript = conversations.transcript(found)
+        transcript = conversations.transcript(conversation)
         for entry in transcript.entries(transcript.session().first):
             if entry.changes and entry.turn_id not in self.undone:
                 turns.setdefault(entry.turn_id, []).extend(entry.changes)
@@ -232,8 +236,8 @@ _COMMANDS: dict[str, Callable[[_Chat], None]] = {
 }
 
 
-def _ask() -> str | None:
-    """The next line; None at the end. Prompted only where a person types."""
+def _read_line() -> str | None:
+    """Return the next line of input, or None at its end. Only a terminal gets a prompt."""
     if not sys.stdin:
         return None
     if not sys.stdin.isatty():

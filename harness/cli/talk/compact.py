@@ -1,4 +1,4 @@
-"""`harness compact`: the beginning of a conversation summarised for the model, now."""
+"""The command `harness compact`: summarise the beginning of a conversation for the model, now."""
 
 from __future__ import annotations
 
@@ -23,61 +23,62 @@ def compact(
     conversation: ConversationArgument,
     agent: AgentOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be summarised, and ask nobody.")
+        bool, typer.Option("--dry-run", help="Print the plan and do not ask the model.")
     ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Summarise the beginning of a conversation. For the model, and however short it is.
+    """Summarise the beginning of a conversation for the model.
 
-    The newest two turns stay as they are, and everything that was said stays in `harness conversation show`.
-    An agent does so by itself with `session.compaction.enabled`, when a conversation grows too long.
+    The newest two turns stay unchanged. `harness conversation show` still shows all messages. The command
+    works on a short conversation too. With `session.compaction.enabled`, the agent does this by itself when a
+    conversation grows too long.
     """
     from harness.messages.progress import silent
 
     with opened(home, as_json=as_json) as harness:
-        found = harness.conversation(conversation, agent=agent)
+        record = harness.conversation(conversation, agent=agent)
         if dry_run:
-            question = harness.preview(harness.agents.get(found.agent_id), conversation=found.key)
-            _foretell(found.key, question, as_json=as_json)
+            request = harness.preview(harness.agents.get(record.agent_id), conversation=record.key)
+            _print_plan(record.key, request, as_json=as_json)
             return 0
-        done = harness.compact(found, silent if as_json else TurnPrinter().show)
+        result = harness.compact(record, silent if as_json else TurnPrinter().show)
     if as_json:
-        print_json({"conversation": found.id, **as_told(done)})
+        print_json({"conversation": record.id, **_document(result)})
     else:
-        tell(found.key, done)
-    return 1 if any(remark.kind == "summary_failed" for remark in done.remarks) else 0
+        print_compaction(record.key, result)
+    return 1 if any(remark.kind == "summary_failed" for remark in result.remarks) else 0
 
 
-def _foretell(key: str, question: PromptRequest, *, as_json: bool) -> None:
+def _print_plan(key: str, request: PromptRequest, *, as_json: bool) -> None:
     from harness.context.summary_plan import Cover, due_json
 
-    covered = question.covered
+    covered = request.covered
     if as_json:
         print_json({"conversation": key, "compacted": False, "would": due_json(covered)})
     elif isinstance(covered, Cover):
-        left = question.characters_after(covered.until)
-        size = f"{question.length.characters:,} characters would become {left:,} and those of the summary"
+        left = request.characters_after(covered.until)
+        size = f"{request.length.characters:,} characters would become {left:,} plus the summary"
         say(f"would be compacted: {key}: entries up to {covered.until}; {size}")
     else:
-        notes().print("there is nothing before the newest turn that could be summarised")
+        notes().print("nothing can be summarised: there are no messages before the newest turn")
 
 
-def tell(key: str, done: Compacted) -> None:
-    for remark in done.remarks:
+def print_compaction(key: str, result: Compacted) -> None:
+    for remark in result.remarks:
         if remark.kind != "compacted":
             notes().print(remark.detail, markup=False)
-    summary = done.window.summary
-    if done.is_done and summary is not None:
+    summary = result.window.summary
+    if result.is_done and summary is not None:
         size = f"{len(summary.message.text):,} characters"
         say(f"compacted: {key}: entries up to {summary.covers} are a summary of {size}")
 
 
-def as_told(done: Compacted) -> dict[str, object]:
-    session = done.window.session
+def _document(result: Compacted) -> dict[str, object]:
+    session = result.window.session
     return {
-        "compacted": done.is_done,
+        "compacted": result.is_done,
         "windowFrom": session.window_from,
         "summary": session.summary,
-        "context": [remark.as_json() for remark in done.remarks],
+        "context": [remark.as_json() for remark in result.remarks],
     }

@@ -1,4 +1,4 @@
-"""`harness conversation`: what was said, kept and carried elsewhere."""
+"""The command `harness conversation`: list, show, export, import, fork and delete conversations."""
 
 from __future__ import annotations
 
@@ -29,34 +29,40 @@ if TYPE_CHECKING:
     from harness.transcripts.transcript import Entry
 
 app = typer.Typer(
-    help="Conversations: what was said. Name one by its id, or by its key and --agent.",
+    help="Conversations with agents. Name one by its id, or by its key and --agent.",
     no_args_is_help=True,
 )
 
 ConversationArgument = Annotated[str, typer.Argument(help="Id or key.", metavar="CONVERSATION")]
 AgentOption = Annotated[
     str | None,
-    typer.Option("--agent", "-a", help="Whose conversation a key names (else the home's default)."),
+    typer.Option(
+        "--agent", "-a", help="The agent of a conversation key; default: the home's default."
+    ),
 ]
 LIST_MAX = 50
 SHOWN_CHARACTERS_MAX = 200
-"""Of a tool's input or result; --json has it whole."""
+"""Characters of a tool's input or result that are shown. --json prints all of them."""
 
 
 @app.command("list")
 def list_(
     agent: Annotated[
-        str | None, typer.Option("--agent", "-a", help="Only those with this agent.")
+        str | None, typer.Option("--agent", "-a", help="List only conversations with this agent.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = LIST_MAX,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Largest number of conversations.")
+    ] = LIST_MAX,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Your conversations, the newest first."""
+    """List your conversations, newest first."""
     with opened(home, as_json=as_json) as harness:
-        of = harness.agents.get(agent).id if agent is not None else None
+        agent_id = harness.agents.get(agent).id if agent is not None else None
         names = {record.id: record.name for record in harness.agents.list()}
-        shown = [_summary(harness, one) for one in harness.conversations.list(of, limit=limit)]
+        shown = [
+            _summary(harness, one) for one in harness.conversations.list(agent_id, limit=limit)
+        ]
     if as_json:
         print_json({"conversations": shown})
         return
@@ -78,23 +84,26 @@ def show(
     conversation: ConversationArgument,
     agent: AgentOption = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="So many of the newest entries.")
+        int, typer.Option("--limit", "-n", min=1, help="Number of the newest entries.")
     ] = LIST_MAX,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What was said, the newest entries, oldest first. Tool calls are shortened; --json has all."""
+    """Show the last N entries in order.
+
+    Long tool calls are shortened; --json prints them whole.
+    """
     from harness.conversations.export import entry_line
     from harness.presentation.file_json import session_document
 
     with opened(home, as_json=as_json) as harness:
-        found = harness.conversation(conversation, agent=agent)
-        transcript = harness.conversations.transcript(found)
+        record = harness.conversation(conversation, agent=agent)
+        transcript = harness.conversations.transcript(record)
         newest = transcript.newest()
         last = newest.number if newest else 0
         entries = list(transcript.entries(max(1, last - limit + 1)))
         sessions = transcript.sessions()
-        summary = _summary(harness, found)
+        summary = _summary(harness, record)
     if as_json:
         shown = [session_document(one) for one in sessions]
         lines = [entry_line(entry) for entry in entries]
@@ -113,43 +122,49 @@ def export(
     agent: AgentOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Print a conversation as JSON lines. A header, the sessions, the entries."""
+    """Print a conversation as JSON lines. They are a header, the sessions and the entries."""
     with opened(home) as harness:
-        found = harness.conversation(conversation, agent=agent)
-        for line in harness.export_conversation(found):
+        record = harness.conversation(conversation, agent=agent)
+        for line in harness.export_conversation(record):
             put(line)
 
 
 @app.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(help="A file that `export` made; - reads standard input.")],
+    file: Annotated[
+        str, typer.Argument(help="A file that `export` wrote; - reads standard input.")
+    ],
     agent: AgentOption = None,
-    key: Annotated[str | None, typer.Option(help="The key it gets (else the one it had).")] = None,
+    key: Annotated[str | None, typer.Option(help="Its new key; default: the exported key.")] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring an exported conversation back, as a new one of yours."""
+    """Import an exported conversation as a new conversation of yours."""
     with opened(home, as_json=as_json) as harness:
         made = harness.import_conversation(_lines(file), agent=agent, key=key)
-        _tell_new(harness, made, "imported", as_json=as_json)
+        _print_new(harness, made, "imported", as_json=as_json)
 
 
 @app.command()
 def fork(
     conversation: ConversationArgument,
-    key: Annotated[str, typer.Argument(help="The key of the new one.")],
+    key: Annotated[str, typer.Argument(help="Key of the new conversation.")],
     at: Annotated[
-        int | None, typer.Option("--at", min=1, help="The last entry it takes along (else all).")
+        int | None,
+        typer.Option("--at", min=1, help="The last entry to copy; default: all entries."),
     ] = None,
     agent: AgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Begin a new conversation with the entries of this one. Up to a number; `show` prints them."""
+    """Start a new conversation with a copy of the entries.
+
+    `harness conversation show` prints the numbers of the entries for --at.
+    """
     with opened(home, as_json=as_json) as harness:
-        found = harness.conversation(conversation, agent=agent)
-        made = harness.fork_conversation(found, key, at=at)
-        _tell_new(harness, made, "forked", as_json=as_json)
+        record = harness.conversation(conversation, agent=agent)
+        made = harness.fork_conversation(record, key, at=at)
+        _print_new(harness, made, "forked", as_json=as_json)
 
 
 @app.command()
@@ -159,15 +174,18 @@ def cancel(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End the turn that runs or waits. Whichever process runs it; what waits in line behind it stays."""
+    """Cancel the running or waiting turn.
+
+    It does not matter which process runs the turn. Later events in the queue stay there.
+    """
     with opened(home, as_json=as_json) as harness:
-        found = harness.conversation(conversation, agent=agent)
-        is_cancelled = harness.cancel(found)
+        record = harness.conversation(conversation, agent=agent)
+        is_cancelled = harness.cancel(record)
     if as_json:
         print_json({"cancelled": is_cancelled})
     else:
-        what = "its turn ends" if is_cancelled else "no turn runs or waits"
-        say(f"{found.key}: {what}")
+        result = "the turn ends" if is_cancelled else "no turn runs or waits"
+        say(f"{record.key}: {result}")
 
 
 @app.command()
@@ -177,16 +195,16 @@ def reset(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a new session. What was said stays here, and the agent is not shown it any more."""
+    """Start a new session. Old messages are kept, but the agent no longer sees them."""
     from harness.presentation.file_json import session_document
 
     with opened(home, as_json=as_json) as harness:
-        found = harness.conversation(conversation, agent=agent)
-        session = harness.conversations.reset(found)
+        record = harness.conversation(conversation, agent=agent)
+        session = harness.conversations.reset(record)
     if as_json:
         print_json(session_document(session))
     else:
-        say(f"reset: {found.key} goes on with entry {session.first} in a new session")
+        say(f"reset: {record.key} continues with entry {session.first} in a new session")
 
 
 @app.command()
@@ -196,16 +214,16 @@ def rm(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a conversation. Its entries, its sessions, what waits in it; workspaces stay as they are."""
+    """Delete a conversation with its entries, sessions and queue. Workspaces do not change."""
     with opened(home, as_json=as_json) as harness:
-        found = harness.conversation(conversation, agent=agent)
-        gone = harness.conversations.delete(found)
-    counts = {"entries": gone.entries, "sessions": gone.sessions, "waiting": gone.waiting}
+        record = harness.conversation(conversation, agent=agent)
+        report = harness.conversations.delete(record)
+    counts = {"entries": report.entries, "sessions": report.sessions, "waiting": report.waiting}
     if as_json:
-        print_json({"deleted": True, "id": found.id, **counts})
+        print_json({"deleted": True, "id": record.id, **counts})
     else:
-        told = ", ".join(f"{count} {what}" for what, count in counts.items())
-        say(f"deleted: {found.key} ({found.id}): {told}")
+        summary = ", ".join(f"{count} {name}" for name, count in counts.items())
+        say(f"deleted: {record.key} ({record.id}): {summary}")
 
 
 def _summary(harness: Harness, conversation: Conversation) -> dict[str, Any]:
@@ -214,7 +232,7 @@ def _summary(harness: Harness, conversation: Conversation) -> dict[str, Any]:
     return conversation_document(conversation, harness.conversations.transcript(conversation))
 
 
-def _tell_new(harness: Harness, made: Conversation, verb: str, *, as_json: bool) -> None:
+def _print_new(harness: Harness, made: Conversation, verb: str, *, as_json: bool) -> None:
     summary = _summary(harness, made)
     if as_json:
         print_json(summary)
@@ -230,7 +248,7 @@ def _print_entry(entry: Entry) -> None:
         entry.kind
     ]
     if entry.covers is not None:
-        who = f"{who} of what was said up to {entry.covers}"
+        who = f"{who} of the entries up to {entry.covers}"
     head = f"[dim]{entry.number:>4}  {entry.at[:16].replace('T', ' ')}[/]  "
     for text in entry.system:
         console.print(f"{head}[bold]platform[/]  ", end="")
@@ -261,7 +279,7 @@ def _short(text: str) -> str:
 
 
 def _lines(file: str) -> Iterator[str]:
-    """One by one: all of them may be more than memory holds."""
+    """Yield the lines of a file one by one, because all of them may not fit into memory."""
     from workspaces.errors import NotFound, Refused
 
     if file == "-":
@@ -272,5 +290,8 @@ def _lines(file: str) -> Iterator[str]:
             yield from stream
     except FileNotFoundError as error:
         raise NotFound("file", file) from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name, bytes that are no UTF-8
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # ValueError: a NUL in the name, or bytes that are not UTF-8
         raise Refused("file", file, f"cannot be read: {error}") from error

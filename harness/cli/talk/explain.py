@@ -1,4 +1,4 @@
-"""`harness explain`: what a model was shown, and since when."""
+"""The command `harness explain`: the prompts that a model saw, and the memory in them."""
 
 from __future__ import annotations
 
@@ -35,57 +35,59 @@ def register(app: typer.Typer) -> None:
 def explain(
     conversation: ConversationArgument,
     turn: Annotated[
-        str | None, typer.Argument(help="A turn, by the beginning of its id; else all of them.")
+        str | None, typer.Argument(help="The start of a turn's id; default: all turns.")
     ] = None,
     text: Annotated[
-        bool, typer.Option("--text", help="The words themselves, as each step was shown them.")
+        bool, typer.Option("--text", help="Print the text that the model saw at each step.")
     ] = False,
     find: Annotated[
-        str | None, typer.Option("--find", help="Where these words came into memory, and went.")
+        str | None, typer.Option("--find", help="When this text entered and left memory.")
     ] = None,
     agent: AgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what each step of a conversation was shown. Part by part, with revision and size.
+    """Show exactly what the model saw at each step.
 
-    A revision of memory is named at the step where it came in, with the changes it brought along:
+    The prompt is listed part by part, with revision and size. A new revision of memory is named at the step
+    where the model first saw it, with its changes. --find searches the prompts for a text:
 
-        harness explain c1 --find "likes tea"
+    \b
+    harness explain c1 --find "likes tea"
     """
     with opened(home, as_json=as_json) as harness:
-        told = harness.explain(harness.conversation(conversation, agent=agent))
+        explanation = harness.explain(harness.conversation(conversation, agent=agent))
         if find is not None:
-            _print_sightings(told, find, as_json=as_json)
+            _print_sightings(explanation, find, as_json=as_json)
         elif as_json:
-            print_json(told.as_json(turn, with_text=text))
+            print_json(explanation.as_json(turn, with_text=text))
         else:
-            turns = told.turns(turn)
+            turns = explanation.turns(turn)
             for one in turns:
-                _print_turn(told, one, with_text=text)
+                _print_turn(explanation, one, with_text=text)
             if not turns:
-                notes().print("No model has been asked anything in this conversation here.")
+                notes().print("This home has sent no request to a model for this conversation.")
 
 
-def _print_sightings(told: Explanation, words: str, *, as_json: bool) -> None:
-    found = told.sightings(words)
+def _print_sightings(explanation: Explanation, text: str, *, as_json: bool) -> None:
+    sightings = explanation.sightings(text)
     if as_json:
-        print_json({"sightings": [one.as_json() for one in found]})
+        print_json({"sightings": [one.as_json() for one in sightings]})
         return
     rows = (
         (
             one.receipt.at[:19],
             one.receipt.turn_id,
-            "came" if one.is_shown else "went",
+            "entered" if one.is_shown else "left",
             one.source,
             (one.revision or "")[:REVISION_DIGITS],
         )
-        for one in found
+        for one in sightings
     )
     print_table(("shown at (UTC)", "turn", "", "part", "revision"), rows)
 
 
-def _print_turn(told: Explanation, turn: ExplainedTurn, *, with_text: bool) -> None:
+def _print_turn(explanation: Explanation, turn: ExplainedTurn, *, with_text: bool) -> None:
     console = out()
     console.print(
         f"[bold]{turn.id}[/] · {turn.receipts[0].at[:19]} · {escaped(turn.receipts[0].model)}"
@@ -95,36 +97,35 @@ def _print_turn(told: Explanation, turn: ExplainedTurn, *, with_text: bool) -> N
     for receipt in turn.receipts:
         entries = f"entries {receipt.first}–{receipt.last}"
         is_step = receipt.purpose == "turn"
-        step = f"step {next(steps)}" if is_step else "to write down what must last"
-        words = [step, entries, _snapshot(told, receipt), *_length(told, receipt)]
+        step = f"step {next(steps)}" if is_step else "before the summary"
+        words = [step, entries, _snapshot(explanation, receipt), *_length(explanation, receipt)]
         console.print(f"  {' · '.join(words)}", markup=False)
         if with_text:
-            console.print(visible(told.text(receipt)) + "\n", markup=False)
+            console.print(visible(explanation.text(receipt)) + "\n", markup=False)
         elif receipt.parts != before:
             for part in receipt.parts:
                 console.print(f"    {_part(part)}", markup=False)
         before = receipt.parts
     for entrance in turn.entered:
         name = f"{entrance.source} {entrance.revision[:REVISION_DIGITS]}"
-        console.print(f"  [green]came in[/] {escaped(name)}")
-        for revision in told.revisions(entrance):
-            told_by = f"{revision.at[:19]} {revision.author}: {revision.subject}"
-            console.print(f"    {revision.id[:REVISION_DIGITS]} {visible(told_by)}", markup=False)
+        console.print(f"  [green]entered[/] {escaped(name)}")
+        for revision in explanation.revisions(entrance):
+            change = f"{revision.at[:19]} {revision.author}: {revision.subject}"
+            console.print(f"    {revision.id[:REVISION_DIGITS]} {visible(change)}", markup=False)
 
 
-def _snapshot(told: Explanation, receipt: Receipt) -> str:
-    told_since = receipt.deltas
-    changes = f"{told_since} {'change' if told_since == 1 else 'changes'}"
-    since = f", {changes} told since" if told_since else ""
-    return f"snapshot {receipt.snapshot} ({told.reason(receipt)}){since}"
+def _snapshot(explanation: Explanation, receipt: Receipt) -> str:
+    count = receipt.deltas
+    changes = f", {count} {'change' if count == 1 else 'changes'} since" if count else ""
+    return f"snapshot {receipt.snapshot} ({explanation.reason(receipt)}){changes}"
 
 
-def _length(told: Explanation, receipt: Receipt) -> Iterator[str]:
-    """In characters, and in tokens as they were estimated and as the provider has counted."""
+def _length(explanation: Explanation, receipt: Receipt) -> Iterator[str]:
+    """Yield the length in characters, and in tokens: estimated, and counted by the provider."""
     if receipt.length is None:
         return
     yield f"{receipt.length.characters:,} characters"
-    counted = told.counted(receipt)
+    counted = explanation.counted(receipt)
     about = f"about {receipt.length.tokens:,} tokens"
     yield about if counted is None else f"{about}, counted {counted:,}"
 
@@ -134,7 +135,7 @@ def _part(part: ShownPart) -> str:
     if part.revision:
         words.append(part.revision[:REVISION_DIGITS])
     if part.entry is not None:
-        words.append(f"changed, beside entry {part.entry}")
+        words.append(f"changed, at entry {part.entry}")
     if part.lines_left_out:
         words.append(f"{part.lines_left_out:,} lines left out")
     if part.unavailable:

@@ -1,4 +1,4 @@
-"""`harness jobs`: what is due later, and what went wrong with it."""
+"""The command `harness jobs`: tasks that are due later, and their errors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from harness.jobs.job import Job
 
 app = typer.Typer(
-    help="Jobs: things due later, each done once. Without a command: those that are not done.",
+    help="Background jobs. Without a command, list the unfinished ones.",
     invoke_without_command=True,
 )
 
-JobId = Annotated[str, typer.Argument(help="As the list shows it.", metavar="JOB")]
+JobId = Annotated[str, typer.Argument(help="Id of a job, as the list shows it.", metavar="JOB")]
 
 
 LIST_MAX = 100
@@ -34,17 +34,22 @@ LIST_MAX = 100
 @app.callback()
 def list_(
     context: typer.Context,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = LIST_MAX,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Largest number of jobs.")
+    ] = LIST_MAX,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Jobs: things due later, each done once. Without a command: those that are not done."""
+    """Background jobs. Without a command, list the unfinished ones.
+
+    A job is due at a time and is done once.
+    """
     if context.invoked_subcommand is not None:
         Shown.home = home or Shown.home
         return
     with opened(home, as_json=as_json) as harness:
-        found = harness.jobs.list()
-    listed = found[:limit]
+        jobs = harness.jobs.list()
+    listed = jobs[:limit]
     if as_json:
         print_json({"jobs": [one.as_json() for one in listed]})
         return
@@ -59,21 +64,21 @@ def list_(
         for one in listed
     )
     print_table(("job", "due (UTC)", "state", "tries", "error"), rows)
-    if len(found) > limit:
-        notes().print(f"… and {len(found) - limit} that are due later; `--limit` shows more")
+    if len(jobs) > limit:
+        notes().print(f"… and {len(jobs) - limit} that are due later; `--limit` shows more")
 
 
 @app.command()
 def run(home: HomeOption = None, as_json: JsonOption = False) -> int:
-    """Run everything that is due now, then end. Exit code 1 when something failed."""
+    """Run all jobs that are due now, then end. The exit code is 1 if a job failed."""
 
-    def told(job: Job, error: str | None) -> None:
+    def on_job(job: Job, error: str | None) -> None:
         mark = "[green]✓[/]" if error is None else "[red]✗[/]"
         notes().print(f"{mark} {job.id}", end="")
         notes().print(f"  {error or ''}", markup=False)
 
     with opened(home, as_json=as_json) as harness:
-        drained = harness.run_jobs(told)
+        drained = harness.run_jobs(on_job)
     if as_json:
         print_json({"done": drained.done, "failed": drained.failed})
     return 1 if drained.failed else 0
@@ -81,7 +86,7 @@ def run(home: HomeOption = None, as_json: JsonOption = False) -> int:
 
 @app.command()
 def retry(job: JobId, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Make a job due now, as if it had never been tried."""
+    """Make a job due now and reset its failed attempts."""
     with opened(home, as_json=as_json) as harness:
         harness.jobs.retry(job)
     if as_json:
@@ -92,7 +97,7 @@ def retry(job: JobId, home: HomeOption = None, as_json: JsonOption = False) -> N
 
 @app.command()
 def rm(job: JobId, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Give a job up."""
+    """Delete a job without running it."""
     with opened(home, as_json=as_json) as harness:
         harness.jobs.remove(job)
     if as_json:

@@ -1,4 +1,4 @@
-"""`harness prompt`: exactly what a prompt would hold."""
+"""The command `harness prompt`: the exact prompt of the next turn."""
 
 from __future__ import annotations
 
@@ -19,78 +19,85 @@ def register(app: typer.Typer) -> None:
 
 def prompt(
     workspace: Annotated[
-        str | None, typer.Argument(help="A workspace: what an agent that mounts it would be shown.")
+        str | None,
+        typer.Argument(help="A workspace: the prompt parts for an agent that mounts it."),
     ] = None,
     agent: Annotated[
         str | None, typer.Option("--agent", "-a", help="An agent: its whole system prompt.")
     ] = None,
     where: Annotated[
         bool,
-        typer.Option("--where", help="Say also where the workspace's files lie on this machine."),
+        typer.Option("--where", help="Add the path of the workspace's files on this machine."),
     ] = False,
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", "-c", help="As its next turn there would be shown it."),
+        typer.Option(
+            "--conversation", "-c", help="The prompt of the next turn in this conversation."
+        ),
     ] = None,
     revision: Annotated[
-        str | None, typer.Option("--revision", "-r", help="The workspace as it was then.")
+        str | None, typer.Option("--revision", "-r", help="The workspace at this revision.")
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the prompt that a next turn would begin with. Part by part.
+    """Print the prompt that the next turn would begin with.
 
-    Of a conversation that goes on, memory is shown as its session began with it; what was told of
-    changes since follows, each with the message that it stands beside.
+    The prompt is printed part by part. In an existing conversation, memory is shown as it was at the start
+    of the session. Later changes follow, each with the number of the message that carries it.
     """
-    told = ""
+    length = ""
     with opened(home, as_json=as_json) as harness:
         if workspace is None:
             _check_absent("--revision", revision, "needs a workspace")
-            question = harness.preview(agent, conversation=conversation)
-            parts = question.parts_json()
-            told = _length(harness, agent, question)
+            request = harness.preview(agent, conversation=conversation)
+            parts = request.parts_json()
+            length = _length(harness, agent, request)
         else:
             _check_absent("--agent", agent, "cannot be given together with a workspace")
             _check_absent("--conversation", conversation, "cannot be given with a workspace")
             parts = _of_workspace(harness, workspace, revision)
             if where:
-                parts.append(_place(harness, workspace))
+                parts.append(_location(harness, workspace))
     if as_json:
         print_json(parts)
         return
-    say("\n\n".join(_told(part) for part in parts))
-    if told:
-        notes().print(told, markup=False, style="dim")
+    say("\n\n".join(_text(part) for part in parts))
+    if length:
+        notes().print(length, markup=False, style="dim")
 
 
-def _length(harness: Harness, agent: str | None, question: PromptRequest) -> str:
-    """Of the request, with what was said in the conversation, and the limit on it; and what the turn would
-    do about one that is over it."""
+def _length(harness: Harness, agent: str | None, request: PromptRequest) -> str:
+    """Describe the length of the request with the messages of the conversation, and its limit.
+
+    If the request is over the limit, also say how the turn would handle it.
+    """
     from harness.context.summary_plan import Cover, SystemTooLong, TurnTooLong
 
-    length = question.length
+    length = request.length
     record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
     compaction = record.config.session.compaction
     limit = f" of {compaction.max_context_length:,}" if compaction.enabled else ""
-    told = (
+    summary = (
         f"({length.characters:,}{limit} characters with the messages; about {length.tokens:,} tokens "
         "with the tools)"
     )
-    due = question.due
+    due = request.due
     match due:
         case None:
-            return told
+            return summary
         case Cover(until):
-            return (
-                f"{told}\n(the next turn would first summarise what was said up to entry {until})"
-            )
+            return f"{summary}\n(the next turn would first summarise the entries up to {until})"
         case SystemTooLong(characters):
             return (
-                f"{told}\n(no summary can help: {characters:,} of them stand beside the messages)"
+                f"{summary}\n"
+                f"(a summary cannot help: {characters:,} characters are not part of the messages)"
             )
         case TurnTooLong():
-            return f"{told}\n(there is nothing before the newest turn that could be summarised)"
+            return (
+                f"{summary}\n"
+                "(nothing can be summarised: there are no messages before the newest turn)"
+            )
         case _:
             assert_never(due)
 
@@ -113,19 +120,19 @@ def _of_workspace(harness: Harness, reference: str, revision: str | None) -> lis
     if revision is not None:
         workspace.history.resolve(view)
     mount = Mount(mount_name(workspace.record.name), workspace, is_writable=True)
-    briefing = PromptSources(AgentConfig(), [mount], model="", view_of=lambda _: view)
+    sources = PromptSources(AgentConfig(), [mount], model="", view_of=lambda _: view)
     day = harness.rooms.clock.now().date()
-    return [{**part.as_json(), "characters": len(part.text)} for part in briefing.parts(day)]
+    return [{**part.as_json(), "characters": len(part.text)} for part in sources.parts(day)]
 
 
-def _told(part: dict[str, Any]) -> str:
+def _text(part: dict[str, Any]) -> str:
     if "entry" in part:
-        return f"(beside entry {part['entry']})\n{part['text']}"
+        return f"(at entry {part['entry']})\n{part['text']}"
     return part["text"]
 
 
-def _place(harness: Harness, workspace: str) -> dict[str, Any]:
-    """For an agent with tools of its own."""
+def _location(harness: Harness, workspace: str) -> dict[str, Any]:
+    """Return a prompt part that says where the files are, for an agent program with its own tools."""
     from harness.runtime.templates import render
 
     place = harness.workspaces.get(workspace)

@@ -1,4 +1,4 @@
-"""`harness run`: saying one thing to an agent."""
+"""The command `harness run`: send one message to an agent."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import typer
 
 from harness.cli.console.console import HomeOption, JsonOption, as_text, opened, read_input
 from harness.cli.console.turn_printer import TurnPrinter
-from harness.cli.talk.approve import asked, tell
+from harness.cli.talk.approve import ask_for_approvals, print_outcome
 
 ConversationOption = Annotated[
     str | None,
-    typer.Option("--conversation", "-c", help="The conversation to go on with; else a new one."),
+    typer.Option("--conversation", "-c", help="The conversation to continue; default: a new one."),
 ]
 
 OnBusyChoice = Literal["queue", "reject"]
@@ -24,28 +24,29 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    text: Annotated[str, typer.Argument(help="What to say; - reads standard input.")],
+    text: Annotated[str, typer.Argument(help="The message; - reads standard input.")],
     agent: Annotated[
-        str | None, typer.Option("--agent", "-a", help="Name or id (else the home's default).")
+        str | None,
+        typer.Option("--agent", "-a", help="Name or id; default: the home's default agent."),
     ] = None,
     conversation: ConversationOption = None,
     on_busy: Annotated[
         OnBusyChoice | None,
-        typer.Option(help="When the conversation is in use: wait in line, or be refused."),
+        typer.Option(help="If the conversation is in use: wait for it, or fail."),
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Say one thing to an agent and print what it answers."""
+    """Send one message to an agent and print its answer."""
     from harness.messages.progress import silent
 
     with opened(home, as_json=as_json) as harness:
-        said = as_text(read_input()) if text == "-" else text
-        telling = TurnPrinter() if sys.stdout.isatty() and not as_json else None
-        emit = telling.show if telling else silent
+        message = as_text(read_input()) if text == "-" else text
+        printer = TurnPrinter() if sys.stdout.isatty() and not as_json else None
+        emit = printer.show if printer else silent
         outcome = harness.run(
-            said, agent=agent, conversation=conversation, on_busy=on_busy, emit=emit
+            message, agent=agent, conversation=conversation, on_busy=on_busy, emit=emit
         )
         if not as_json:
-            outcome = asked(harness, outcome, emit)
-    return tell(outcome, telling, as_json=as_json)
+            outcome = ask_for_approvals(harness, outcome, emit)
+    return print_outcome(outcome, printer, as_json=as_json)

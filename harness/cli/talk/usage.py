@@ -1,4 +1,4 @@
-"""`harness usage`: what the models have used up, and what it cost."""
+"""The command `harness usage`: tokens that the models have used, and their cost."""
 
 from __future__ import annotations
 
@@ -32,26 +32,28 @@ def usage(
     ] = "day",
     since: Annotated[
         str | None,
-        typer.Option("--since", help="First day, as 2026-11-01 (else the month's first)."),
+        typer.Option("--since", help="First day, as 2026-11-01; default: the first of this month."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="Last day (else today). Days are UTC.")
+        str | None, typer.Option("--until", help="Last day; default: today. Days are UTC.")
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", "-a", help="Of one agent alone, by name or id.")
+        str | None, typer.Option("--agent", "-a", help="Only this agent, by name or id.")
     ] = None,
-    user: Annotated[str | None, typer.Option("--user", help="Of one user alone.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", help="Only this user, by name or id.")
+    ] = None,
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", "-c", help="Of one conversation alone, by its id."),
+        typer.Option("--conversation", "-c", help="Only this conversation, by its id."),
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show tokens and dollars of the month so far.
+    """Show the tokens and dollars of this month.
 
-    Dollars are what the questions cost by the prices of the day they were asked; the setting `prices`
-    names a file of your own. What has no price is counted in tokens and marked.
+    Dollars follow the prices of the day of each request. The setting `prices` names a price file of your own.
+    Requests to a model without a price are counted in tokens and marked with a star.
     """
     from harness.billing.ledger import day_of
 
@@ -66,12 +68,12 @@ def usage(
     if as_json:
         print_json(report.as_json())
         return
-    headings = (report.by, "asked", "input", "cached", "output", "dollars")
+    headings = (report.by, "requests", "input", "cached", "output", "dollars")
     rows = [_row(names.get(line.name, line.name), line.spent) for line in report.lines]
     print_table(headings, [*rows, _row("total", report.total)])
     if report.total.unpriced:
-        told = f"* {report.total.unpriced:,} questions went to models without a price"
-        notes().print(f"{told}: see the setting `prices`.", markup=False)
+        summary = f"* {report.total.unpriced:,} requests went to models without a price"
+        notes().print(f"{summary}: see the setting `prices`.", markup=False)
 
 
 def _row(name: str, spent: Spent) -> tuple[str, ...]:
@@ -81,12 +83,12 @@ def _row(name: str, spent: Spent) -> tuple[str, ...]:
     return (name, *(f"{count:,}" for count in counts), f"{spent.dollars:,.4f}{mark}")
 
 
-def _dimension(stated: str) -> Dimension:
+def _dimension(name: str) -> Dimension:
     from workspaces.validation import unknown_name
 
-    if stated not in DIMENSIONS:
-        raise unknown_name("--by", stated, list(DIMENSIONS))
-    return stated
+    if name not in DIMENSIONS:
+        raise unknown_name("--by", name, list(DIMENSIONS))
+    return name
 
 
 def _of(
@@ -94,8 +96,8 @@ def _of(
 ) -> tuple[Spending, str] | None:
     from workspaces.errors import Refused
 
-    if sum(stated is not None for stated in (agent, user, conversation)) > 1:
-        rule = "cannot be given together with another one"
+    if sum(option is not None for option in (agent, user, conversation)) > 1:
+        rule = "cannot be combined"
         raise Refused("--agent, --user, --conversation", agent or user, rule)
     if agent is not None:
         return "agent", harness.agents.get(agent).id
@@ -105,7 +107,7 @@ def _of(
 
 
 def _names(harness: Harness, report: UsageReport) -> dict[str, str]:
-    """What people call the ids; of what was deleted, the id stays."""
+    """Return the names of the ids. Deleted records have none."""
     if report.by == "agent":
         return {agent.id: agent.name for agent in harness.agents.list()}
     if report.by == "user":

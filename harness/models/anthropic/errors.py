@@ -64,7 +64,7 @@ def wrong_key(reason: str) -> ModelFailure:
 
 def out_of_money(message: str) -> ModelFailure:
     remedy = "add credit or raise the spend limit in the provider's console, then say it again"
-    return ModelFailure("budget", f"the provider wants to be paid first: {message}", remedy)
+    return ModelFailure("budget", f"The provider reports insufficient credit: {message}", remedy)
 
 
 def no_address(reason: str) -> ModelFailure:

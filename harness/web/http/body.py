@@ -1,8 +1,8 @@
-"""Reading what a caller sends: counted while it comes, timed, and parsed once.
+"""Read the body of a request: count its bytes, limit its time, and parse it once.
 
-The declared length is believed only where it refuses. A body that turns out too large is read on for a
-while and thrown away, because a server that hangs up while it is being talked to is not heard: many
-callers send all before they read. A body that comes too slowly is given up.
+A declared length is only used to refuse a body. If a body turns out to be too large, the server reads on for
+a while and discards the rest. Many callers send everything before they read. They would not see a refusal if
+the server closed the connection earlier. A body that arrives too slowly is refused.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from workspaces.errors import OverLimit, Refused
 from workspaces.storage.records import JsonObject
 
 JSON_BYTES_MAX = 10 * 2**20
-"""A message to an agent may hold ten million characters; records are far smaller and have their own
-limits."""
+"""Largest JSON body. A message to an agent may have ten million characters. Records are far smaller and
+have their own limits."""
 
 LARGE_BYTES = 256 * 1024
-"""A body beyond it is parsed and validated in a thread; for a smaller one that is no gain."""
+"""Size above which a body is parsed and validated in a thread. A smaller body gains nothing from that."""
 
 DISCARDED_BYTES_MAX = 16 * 2**20
-"""How much of a body is read beyond its limit, so that its sender hears the refusal."""
+"""Bytes of a body that are read beyond its limit, so that the sender can read the refusal."""
 
 BYTES_PER_S_MIN = 16 * 1024
-"""Slower than any line that people use, and fast enough to end what only wants to stay."""
+"""Slowest accepted speed of a body. Every real connection is faster; a connection that only wants to stay
+open ends."""
 
 T = TypeVar("T")
 
@@ -38,42 +39,47 @@ _JSON_TYPES = ("", "application/json", "application/merge-patch+json")
 
 
 async def read_body(request: Request, *, bytes_max: int, what: str) -> bytes:
-    """The whole body; OverLimit when it is larger than `bytes_max`, TooSlow when it does not come."""
+    """Return the whole body. `what` names it in an error.
+
+    Raises:
+        OverLimit: the body is larger than `bytes_max`.
+        TooSlow: the body does not arrive in time.
+    """
     declared = _declared_length(request)
-    if declared > bytes_max and not _is_worth_hearing(request, declared, bytes_max):
+    if declared > bytes_max and not _can_discard_rest(request, declared, bytes_max):
         raise _over(what, bytes_max, declared)
     body = bytearray()
     size = 0
     loop = asyncio.get_running_loop()
-    begun, patience_s = loop.time(), cast(float, request.app.state.patience.body_s)
+    start, timeout_s = loop.time(), cast(float, request.app.state.timeouts.body_s)
     try:
-        async with asyncio.timeout(patience_s) as timer:
+        async with asyncio.timeout(timeout_s) as timer:
             async for chunk in request.stream():
                 size += len(chunk)
                 if size <= bytes_max:
                     body += chunk
                 elif size > bytes_max + DISCARDED_BYTES_MAX:
                     break
-                timer.reschedule(begun + patience_s + size / BYTES_PER_S_MIN)
+                timer.reschedule(start + timeout_s + size / BYTES_PER_S_MIN)
     except TimeoutError as error:
-        raise TooSlow("the body of the request did not come in time") from error
+        raise TooSlow("The request body did not arrive in time.") from error
     if size > bytes_max:
         raise _over(what, bytes_max, size)
     return bytes(body)
 
 
 def read_as(make: Callable[[JsonObject], T]) -> Callable[[Request], Awaitable[T]]:
-    """Return a dependency that reads a JSON object and gives what `make` makes of it.
+    """Return a dependency that reads a JSON object and returns the result of `make`.
 
-    `make` runs where the body is parsed: for a large one in a thread, so that the loop goes on meanwhile.
+    `make` runs where the body is parsed. For a large body that is a thread, so that the event loop is free.
     """
 
     async def read(request: Request) -> T:
         _check_type(request)
         body = await read_body(request, bytes_max=JSON_BYTES_MAX, what="the body")
         if len(body) > LARGE_BYTES:
-            return await run_in_thread(_made, body, make)
-        return _made(body, make)
+            return await run_in_thread(_parsed, body, make)
+        return _parsed(body, make)
 
     return read
 
@@ -81,16 +87,16 @@ def read_as(make: Callable[[JsonObject], T]) -> Callable[[Request], Awaitable[T]
 read_json = read_as(lambda fields: fields)
 
 Fields = Annotated[JsonObject, Depends(read_json)]
-"""Parsed and nothing more: what may stand in it, the record's shape says. For routes that run in threads."""
+"""The parsed JSON object, for routes that run in threads. The record's model validates its fields."""
 
 
 def _check_type(request: Request) -> None:
-    stated = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if stated not in _JSON_TYPES:
-        raise NotJson("send JSON, with Content-Type: application/json", field="Content-Type")
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in _JSON_TYPES:
+        raise NotJson("Send JSON, with Content-Type: application/json.", field="Content-Type")
 
 
-def _made(body: bytes, make: Callable[[JsonObject], T]) -> T:
+def _parsed(body: bytes, make: Callable[[JsonObject], T]) -> T:
     parsed = parse_json(body, within="body")
     if not isinstance(parsed, dict):
         raise Refused("body", body[:40], "must be a JSON object")
@@ -98,12 +104,15 @@ def _made(body: bytes, make: Callable[[JsonObject], T]) -> T:
 
 
 def _declared_length(request: Request) -> int:
-    stated = request.headers.get("content-length", "0")
-    return int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 20 else 0
+    length = request.headers.get("content-length", "0")
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
 
 
-def _is_worth_hearing(request: Request, declared: int, bytes_max: int) -> bool:
-    """Whoever waits for `100 Continue` is not sending yet and hears a refusal at once."""
+def _can_discard_rest(request: Request, declared: int, bytes_max: int) -> bool:
+    """Return True if the body must and can be read to its end before the sender reads the refusal.
+
+    A caller that waits for `100 Continue` has not sent the body yet and reads a refusal at once.
+    """
     waits = request.headers.get("expect", "").lower() == "100-continue"
     return not waits and declared <= bytes_max + DISCARDED_BYTES_MAX
 

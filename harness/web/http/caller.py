@@ -1,7 +1,7 @@
-"""Who is calling: from a key or a cookie to the rooms of a principal.
+"""Authenticate the caller: from a key or a cookie to the services of a principal.
 
-A platform that knows its callers already gives `create_app` an `authenticate` of its own; everything
-behind it is the same.
+A platform that already knows its callers passes its own `authenticate` to `create_app`. Everything after
+authentication is the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workspaces.errors import Unauthorized
 from workspaces.workspace.workspace import Workspace
 
 Authenticate = Callable[[Request], Awaitable[Principal | None]]
-"""From a request to whom it comes from; None when that is nobody."""
+"""A function that returns the principal of a request, or None if the caller is unknown."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 
@@ -31,11 +31,11 @@ USER_HEADER = "X-Harness-User"
 documented_bearer = Security(
     HTTPBearer(auto_error=False, description="A key of the account (`wh_…`) or a user (`whu_…`).")
 )
-"""For the document alone; the secret is read by `secret_of`."""
+"""Security scheme for the OpenAPI document only. `secret_of` reads the secret."""
 
 
 def by_secret(access: Access) -> Authenticate:
-    """Whoever holds a key, or the start token, itself or as the cookie it was exchanged for."""
+    """Return an authentication by a key, the start token, or the cookie that holds one of them."""
 
     async def authenticate(request: Request) -> Principal:
         secret = secret_of(request)
@@ -47,33 +47,44 @@ def by_secret(access: Access) -> Authenticate:
 
 
 def secret_of(request: Request) -> str | None:
-    """The bearer's, else the cookie's: a header that is there but wrong is not made good by a cookie.
+    """Return the bearer's secret, or the cookie's if there is no Authorization header.
 
-    A cookie comes with whatever a browser sends, so where something is changed the browser must also
-    say from where it sends it; that it is from here, the guard has seen to.
+    A wrong header is not replaced by a cookie. A browser sends the cookie with every request. A request that
+    may change data must therefore also have an Origin header. `OriginCheck` has checked that this origin is
+    one of the server's own.
+
+    Raises:
+        WrongOrigin: a request with a cookie may change data and has no Origin.
     """
-    stated = request.headers.get("authorization")
-    if stated is not None:
-        scheme, _, secret = stated.partition(" ")
+    header = request.headers.get("authorization")
+    if header is not None:
+        scheme, _, secret = header.partition(" ")
         return (secret.strip() or None) if scheme.lower() == "bearer" else None
     cookie = request.cookies.get(cookie_name(request))
     if cookie and request.method not in SAFE_METHODS and "origin" not in request.headers:
-        raise WrongOrigin("a request with a cookie must say its Origin", field="Origin")
+        raise WrongOrigin("A request with a cookie needs an Origin header.", field="Origin")
     return cookie or None
 
 
 def _named_user(request: Request) -> str | None:
-    """A platform's own ids are text, and headers are bytes: UTF-8, as everywhere else."""
-    stated = request.headers.get(USER_HEADER)
+    """Return the user that the header names. Ids of a platform are text, and headers are bytes: UTF-8.
+
+    Raises:
+        Malformed: the header is not UTF-8.
+    """
+    header = request.headers.get(USER_HEADER)
     try:
-        return None if stated is None else stated.encode("latin-1").decode()
+        return None if header is None else header.encode("latin-1").decode()
     except UnicodeDecodeError as error:
-        raise Malformed(f"{USER_HEADER} is no UTF-8 text", field=USER_HEADER) from error
+        raise Malformed(f"{USER_HEADER} is not UTF-8 text", field=USER_HEADER) from error
 
 
 def cookie_name(request: Request) -> str:
-    """With the port: browsers give the cookies of one name to all of its ports, and two homes that
-    run side by side shall not take each other's."""
+    """Return the name of the session cookie. It contains the port.
+
+    Browsers send the cookies of a host to all its ports. Two homes that run side by side must not read each
+    other's cookies.
+    """
     return f"harness-{request.url.port}" if request.url.port else "harness"
 
 
@@ -88,12 +99,12 @@ async def services_of(request: Request) -> PrincipalServices:
 
 
 def address_of(request: Request, path: str) -> str:
-    """The path of a route as its caller knows it: the app may be a part of another one."""
+    """Return the path of a route as the caller knows it. The app may be mounted in another one."""
     return f"{request.scope.get('root_path', '')}{path}"
 
 
 def application_of(request: Request) -> Application:
-    return request.app.state.house
+    return request.app.state.application
 
 
 def access_of(request: Request) -> Access:
@@ -108,4 +119,4 @@ async def _workspace(caller: Caller, workspace_id: Annotated[str, Path(alias="id
 
 
 CallerWorkspace = Annotated[Workspace, Depends(_workspace)]
-"""The workspace that the path names, if it is one that the caller may open."""
+"""The workspace that the path names, if the caller may open it."""

@@ -1,7 +1,7 @@
-"""The table of this face: what each failure is over HTTP.
+"""The error table of the HTTP API: the status, headers and body of each failure.
 
-A body is `{"error": {code, message, field?}}`, whatever went wrong and wherever. What is not there and
-what is not the caller's to see have the same body, to the byte: it does not repeat what was asked for.
+The body of every error is `{"error": {code, message, field?}}`. A missing resource and a resource that the
+caller may not see have the same body, byte for byte. The body does not repeat the requested name.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from workspaces.errors import (
 from workspaces.validation import StrictModel
 
 RETRY_AFTER_S = 2
-"""What a caller is told to wait while somebody else is at work."""
+"""Seconds that a caller should wait while another caller holds the resource."""
 
 Headers = Mapping[str, str]
 
 _NO_HEADERS: Headers = MappingProxyType({})
-_HANGS_UP: Headers = MappingProxyType({"Connection": "close"})
+_CLOSES: Headers = MappingProxyType({"Connection": "close"})
 
 
 _SOON: Headers = MappingProxyType({"Retry-After": str(RETRY_AFTER_S)})
@@ -49,17 +49,17 @@ _TABLE: tuple[tuple[type[Failure], int, Headers], ...] = (
     (Conflict, 409, _NO_HEADERS),
     (LeaseLost, 409, _NO_HEADERS),
     (TooMany, 429, _SOON),
-    (OverLimit, 413, _HANGS_UP),
+    (OverLimit, 413, _CLOSES),
     (Refused, 400, _NO_HEADERS),
     (WorkspaceBusy, 503, _SOON),
     (Unavailable, 503, _SOON),
-    (Busy, 409, _SOON),  # a conversation, in which a turn runs
+    (Busy, 409, _SOON),  # a conversation in which a turn runs
 )
-"""The first that fits."""
+"""The first row whose type matches decides."""
 
 
 class Json(JSONResponse):
-    """What is no text in it, as a file name can be, is escaped."""
+    """A JSON response. Bytes that are not UTF-8, as in a file name, are escaped."""
 
     def render(self, content: Any) -> bytes:
         text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -67,14 +67,14 @@ class Json(JSONResponse):
 
 
 class ErrorDetail(StrictModel):
-    """What went wrong."""
+    """The description of an error."""
 
     code: str
-    """Stable, for programs."""
+    """A stable code, for programs."""
     message: str
-    """A sentence for people, with what to do about it."""
+    """A sentence for people, with the remedy."""
     field: str | None = None
-    """The part of the request that was refused, as in `config.workspaces.0.name`."""
+    """The refused part of the request, as in `config.workspaces.0.name`."""
 
 
 class ErrorBody(StrictModel):
@@ -82,7 +82,7 @@ class ErrorBody(StrictModel):
 
 
 class HttpFailure(Failure):
-    """What only this face can refuse: it says its own status."""
+    """A refusal that only exists over HTTP. It has its own status."""
 
     status = 400
     headers = _NO_HEADERS
@@ -93,13 +93,13 @@ class HttpFailure(Failure):
 
 
 class Malformed(HttpFailure):
-    """No request that this server can read."""
+    """A request that this server cannot read."""
 
     code = "invalid"
 
 
 class NotHere(HttpFailure):
-    """The path names nothing, or nothing that takes this method."""
+    """The path names no resource, or the resource does not support the method."""
 
     def __init__(self, status: int, code: str, message: str, headers: Headers) -> None:
         super().__init__(message)
@@ -116,12 +116,12 @@ class WrongOrigin(HttpFailure):
 
 class TooManyHeaders(HttpFailure):
     status, code = 431, "too_many_headers"
-    headers = _HANGS_UP
+    headers = _CLOSES
 
 
 class TooSlow(HttpFailure):
     status, code = 408, "too_slow"
-    headers = _HANGS_UP
+    headers = _CLOSES
 
 
 class NotJson(HttpFailure):
@@ -134,7 +134,7 @@ class Crowded(HttpFailure):
 
 
 class Stale(HttpFailure):
-    """The file is not what a condition of the request says."""
+    """A failed precondition: the file has another version than the request says."""
 
     status, code = 412, "conflict"
 
@@ -148,8 +148,8 @@ def refused(failure: Failure) -> Json:
 
 
 def broken() -> Json:
-    """For a bug of ours; what it was is in the log, under the id of the request."""
-    message = "something went wrong here: the log has more, under this answer's X-Request-Id"
+    """Return the response for a bug of this program. The log has the details under the request's id."""
+    message = "Internal error. The server's log has the details under this X-Request-Id."
     return Json({"error": {"code": "bug", "message": message}}, 500)
 
 
@@ -160,16 +160,19 @@ def _outcome(failure: Failure) -> tuple[int, Headers]:
         case Exhausted():
             return 429, {"Retry-After": str(ceil(failure.free_in_s))}
         case _:
-            found = (row for row in _TABLE if isinstance(failure, row[0]))
-            _, status, headers = next(found, (Failure, 500, _NO_HEADERS))
+            rows = (row for row in _TABLE if isinstance(failure, row[0]))
+            _, status, headers = next(rows, (Failure, 500, _NO_HEADERS))
             return status, headers
 
 
 def _sentence(failure: Failure) -> str:
     if isinstance(failure, NotFound):
         return f"there is no such {failure.what}"
-    if isinstance(failure, Busy):  # which of our processes it is helps nobody elsewhere
+    if isinstance(failure, Busy):  # the process id means nothing on another machine
         return f"{failure.what} is in use by {failure.holder}; {failure.remedy}"
-    if isinstance(failure, Unavailable):  # what does not answer may be a place on our disk
-        return f"this cannot be done right now: {failure.reason}"
-    return f"{failure}; {failure.remedy}" if failure.remedy else str(failure)
+    if isinstance(failure, Unavailable):  # `what` is left out: it may be a path on our disk
+        return f"{failure.reason[:1].upper()}{failure.reason[1:]}. Try again later."
+    if not failure.remedy:
+        return str(failure)
+    separator = " " if str(failure).endswith(".") else "; "
+    return f"{failure}{separator}{failure.remedy}"

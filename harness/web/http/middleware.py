@@ -1,9 +1,9 @@
-"""The outermost layer: whatever comes in passes here first, and whatever goes out passes here last.
+"""The outermost layer of the app: the first to see a request and the last to see its response.
 
-Coming in: the request gets an id, the guard looks at it before anything else does, HEAD is asked as GET
-and answered without a body. Going out: headers that keep a browser from making more of an answer than
-it is, and one line in the log. A request that ends in a bug ends here, with 500 and its traceback in
-the log. No line holds a query, a path as it was stated or anything of a body: the route says enough.
+A request gets an id and passes the origin check before anything else. HEAD is handled as GET without a body.
+A response gets security headers, which keep a browser from running its content, and one line in the log. A
+request that fails with a bug gets 500, and the log has the traceback. No log line holds a query, a raw path
+or a part of a body: the route is enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from workspaces.errors import Failure
 from workspaces.ids import new_id
 
 GONE = 499
-"""In the log only: the caller went away before there was an answer."""
+"""Status in the log only: the caller disconnected before there was an answer."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -56,7 +56,7 @@ class HttpMiddleware:
         inner: Scope = {**scope, "method": "GET"} if scope["method"] == "HEAD" else {**scope}
         inner["state"] = {**scope.get("state", {}), "request_id": _request_id(scope)}
         answer = _Answer(inner["state"]["request_id"], scope["method"] == "HEAD", send)
-        begun = self._clock.monotonic()
+        start = self._clock.monotonic()
         error: BaseException | None = None
         try:
             await self._answer(inner, receive, answer)
@@ -65,13 +65,13 @@ class HttpMiddleware:
         except asyncio.CancelledError as cancelled:
             error = cancelled
             raise
-        except Exception as bug:  # noqa: BLE001 - the last table of this face
+        except Exception as bug:  # noqa: BLE001 - the last error table of the API
             error = bug
             if answer.status is None:
                 await broken()(inner, receive, answer.send)
         finally:
-            took_ms = round(1000 * (self._clock.monotonic() - begun), 1)
-            self._tell(scope["method"], inner, answer, took_ms, error)
+            took_ms = round(1000 * (self._clock.monotonic() - start), 1)
+            self._log_request(scope["method"], inner, answer, took_ms, error)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
@@ -82,7 +82,7 @@ class HttpMiddleware:
             return
         await self._app(scope, receive, answer.send)
 
-    def _tell(
+    def _log_request(
         self, method: str, scope: Scope, answer: _Answer, ms: float, error: BaseException | None
     ) -> None:
         principal = scope["state"].get("principal")
@@ -103,7 +103,7 @@ class HttpMiddleware:
 
 
 class _Answer:
-    """What goes out, and what is remembered of it."""
+    """The response of a request, with its status and size for the log."""
 
     def __init__(self, request_id: str, is_head: bool, send: Send) -> None:
         self.request_id = request_id
@@ -127,7 +127,7 @@ class _Answer:
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's own, so that it finds its request in our log; else a new one."""
+    """Return the caller's request id, so that the caller finds its request in the log, or a new id."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value.decode("latin-1")):
             return value.decode("latin-1")
@@ -135,9 +135,9 @@ def _request_id(scope: Scope) -> str:
 
 
 def _check_path(scope: Scope) -> None:
-    """A path whose bytes are no text would be taken for another one."""
+    """Raise Malformed if the path is not UTF-8. It would be decoded as the path of another file."""
     if "�" in scope["path"]:
         try:
             unquote_to_bytes(scope.get("raw_path", b"")).decode()
         except UnicodeDecodeError as error:
-            raise Malformed("the path is no UTF-8 text", field="path") from error
+            raise Malformed("the path is not UTF-8 text", field="path") from error

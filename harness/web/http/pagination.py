@@ -1,7 +1,7 @@
-"""Long lists, a page at a time: one shape for all of them.
+"""Pages of long lists, in one form for all lists.
 
-A page is asked for by `limit` and by the `cursor` of the page before; its `next` is the cursor of the page
-after it, and null on the last one.
+A request names a page by `limit` and by the `cursor` from the previous page. The page's `next` is the cursor
+of the following page, or null on the last page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.web.http.route_docs import TEXT_OR_NULL, Count, Query, Schema, list
 
 PAGE = 50
 PAGE_MAX = 200
-"""Of entries too, and one of them may be long."""
+"""Largest page. It holds for entries too, and one entry may be long."""
 
 T = TypeVar("T")
 
@@ -23,21 +23,23 @@ T = TypeVar("T")
 class PageQuery(Query):
     limit: Annotated[Count, Field(le=PAGE_MAX)] = PAGE
     cursor: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """`next` of the page before."""
+    """The `next` of the previous page."""
 
 
 def page_of(
     name: str,
-    found: Sequence[T],
+    rows: Sequence[T],
     limit: int,
     *,
     shown: Callable[[T], Any],
     place: Callable[[T], str],
 ) -> dict[str, Any]:
-    """`found` holds one more than the limit where there is another page; `place` is the cursor behind
-    an item."""
-    items = found[:limit]
-    following = place(items[-1]) if len(found) > limit else None
+    """Return a page as JSON.
+
+    `rows` holds one more than the limit if there is another page. `place` returns the cursor after an item.
+    """
+    items = rows[:limit]
+    following = place(items[-1]) if len(rows) > limit else None
     return {name: [shown(item) for item in items], "next": following}
 
 

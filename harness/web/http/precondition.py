@@ -1,8 +1,8 @@
-"""`If-Match` and `If-None-Match`: on what state of a file a request may act (RFC 9110, section 13).
+"""The preconditions `If-Match` and `If-None-Match` of a request on a file (RFC 9110, section 13).
 
-A condition is judged against the version that is there, and the act then expects exactly that version;
-where somebody was faster in between, it is judged anew. So every form of condition, lists too, decides
-as one compare-and-swap.
+A condition is checked against the current version, and the write then expects exactly that version. If
+another writer was faster in between, the condition is checked again. So every form of condition, lists
+included, works as one compare-and-swap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workspaces.errors import AlreadyExists, Conflict, Unavailable
 from workspaces.ids import Version
 
 TRIES_MAX = 20
-"""Nobody meets a file that changes faster than this between a look and a write, again and again."""
+"""Attempts before a write is refused. No real file changes between check and write so many times in a row."""
 
 _TAG = re.compile(r'(?P<weak>W/)?"(?P<tag>[\x21\x23-\x7e\x80-\xff]*)"')
 _SEPARATOR = re.compile(r"[ \t]*,[ \t,]*")
@@ -38,16 +38,19 @@ class EntityTag:
 
 @dataclass(frozen=True, slots=True)
 class EntityTags:
-    """What a header lists; `any_at_all` is its `*`."""
+    """The tags that a header lists. `matches_any` is its `*`."""
 
     tags: tuple[EntityTag, ...] = ()
-    any_at_all: bool = False
+    matches_any: bool = False
 
     def match(self, version: Version | None, *, weakly: bool) -> bool:
-        """Weak tags never match where bytes are replaced: they do not promise equal bytes."""
+        """Return True if the version is one of the tags.
+
+        Weak tags match only if `weakly`. They do not promise equal bytes, so they never allow a write.
+        """
         if version is None:
             return False
-        return self.any_at_all or any(
+        return self.matches_any or any(
             tag.value == version and (weakly or not tag.is_weak) for tag in self.tags
         )
 
@@ -66,29 +69,32 @@ class Precondition:
         return self.match is not None or self.none_match is not None
 
     def check(self, version: Version | None) -> None:
-        """Stale where a request that writes may not act on this version."""
+        """Raise Stale if a request may not write to a file at this version (None: there is no file)."""
         self.check_match(version)
         if self.none_match is not None and self.none_match.match(version, weakly=True):
-            found = (
-                "there is a file already" if self.none_match.any_at_all else "it has not changed"
-            )
-            raise Stale(f"If-None-Match does not hold: {found}", field="If-None-Match")
+            state = "already exists" if self.none_match.matches_any else "has not changed"
+            raise Stale(f"Version mismatch: the file {state}.", field="If-None-Match")
 
     def check_match(self, version: Version | None) -> None:
         if self.match is not None and not self.match.match(version, weakly=False):
-            found = f"the file is at {etag(version)}" if version else "there is no file"
+            state = f"the current version is {etag(version)}" if version else "there is no file"
             raise Stale(
-                f"If-Match does not hold: {found}; "
-                "read it again and repeat the change on what is there now",
+                f"Version mismatch: {state}. Read the file again and repeat the change.",
                 field="If-Match",
             )
 
     def is_unchanged(self, version: Version) -> bool:
-        """Whether a reader has this version already."""
+        """Return True if the reader already has this version."""
         return self.none_match is not None and self.none_match.match(version, weakly=True)
 
     def act(self, look: Callable[[], Version | None], act: Callable[[Expectation], T]) -> T:
-        """What `act` returns when it has found what this asks for; `look` says what is there."""
+        """Return the result of `act` on a version that satisfies the condition. `look` returns the current
+        version.
+
+        Raises:
+            Stale: the condition does not hold.
+            Unavailable: the file changed between check and write `TRIES_MAX` times.
+        """
         if not self.is_stated:
             return act(ANY)
         for _ in range(TRIES_MAX):
@@ -98,8 +104,8 @@ class Precondition:
                 return act(ABSENT if version is None else version)
             except Conflict as conflict:
                 if isinstance(conflict, AlreadyExists) and look() is None:
-                    raise  # not this file is in the way but one of nearly its name
-        raise Unavailable("the file", "it changes faster than a condition can be judged")
+                    raise  # another file with a similar name is in the way
+        raise Unavailable("the file", "it changes faster than the condition can be checked")
 
 
 def etag(version: Version) -> str:
@@ -111,25 +117,23 @@ def _tags(headers: Headers, name: str) -> EntityTags | None:
     if not values:
         return None
     text = ", ".join(values).strip(" \t")
-    return EntityTags(any_at_all=True) if text == "*" else EntityTags(tuple(_parsed(name, text)))
+    return EntityTags(matches_any=True) if text == "*" else EntityTags(tuple(_parsed(name, text)))
 
 
 def _parsed(name: str, text: str) -> Sequence[EntityTag]:
     tags: list[EntityTag] = []
     position = 0
     while position < len(text):
-        found = _TAG.match(text, position)
-        if found is None:
+        tag = _TAG.match(text, position)
+        if tag is None:
             break
-        tags.append(EntityTag(found["tag"], found["weak"] is not None))
-        position = found.end()
+        tags.append(EntityTag(tag["tag"], tag["weak"] is not None))
+        position = tag.end()
         separator = _SEPARATOR.match(text, position)
         if separator is None:
             break
         position = separator.end()
     if position < len(text) or not tags:
-        message = (
-            f'{name} must be * or a list of quoted versions such as "9f86d0…", as ETag has them'
-        )
+        message = f'{name} must be * or a list of quoted versions such as "9f86d0…", as in ETag'
         raise Malformed(message, field=name)
     return tags

@@ -1,8 +1,8 @@
-"""The routes that every family of records has: make, list, show, change, delete.
+"""The routes that every kind of record has: create, list, show, change, delete.
 
-A family states what it is called, what it looks like, and which part of the caller's rooms keeps it.
-Nothing is judged here: what may stand in a record is refused by its shape, and what a caller may do by
-the rooms.
+A `RecordRoutes` states the name of a kind, its model, and the functions of the caller's services that store
+it. This module checks nothing. The record's model validates its fields, and the services check the caller's
+rights.
 """
 
 from __future__ import annotations
@@ -48,16 +48,18 @@ class DeleteQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class RecordRoutes(Generic[R]):
+    """The description of one kind of record, from which its routes are made."""
+
     one: str
-    """As in `an agent`."""
+    """The singular with its article, as in `an agent`."""
     plural: Literal["users", "workspaces", "sandboxes", "agents"]
     shape: type[R]
     new: Schema
-    """What a caller may say of a new one."""
+    """The fields that a caller may send for a new record."""
     example: JsonObject
-    """A record as it is shown; what is new in it is also the example of what is sent."""
+    """A record as it is shown. Its fields that `new` allows are also the example of a request."""
     patch: JsonObject
-    """An example."""
+    """An example of a patch."""
     create: Callable[[PrincipalServices, JsonObject], R]
     list: Callable[[PrincipalServices], Sequence[R]]
     get: Callable[[PrincipalServices, str], R]
@@ -65,11 +67,11 @@ class RecordRoutes(Generic[R]):
     delete: Callable[[PrincipalServices, str, bool], object]
     about: str
     is_referenced: bool = True
-    """By other records, so that its deletion may have to be forced."""
+    """True if other records may refer to it. Then a deletion may need `force`."""
 
 
 def new_schema(shape: type[StrictModel], *also: str) -> Schema:
-    """What may be said of a new record: all but what the system gives."""
+    """Return the schema of a new record: all fields except those that the system sets."""
     return schema_of(shape, without=(*GIVEN, *also))
 
 
@@ -82,12 +84,12 @@ def record_router(family: RecordRoutes[R]) -> APIRouter:
         responses=refusals(*EVERYWHERE),
     )
     one, shape, example = family.one, family.shape, family.example
-    stated = {name: value for name, value in example.items() if name not in GIVEN}
+    sent = {name: value for name, value in example.items() if name not in GIVEN}
 
     def create(request: Request, caller: Caller, fields: Fields) -> Json:
         record = family.create(caller, fields).as_json()
-        place = f"/accounts/me/{family.plural}/{record['id']}"
-        return Json(record, 201, {"Location": address_of(request, place)})
+        path = f"/accounts/me/{family.plural}/{record['id']}"
+        return Json(record, 201, {"Location": address_of(request, path)})
 
     def list_(caller: Caller) -> Json:
         return Json({family.plural: [record.as_json() for record in family.list(caller)]})
@@ -108,22 +110,24 @@ def record_router(family: RecordRoutes[R]) -> APIRouter:
         family.delete(caller, reference, False)
         return Json({"deleted": True})
 
-    def add(method: str, path: str, endpoint: Callable[..., Json], does: str, **told: Any) -> None:
-        route: dict[str, Any] = {"summary": does, "response_model": None, **told}
+    def add(
+        method: str, path: str, endpoint: Callable[..., Json], summary: str, **options: Any
+    ) -> None:
+        route: dict[str, Any] = {"summary": summary, "response_model": None, **options}
         router.add_api_route(path, endpoint, methods=[method], **route)
 
     add(
         "POST",
         "",
         create,
-        f"Make {one}",
+        f"Create {one}",
         description=family.about,
         status_code=201,
         responses={
-            **answers(shape, example, status=201, description="It was made."),
+            **answers(shape, example, status=201, description="The record was created."),
             **refusals(409, *READING_JSON),
         },
-        openapi_extra=takes(family.new, stated),
+        openapi_extra=takes(family.new, sent),
     )
     items = object_of({family.plural: list_of(schema_of(shape))})
     listed = answers(items, {family.plural: [example]})
@@ -134,7 +138,7 @@ def record_router(family: RecordRoutes[R]) -> APIRouter:
         "/{id}",
         change,
         f"Change {one}",
-        description="A merge patch (RFC 7396): null takes a key away, objects merge, the rest replaces.",
+        description="A JSON merge patch (RFC 7396): null removes a key, objects merge, other values replace.",
         responses={
             **answers(shape, {**example, **family.patch}),
             **refusals(409, *READING_JSON),

@@ -1,7 +1,7 @@
 """A route whose synchronous endpoint runs in the caller's share of the threads.
 
-The framework has one stock of forty threads for all callers: forty calls of one account that wait would keep
-everybody else out.
+The framework has one pool of forty threads for all callers. Forty waiting calls of one account would block
+all other accounts.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from harness.runtime.async_bridge import run_in_thread
 
 
 class Route(APIRoute):
-    def __init__(self, path: str, endpoint: Callable[..., Any], **stated: Any) -> None:
-        super().__init__(path, _crossing(endpoint), **stated)
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, _as_coroutine(endpoint), **options)
 
 
-def _crossing(endpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function with the same signature."""
+def _as_coroutine(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function with the same signature, which runs the endpoint in a thread."""
     if inspect.iscoroutinefunction(endpoint):
         return endpoint
 
     @wraps(endpoint)
-    async def crossed(**values: Any) -> Any:
+    async def in_thread(**values: Any) -> Any:
         return await run_in_thread(endpoint, **values)
 
-    return crossed
+    return in_thread

@@ -1,4 +1,4 @@
-"""What a route says of itself in the OpenAPI document: what it takes, answers and refuses."""
+"""Parts of the OpenAPI document: the parameters, bodies, responses and refusals of routes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ Schema = dict[str, Any]
 Responses = dict[int | str, dict[str, Any]]
 
 _REFUSALS = {
-    400: "What was sent breaks a rule; `field` says where.",
-    401: "No key, a wrong one, or one that has expired.",
-    403: "A user's key may not do this, or the request comes from a foreign page.",
-    404: "There is no such thing, or it is not the caller's.",
-    408: "The body did not come in time.",
-    409: "Something is in the way: a name that is taken, a turn that runs, a change in the same instant.",
+    400: "The request breaks a rule; `field` says where.",
+    401: "The API key is missing, invalid or expired.",
+    403: "A user key may not do this, or the request comes from a page of another origin.",
+    404: "There is no such resource, or the caller may not see it.",
+    408: "The request body did not arrive in time.",
+    409: "A conflict: the name is taken, a turn runs, or another change came first.",
     412: "`If-Match` or `If-None-Match` does not hold.",
-    413: "Larger than a limit that the message names.",
+    413: "The request is larger than the limit that the message names.",
     415: "The body is not JSON.",
-    429: "A limit of the account is reached, or too much waits already; `Retry-After` says when.",
-    503: "Somebody else is at work, or a store does not answer; try again.",
+    429: "A limit of the account is reached, or the queue is full; `Retry-After` says when to retry.",
+    503: "Another caller holds the resource, or a store does not answer; try again.",
 }
 
 
 class Query(StrictModel):
-    """The query of a request. Values are text, so they are read leniently, but a key that is not known
-    is refused here too."""
+    """The query of a request. Values are text, so they are read leniently. An unknown key is refused."""
 
     model_config = ConfigDict(strict=False, alias_generator=None, populate_by_name=False)
 
@@ -56,7 +55,8 @@ def refusals(*statuses: int) -> Responses:
 
 
 EVERYWHERE = (400, 401, 403, 404, 503)
-"""Where a key is needed: the user that it acts as may be none, and a store may not answer."""
+"""Statuses of every route that needs a key. The user that the key acts as may not exist, and a store may
+not answer."""
 
 READING_JSON = (408, 413, 415)
 
@@ -68,29 +68,29 @@ def answers(
     status: int = 200,
     description: str = "",
 ) -> Responses:
-    """A JSON answer: the shape it has, or its schema."""
+    """Return the description of a JSON response, by its model or its schema."""
     content: Schema = {}
     if example is not None:
         content["example"] = example
-    told: Schema = {"description": description or "Done."}
+    response: Schema = {"description": description or "Done."}
     if isinstance(model, dict):
         content["schema"] = model
     else:
-        told["model"] = model
-    return {status: {**told, "content": {"application/json": content}}}
+        response["model"] = model
+    return {status: {**response, "content": {"application/json": content}}}
 
 
 def takes(schema: Schema, example: Any, *, patch: bool = False) -> Schema:
-    """`openapi_extra` of a route whose body is JSON."""
+    """Return the `openapi_extra` of a route whose body is JSON."""
     types = ("application/json", "application/merge-patch+json") if patch else ("application/json",)
     content = {kind: {"schema": schema, "example": example} for kind in types}
     return {"requestBody": {"required": True, "content": content}}
 
 
 def schema_of(shape: type[StrictModel], *, without: Sequence[str] = ()) -> Schema:
-    """Of a shape, whole in itself, without some of its properties."""
-    stated = shape.model_json_schema(by_alias=True)
-    schema = _inlined(stated, stated.get("$defs", {}))
+    """Return the schema of a model without references, and without the properties named in `without`."""
+    full = shape.model_json_schema(by_alias=True)
+    schema = _inlined(full, full.get("$defs", {}))
     schema.pop("$defs", None)
     for name in without:
         schema["properties"].pop(name, None)
@@ -100,12 +100,14 @@ def schema_of(shape: type[StrictModel], *, without: Sequence[str] = ()) -> Schem
 
 
 def patch_of(schema: Schema) -> Schema:
-    """The merge patches (RFC 7396) of what a schema describes: every property may be left out, and
-    those that need not be there may be taken away with null."""
+    """Return the schema of merge patches (RFC 7396) for a schema.
+
+    Every property is optional, and null removes a property that is not required.
+    """
     if "properties" not in schema:
         return schema
     required = schema.get("required", [])
-    patched = {name: kept for name, kept in schema.items() if name not in {"required", "default"}}
+    patched = {name: value for name, value in schema.items() if name not in {"required", "default"}}
     patched["properties"] = {
         name: patch_of(one) if name in required else {"anyOf": [patch_of(one), {"type": "null"}]}
         for name, one in schema["properties"].items()
@@ -133,13 +135,13 @@ DELETED: Schema = object_of({"deleted": {"const": True}})
 
 
 def _inlined(schema: Any, definitions: Mapping[str, Schema]) -> Any:
-    """With every reference replaced by what it leads to: our shapes do not contain themselves."""
+    """Return a schema with every reference replaced by its target. No model contains itself."""
     if isinstance(schema, list):
         return [_inlined(one, definitions) for one in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
-    stated = dict(cast(Schema, schema))
-    reference = stated.pop("$ref", None)
+    fields = dict(cast(Schema, schema))
+    reference = fields.pop("$ref", None)
     if reference is not None:
-        stated = {**definitions[reference.rpartition("/")[2]], **stated}
-    return {name: _inlined(one, definitions) for name, one in stated.items()}
+        fields = {**definitions[reference.rpartition("/")[2]], **fields}
+    return {name: _inlined(one, definitions) for name, one in fields.items()}

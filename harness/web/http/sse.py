@@ -1,8 +1,8 @@
-"""An event as it happens, in server-sent events: the vocabulary of docs/turns.md.
+"""Stream a turn as server-sent events, with the event names of docs/turns.md.
 
-Only entries have an id, their number; so that is where a reader who lost the connection goes on. Between
-them comes what need not come twice: pieces of the answer, tools at work. The last one is `outcome`; a
-stream that ends without it is to be taken up again.
+Only entries have an id, which is their number. A reader that lost the connection continues after the last
+entry it read. Between entries come events that need not be repeated: pieces of the answer, running tools. The
+last event is `outcome`. If a stream ends without it, the reader should reconnect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from workspaces.errors import Failure, NotFound, Refused
 from workspaces.ids import AgentId
 
 RETRY_MS = 1_000
-"""After so long a reader takes a stream up again: by then a server that was replaced is back."""
+"""Milliseconds after which a reader reconnects. By then a restarted server is back."""
 
 EVENT_STREAM = "text/event-stream"
 
@@ -62,49 +62,49 @@ EVENT: Schema = object_of(
 ENTRY_DIGITS_MAX = 12
 
 _HEADERS = {"X-Accel-Buffering": "no"}
-"""So that no proxy saves it up."""
+"""Headers that keep a proxy from buffering the stream."""
 
 
 async def resumed_from(
-    stated: Annotated[
+    number: Annotated[
         str | None,
         Header(alias="Last-Event-ID", description="The number of the newest entry that was read."),
     ] = None,
 ) -> int:
-    if stated is None:
+    if number is None:
         return 0
-    if not (stated.isascii() and stated.isdigit() and len(stated) <= ENTRY_DIGITS_MAX):
-        raise Refused("Last-Event-ID", stated, "must be the number of an entry")
-    return int(stated)
+    if not (number.isascii() and number.isdigit() and len(number) <= ENTRY_DIGITS_MAX):
+        raise Refused("Last-Event-ID", number, "must be the number of an entry")
+    return int(number)
 
 
 def streamed(
-    request: Request, ingress: Dispatcher, agent_id: AgentId, event_id: str, after: int
+    request: Request, dispatcher: Dispatcher, agent_id: AgentId, event_id: str, after: int
 ) -> StreamingResponse:
     state = request.app.state
-    sign_s = state.patience.sign_s
+    sign_s = state.timeouts.sign_s
     steps = stream_events(
-        ingress, agent_id, event_id, after=after, curfew=state.curfew, sign_s=sign_s
+        dispatcher, agent_id, event_id, after=after, curfew=state.shutdown, sign_s=sign_s
     )
-    return StreamingResponse(_written(steps), headers=_HEADERS, media_type=EVENT_STREAM)
+    return StreamingResponse(_encoded(steps), headers=_HEADERS, media_type=EVENT_STREAM)
 
 
-async def _written(steps: AsyncGenerator[StreamItem]) -> AsyncGenerator[bytes]:
-    """The answer has begun: what goes wrong now cannot be said by its status."""
+async def _encoded(steps: AsyncGenerator[StreamItem]) -> AsyncGenerator[bytes]:
+    """Yield the encoded events. Report failures as events: the status of the response is already sent."""
     yield f"retry: {RETRY_MS}\n\n".encode()
     try:
         async for step in steps:
-            if told := written(step):
-                yield told
-    except NotFound as failure:  # it was deleted
+            if data := encode(step):
+                yield data
+    except NotFound as failure:  # the conversation was deleted
         yield _event("refused", json.loads(bytes(refused(failure).body)))
-    except Failure:  # a store that does not answer may answer the next time
+    except Failure:  # a store does not answer: it may answer after a reconnect
         yield _event("reconnect", {})
     finally:
         await steps.aclose()
 
 
-def written(step: StreamItem) -> bytes:
+def encode(step: StreamItem) -> bytes:
     match step:
         case Entry():
             return _event("entry", entry_line(step), step.number)
@@ -115,18 +115,18 @@ def written(step: StreamItem) -> bytes:
         case Disconnect():
             return _event("reconnect", {})
         case _:
-            return _told(step)
+            return _encode_progress(step)
 
 
-def _told(progress: Progress) -> bytes:
+def _encode_progress(progress: Progress) -> bytes:
     match progress:
         case TextArrived(text):
             return _event("text", {"text": text})
         case ToolStarted(call):
             return _event("tool_started", {"id": call.id, "name": call.name})
         case ToolEnded(call, result):
-            told = {"id": call.id, "name": call.name, "isError": result.is_error}
-            return _event("tool_ended", told)
+            data = {"id": call.id, "name": call.name, "isError": result.is_error}
+            return _event("tool_ended", data)
         case Withdrawn():
             return _event("withdrawn", {})
         case Waiting(reason, seconds):
@@ -142,11 +142,11 @@ def _told(progress: Progress) -> bytes:
 
 
 _LINE_ENDS = {end: f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
-"""That JSON leaves as they are. To this protocol they are none, but to many that read lines."""
+"""Line ends of Unicode that JSON does not escape. This protocol ignores them; many line readers do not."""
 
 
 def _event(name: str, data: Any, number: int | None = None) -> bytes:
-    """The data is always one line, whatever its reader takes for the end of one."""
+    """Encode an event. The data is always one line, for every reader's idea of a line end."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if not text.isascii():
         for end, escaped in _LINE_ENDS.items():  # `translate` would look at each character

@@ -1,4 +1,4 @@
-"""Accounts: made by whoever runs the home, changed and deleted by their own keys."""
+"""Routes of accounts. The operator of the home creates accounts; their own keys change and delete them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ EXAMPLE: JsonObject = {
 
 @router.post(
     "",
-    summary="Make an account",
+    summary="Create an account",
     status_code=201,
     response_model=None,
     responses={
@@ -61,7 +61,7 @@ EXAMPLE: JsonObject = {
     openapi_extra=takes(NEW, {"name": "acme"}),
 )
 async def create_account(request: Request) -> Json:
-    """With the admin key of the home (`admin.key` in it, or HARNESS_ADMIN_KEY) as the bearer."""
+    """Create an account. The bearer is the home's admin key: the file `admin.key`, or HARNESS_ADMIN_KEY."""
     secret = secret_of(request)
     if secret is None or not await run_in_thread(access_of(request).is_admin, secret):
         raise Unauthorized
@@ -87,7 +87,7 @@ def show_account(caller: Caller) -> Json:
     openapi_extra=takes(patch_of(NEW), {"config": {"users": {"autocreate": False}}}, patch=True),
 )
 def change_account(caller: Caller, patch: Fields) -> Json:
-    """A merge patch (RFC 7396)."""
+    """Apply a JSON merge patch (RFC 7396)."""
     return Json(caller.account.patch(patch).as_json())
 
 
@@ -98,13 +98,16 @@ def change_account(caller: Caller, patch: Fields) -> Json:
     responses={**answers(DELETED, {"deleted": True}), **refusals(409)},
 )
 def delete_account(caller: Caller) -> Json:
-    """With everything in it: users, keys, agents, workspaces, conversations. Refused while a turn runs:
-    what is left then can still be deleted with the same key."""
+    """Delete the account with its users, keys, agents, workspaces and conversations.
+
+    The request is refused while a turn runs. The rest can then be deleted later with the same key.
+    """
     caller.deletion.account()
     return Json({"deleted": True})
 
 
-def _create(house: Application, fields: JsonObject) -> Json:
-    account = house.accounts.create(fields)
-    _, key = house.rooms(house.accounts.owner(account)).keys.create(label="first")
+def _create(application: Application, fields: JsonObject) -> Json:
+    account = application.accounts.create(fields)
+    services = application.rooms(application.accounts.owner(account))
+    _, key = services.keys.create(label="first")
     return Json({**account.as_json(), "key": key}, 201)

@@ -1,4 +1,4 @@
-"""Agents: who talks, and what it mounts."""
+"""Routes of agents."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ router = record_router(
             "updatedAt": "2026-11-18T14:03:18.875130Z",
         },
         patch={"config": {"system": "You are very brief."}},
-        create=lambda rooms, fields: rooms.agents.add(fields),
-        list=lambda rooms: rooms.agents.list(),
-        get=lambda rooms, reference: rooms.agents.get(reference),
-        change=lambda rooms, reference, patch: rooms.agents.patch(reference, patch),
-        delete=lambda rooms, reference, _: rooms.deletion.agent(reference),
+        create=lambda services, fields: services.agents.add(fields),
+        list=lambda services: services.agents.list(),
+        get=lambda services, reference: services.agents.get(reference),
+        change=lambda services, reference, patch: services.agents.patch(reference, patch),
+        delete=lambda services, reference, _: services.deletion.agent(reference),
         about=(
-            "An agent mounts workspaces under names of its own; the first is its default. "
+            "An agent mounts workspaces under its own names for them. The first is its default. "
             "Without a sandbox its mounts are read-only."
         ),
         is_referenced=False,

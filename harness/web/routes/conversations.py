@@ -1,4 +1,4 @@
-"""Conversations over HTTP: what was said, whose it is, and what is to become of it."""
+"""Routes of conversations: list, read, approve, fork, reset, cancel and delete."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from harness.web.http.route_docs import (
     schema_of,
     takes,
 )
-from harness.web.routes.turns import STATUS, STREAM, After, AgentPath, taken
+from harness.web.routes.turns import STATUS, STREAM, After, AgentPath, accept_event
 from workspaces.errors import Forbidden, Refused
 from workspaces.ids import new_id
 from workspaces.validation import StrictModel, parse
@@ -91,39 +91,39 @@ WHOLE = object_of(
 
 class EntryPage(PageQuery):
     newest: Switch = False
-    """The newest first."""
+    """List the newest entry first."""
 
 
-class Explaining(Query):
+class ReceiptQuery(Query):
     turn: Annotated[str, Field(max_length=100)] | None = None
-    """Only this turn, by its id or the beginning of it."""
+    """Only this turn, by its id or the start of its id."""
     text: Switch = False
-    """With the words themselves, as each step was shown them."""
+    """Include the text that the model saw at each step."""
 
 
 class Fork(StrictModel):
     key: Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)]
     at: Annotated[int, Field(ge=1)] | None = None
-    """The last entry that it takes along; else all."""
+    """The last entry to copy; default: all entries."""
 
 
 class Decision(StrictModel):
     call_id: Annotated[str, Field(min_length=1, max_length=200)]
     allowed: bool
     reason: Annotated[str, Field(max_length=REASON_CHARACTERS_MAX)] | None = None
-    """Why not, for the model."""
+    """The reason of a denial, for the model."""
 
     def as_item(self) -> Approval:
         return Approval(call_id=self.call_id, is_allowed=self.allowed, reason=self.reason)
 
 
-class Deciding(StrictModel):
+class ApprovalRequest(StrictModel):
     event_id: Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)] | None = None
     approvals: Annotated[list[Decision], Field(min_length=1, max_length=ITEMS_MAX)]
     stream: bool = False
 
 
-Decisions = Annotated[Deciding, Depends(read_as(partial(parse, Deciding)))]
+Approvals = Annotated[ApprovalRequest, Depends(read_as(partial(parse, ApprovalRequest)))]
 
 
 async def _conversation(
@@ -132,27 +132,27 @@ async def _conversation(
     return await run_in_thread(caller.conversations.get, conversation_id)
 
 
-FoundConversation = Annotated[Conversation, Depends(_conversation)]
+PathConversation = Annotated[Conversation, Depends(_conversation)]
 """The conversation that the path names, if it is the caller's."""
 
 
 @router.get(
     "/agents/{id}/conversations",
-    summary="List one's conversations with an agent",
+    summary="List your conversations with an agent",
     response_model=None,
     responses=answers(page_schema("conversations", SUMMARY)),
 )
 def list_conversations(
     caller: Caller, reference: AgentPath, query: Annotated[PageQuery, QueryOf()]
 ) -> Json:
-    """The newest first."""
+    """List the caller's conversations, newest first."""
     agent, conversations = caller.agents.get(reference), caller.conversations
-    found = conversations.list(agent.id, behind=query.cursor or "", limit=query.limit + 1)
+    rows = conversations.list(agent.id, behind=query.cursor or "", limit=query.limit + 1)
 
     def shown(one: Conversation) -> Any:
         return conversation_document(one, conversations.transcript(one))
 
-    page = page_of("conversations", found, query.limit, shown=shown, place=lambda one: one.place)
+    page = page_of("conversations", rows, query.limit, shown=shown, place=lambda one: one.place)
     return Json(page)
 
 
@@ -162,17 +162,17 @@ def list_conversations(
     response_model=None,
     responses=answers(WHOLE),
 )
-def show_conversation(caller: Caller, found: FoundConversation) -> Json:
-    """With its sessions, how many events wait in it, the calls that wait, and the turn that runs."""
-    transcript, inbox = caller.conversations.transcript(found), caller.dispatcher.event_queue
-    line = inbox.state(found)
+def show_conversation(caller: Caller, conversation: PathConversation) -> Json:
+    """Show a conversation with its sessions, queued events, pending calls and running turn."""
+    transcript = caller.conversations.transcript(conversation)
+    queue = caller.dispatcher.event_queue.state(conversation)
     return Json(
         {
-            **conversation_document(found, transcript),
+            **conversation_document(conversation, transcript),
             "sessions": [session_document(one) for one in transcript.sessions()],
-            "waiting": line.waiting,
-            "pending": [call.as_json() for call in caller.dispatcher.pending(found)],
-            **({"turnId": line.turn_id} if line.turn_id else {}),
+            "waiting": queue.waiting,
+            "pending": [call.as_json() for call in caller.dispatcher.pending(conversation)],
+            **({"turnId": queue.turn_id} if queue.turn_id else {}),
         }
     )
 
@@ -183,25 +183,27 @@ def show_conversation(caller: Caller, found: FoundConversation) -> Json:
     response_model=None,
     responses={**answers(DELETED, {"deleted": True}), **refusals(409)},
 )
-def delete_conversation(caller: Caller, found: FoundConversation) -> Json:
-    """With everything that was said in it and what waits in it. Workspaces stay as they are."""
-    caller.conversations.delete(found)
+def delete_conversation(caller: Caller, conversation: PathConversation) -> Json:
+    """Delete a conversation with its entries and its queue. Workspaces do not change."""
+    caller.conversations.delete(conversation)
     return Json({"deleted": True})
 
 
 @router.get(
     "/conversations/{id}/entries",
-    summary="Read what was said",
+    summary="List the entries",
     response_model=None,
     responses=answers(page_schema("entries", ANY)),
 )
 def list_entries(
-    caller: Caller, found: FoundConversation, query: Annotated[EntryPage, QueryOf()]
+    caller: Caller, conversation: PathConversation, query: Annotated[EntryPage, QueryOf()]
 ) -> Json:
-    """By their numbers, which have no gaps; a cursor is a number. Every message of the user and of the
-    model, every tool call and its result, as they were stored."""
+    """List the stored entries: messages of the user and the model, tool calls and their results.
+
+    Entries are in the order of their numbers, which have no gaps. A cursor is a number.
+    """
     after = _number(query.cursor) if query.cursor is not None else None
-    transcript = caller.conversations.transcript(found)
+    transcript = caller.conversations.transcript(conversation)
     entries = transcript.page(query.limit + 1, after=after, backwards=query.newest)
     page = page_of(
         "entries", entries, query.limit, shown=entry_line, place=lambda one: str(one.number)
@@ -211,38 +213,40 @@ def list_entries(
 
 @router.get(
     "/conversations/{id}/approvals",
-    summary="List the calls that wait",
+    summary="List the pending calls",
     response_model=None,
     responses=answers(object_of({"pending": list_of(PENDING)})),
 )
-def list_approvals(caller: Caller, found: FoundConversation) -> Json:
-    """For somebody who allows them (`approval`), or for the client who makes them (`result`)."""
-    return Json({"pending": [call.as_json() for call in caller.dispatcher.pending(found)]})
+def list_approvals(caller: Caller, conversation: PathConversation) -> Json:
+    """List the calls that wait for an approval (`approval`) or for a result from the client (`result`)."""
+    return Json({"pending": [call.as_json() for call in caller.dispatcher.pending(conversation)]})
 
 
 @router.post(
     "/conversations/{id}/approvals",
-    summary="Allow calls, or do not",
+    summary="Approve or deny pending calls",
     response_model=None,
     status_code=202,
     responses={
-        **answers(STATUS, status=202, description="The turn goes on when no call waits any more."),
+        **answers(STATUS, status=202, description="The turn continues when no call is pending."),
         **STREAM,
         **refusals(409, 429, *READING_JSON),
     },
     openapi_extra=takes(
-        schema_of(Deciding), {"approvals": [{"callId": "toolu_01", "allowed": True}]}
+        schema_of(ApprovalRequest), {"approvals": [{"callId": "toolu_01", "allowed": True}]}
     ),
 )
 async def decide(
-    request: Request, caller: Caller, found: FoundConversation, stated: Decisions, after: After
+    request: Request, caller: Caller, conversation: PathConversation, body: Approvals, after: After
 ) -> Response:
-    """An event that answers, as at `turns`: with an `eventId` it can be sent again. What its turn comes
-    to is its outcome."""
-    agent = await run_in_thread(caller.agents.get, found.agent_id)
-    event_id = new_id("evt") if stated.event_id is None else stated.event_id
-    event = Event(event_id, found.key, tuple(one.as_item() for one in stated.approvals))
-    return await taken(request, caller, agent, event, after if stated.stream else None)
+    """Send an event that answers pending calls, as at `turns`.
+
+    With an `eventId`, the request can be repeated. The outcome of the event is the outcome of its turn.
+    """
+    agent = await run_in_thread(caller.agents.get, conversation.agent_id)
+    event_id = new_id("evt") if body.event_id is None else body.event_id
+    event = Event(event_id, conversation.key, tuple(one.as_item() for one in body.approvals))
+    return await accept_event(request, caller, agent, event, after if body.stream else None)
 
 
 @router.post(
@@ -251,19 +255,19 @@ async def decide(
     response_model=None,
     status_code=201,
     responses={
-        **answers(SUMMARY, status=201, description="It was made."),
+        **answers(SUMMARY, status=201, description="The conversation was created."),
         **refusals(409, *READING_JSON),
     },
     openapi_extra=takes(schema_of(Fork), {"key": "another try", "at": 12}),
 )
 def fork_conversation(
-    request: Request, caller: Caller, found: FoundConversation, fields: Fields
+    request: Request, caller: Caller, conversation: PathConversation, fields: Fields
 ) -> Json:
-    """A new one, under a key of its own, that begins with the entries of this one."""
-    stated = parse(Fork, fields)
-    made = caller.conversations.fork(found, check_key(stated.key, "key"), stated.at)
-    told = conversation_document(made, caller.conversations.transcript(made))
-    return Json(told, 201, {"Location": address_of(request, f"/v1/conversations/{made.id}")})
+    """Create a conversation with a new key and a copy of the entries."""
+    fork = parse(Fork, fields)
+    made = caller.conversations.fork(conversation, check_key(fork.key, "key"), fork.at)
+    document = conversation_document(made, caller.conversations.transcript(made))
+    return Json(document, 201, {"Location": address_of(request, f"/v1/conversations/{made.id}")})
 
 
 @router.post(
@@ -272,38 +276,43 @@ def fork_conversation(
     response_model=None,
     responses={**answers(SESSION), **refusals(409)},
 )
-def reset_conversation(caller: Caller, found: FoundConversation) -> Json:
-    """What was said stays and can be read; the agent is not shown it any more."""
-    return Json(session_document(caller.conversations.reset(found)))
+def reset_conversation(caller: Caller, conversation: PathConversation) -> Json:
+    """Start a new session. Old entries can still be read, but the agent no longer sees them."""
+    return Json(session_document(caller.conversations.reset(conversation)))
 
 
 @router.post(
     "/conversations/{id}/cancel",
-    summary="End the turn that runs or waits",
+    summary="Cancel the running or waiting turn",
     response_model=None,
     responses={**answers(object_of({"cancelled": {"type": "boolean"}})), **refusals(409)},
 )
-async def cancel_turn(caller: Caller, found: FoundConversation) -> Json:
-    """Whichever process runs it: its outcome will be `interrupted`. False when there is none. What waits
-    in line behind it stays."""
-    return Json({"cancelled": await caller.dispatcher.cancel(found)})
+async def cancel_turn(caller: Caller, conversation: PathConversation) -> Json:
+    """Cancel the turn, in whichever process it runs. Its outcome will be `interrupted`.
+
+    `cancelled` is false if there is no turn. Later events in the queue stay there.
+    """
+    return Json({"cancelled": await caller.dispatcher.cancel(conversation)})
 
 
 @router.get(
     "/conversations/{id}/receipts",
-    summary="Show what the model was shown",
+    summary="Show exactly what the model saw",
     response_model=None,
     responses=answers(object_of({"turns": list_of(ANY)})),
 )
 def list_receipts(
-    caller: Caller, found: FoundConversation, query: Annotated[Explaining, QueryOf()]
+    caller: Caller, conversation: PathConversation, query: Annotated[ReceiptQuery, QueryOf()]
 ) -> Json:
-    """For each step of each turn the parts of the prompt with revision and size; and with which step a
-    revision of memory came in. It shows whatever the agent mounts, so a key of the account is needed."""
+    """Show the parts of the prompt for each step of each turn, with revision and size.
+
+    The response also names the step at which the model first saw a revision of memory. It shows all mounts
+    of the agent, so it needs an account key.
+    """
     if not caller.principal.may_configure:
-        raise Forbidden("see what a model was shown")
-    told = explained(found, caller.agents, caller.conversations)
-    return Json(told.as_json(query.turn, with_text=query.text))
+        raise Forbidden("see prompts")
+    explanation = explained(conversation, caller.agents, caller.conversations)
+    return Json(explanation.as_json(query.turn, with_text=query.text))
 
 
 def _number(cursor: str) -> int:

@@ -1,7 +1,6 @@
-"""The files of a workspace: raw bytes with their version as the ETag.
+"""Routes of the files of a workspace: raw bytes, with their version as the ETag.
 
-A file is sent as text or as bytes, never as anything that a browser would run: what lies in a
-workspace was written by a model.
+A file is sent as text or as bytes, never with a type that a browser would run. A model may have written it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ router = APIRouter(
     responses=refusals(*EVERYWHERE),
 )
 
-FilePath = Annotated[str, Path(description="As seen from the workspace's root.")]
+FilePath = Annotated[str, Path(description="Path relative to the workspace.")]
 
 BYTES = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
 DURABLE = object_of({name: {"type": "boolean"} for name in ("local", "files", "history")})
@@ -71,14 +70,14 @@ CONDITIONS = {
             "name": "If-Match",
             "in": "header",
             "required": False,
-            "description": "Only if the file is at this version, as `ETag` had it; `*`: if there is one.",
+            "description": "Only if the file has this version, as in `ETag`; `*`: only if it exists.",
             "schema": TEXT,
         },
         {
             "name": "If-None-Match",
             "in": "header",
             "required": False,
-            "description": "`*`: only if there is no such file. A version: if it is not that.",
+            "description": "`*`: only if there is no such file. A version: only if the file has another one.",
             "schema": TEXT,
         },
     ]
@@ -87,14 +86,14 @@ CONDITIONS = {
 
 class FileListQuery(Query):
     prefix: str = ""
-    """Only what begins so, as in `notes/`."""
+    """Only paths that begin with this text, as in `notes/`."""
     revision: str = HEAD
-    """As it was at this revision."""
+    """List the files of this revision."""
 
 
 class FileReadQuery(Query):
     revision: str = HEAD
-    """As it was at this revision."""
+    """Read the file at this revision."""
 
 
 @router.get(
@@ -109,12 +108,12 @@ class FileReadQuery(Query):
     ),
 )
 def list_files(place: CallerWorkspace, query: Annotated[FileListQuery, QueryOf()]) -> Json:
-    """Ascending by path; of a revision the paths alone."""
+    """List the files in the order of their paths. For a revision, list only the paths."""
     if query.revision == HEAD:
-        listed = listing(place.scan())
+        files = listing(place.scan())
     else:
-        listed = [{"path": path} for path in place.files(view=query.revision)]
-    return Json([file for file in listed if file["path"].startswith(query.prefix)])
+        files = [{"path": path} for path in place.files(view=query.revision)]
+    return Json([file for file in files if file["path"].startswith(query.prefix)])
 
 
 @router.get(
@@ -122,8 +121,8 @@ def list_files(place: CallerWorkspace, query: Annotated[FileListQuery, QueryOf()
     summary="Read a file",
     response_model=None,
     responses={
-        200: {"description": "Its bytes.", "content": BYTES, "headers": ETAG},
-        304: {"description": "`If-None-Match` names its version.", "headers": ETAG},
+        200: {"description": "The bytes of the file.", "content": BYTES, "headers": ETAG},
+        304: {"description": "`If-None-Match` names the current version.", "headers": ETAG},
         **refusals(412),
     },
     openapi_extra=CONDITIONS,
@@ -153,9 +152,11 @@ def read_file(
     response_model=None,
     responses={
         **answers(
-            WRITTEN, WRITTEN_EXAMPLE, description="It was replaced, or had these bytes already."
+            WRITTEN,
+            WRITTEN_EXAMPLE,
+            description="The file was replaced, or already had these bytes.",
         ),
-        **answers(WRITTEN, WRITTEN_EXAMPLE, status=201, description="It is new."),
+        **answers(WRITTEN, WRITTEN_EXAMPLE, status=201, description="The file is new."),
         **refusals(408, 409, 412, 413),
     },
     openapi_extra={**CONDITIONS, "requestBody": {"required": True, "content": BYTES}},
@@ -163,7 +164,7 @@ def read_file(
 async def write_file(
     request: Request, caller: Caller, place: CallerWorkspace, path: FilePath
 ) -> Response:
-    """The body is what the file becomes, to the byte; this is a revision of its own."""
+    """Replace the file with the exact bytes of the body, as one new revision."""
     condition = Precondition.of(request.headers)
     path = WorkspacePath(path)
     quota = place.record.config.quota
@@ -181,15 +182,15 @@ async def write_file(
 def delete_file(
     request: Request, caller: Caller, place: CallerWorkspace, path: FilePath
 ) -> Response:
-    """Its last version stays in the history."""
+    """Delete a file. Its last version stays in the history."""
     author = caller.principal.author("api")
 
     def delete(expect: Expectation) -> Written:
         return place.delete(path, by=author, expect=expect)
 
-    gone = Precondition.of(request.headers).act(lambda: _version(place, path), delete)
-    told = {"revision": gone.revision, "durable": gone.durable.as_json()}
-    return Json({"deleted": True, **told})
+    deleted = Precondition.of(request.headers).act(lambda: _version(place, path), delete)
+    facts = {"revision": deleted.revision, "durable": deleted.durable.as_json()}
+    return Json({"deleted": True, **facts})
 
 
 def _write(

@@ -1,4 +1,4 @@
-"""Whether this server lives, and whether it can work. Neither needs a key."""
+"""Health checks: liveness and readiness. They need no key."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXAMPLE: JsonObject = {
 
 @router.get(
     "/healthz",
-    summary="Alive?",
+    summary="Check liveness",
     response_model=None,
     responses=answers(object_of({"status": {"const": "ok"}}), {"status": "ok"}),
 )
@@ -49,7 +49,7 @@ async def healthz() -> Json:
 
 @router.get(
     "/readyz",
-    summary="Able to work?",
+    summary="Check readiness",
     response_model=None,
     responses={
         **answers(READY, EXAMPLE),
@@ -57,25 +57,26 @@ async def healthz() -> Json:
     },
 )
 async def readyz(request: Request) -> Json:
-    """Writes into the home, and asks the record store and S3, where the home uses it (else `s3` is null).
-    Each has two seconds; what was found counts for two. A resident that has crashed is shown and makes
-    nobody unready: it is started again."""
+    """Check that the home is writable and that the record store and S3 answer.
+
+    `s3` is null if the home does not use S3. Each check has a limit of two seconds, and its result is
+    cached for two seconds. A crashed background task (`residents`) is shown but does not make the server
+    unready, because it is restarted.
+    """
     readiness: Readiness = request.app.state.readiness
-    lacks = await readiness.lacks()
-    parts = {**dict.fromkeys(readiness.parts, "ok"), **{lack.part: lack.code for lack in lacks}}
-    problems = [
-        {"part": lack.part, "message": lack.message, "remedy": lack.remedy} for lack in lacks
-    ]
-    residents: BackgroundTasks = request.app.state.residents
+    missing = await readiness.lacks()
+    parts = {**dict.fromkeys(readiness.parts, "ok"), **{one.part: one.code for one in missing}}
+    problems = [{"part": one.part, "message": one.message, "remedy": one.remedy} for one in missing]
+    background: BackgroundTasks = request.app.state.background_tasks
     conditions = {
         name: {"state": one.state, "crashes": one.crashes, "error": one.error}
-        for name, one in residents.conditions.items()
+        for name, one in background.conditions.items()
     }
-    told = {
-        "status": "unready" if lacks else "ready",
+    document = {
+        "status": "unready" if missing else "ready",
         "s3": None,
         **parts,
         "problems": problems,
         "residents": conditions,
     }
-    return Json(told, 503 if lacks else 200)
+    return Json(document, 503 if missing else 200)

@@ -1,7 +1,7 @@
-"""The history of a workspace, in the same JSON as the command line's `--json`.
+"""Routes of the history of a workspace, with the same JSON as `--json` on the command line.
 
-What was edited by hand a moment ago is made a revision first, so that it is part of every answer; where
-somebody else is at work in the workspace, the answer comes without it and says so in a header.
+Edits by hand are committed first, so that every response includes them. If another process is writing to the
+workspace, the response does not include them and says so in a header.
 """
 
 from __future__ import annotations
@@ -103,36 +103,36 @@ LINE: Schema = object_of(
 PROBLEM: Schema = object_of({"path": TEXT, "kind": TEXT, "detail": TEXT})
 
 
-class Logging(Query):
+class LogQuery(Query):
     path: str | None = None
-    """Only what touched this file."""
+    """Only revisions that changed this file."""
     limit: Count = 50
     patch: Switch = False
-    """With what each revision changed."""
+    """Include the changes of each revision."""
 
 
-class Differing(Query):
+class DiffQuery(Query):
     path: str | None = None
     """Only this file."""
     older: Annotated[str | None, Field(alias="from")] = None
-    """The older revision; else the one before `to`."""
+    """The older revision; default: the one before `to`."""
     newer: Annotated[str, Field(alias="to")] = HEAD
     words: Switch = False
-    """Word by word too."""
+    """Also compare word by word."""
 
 
-class Blaming(Query):
+class BlameQuery(Query):
     path: str
     revision: str = HEAD
-    """The file as it was at this revision."""
+    """Read the file at this revision."""
 
 
-class Restoring(StrictModel):
+class RestoreRequest(StrictModel):
     path: str
     revision: str
 
 
-class Reverting(StrictModel):
+class RevertRequest(StrictModel):
     revision: str
 
 
@@ -142,10 +142,13 @@ class Reverting(StrictModel):
     response_model=None,
     responses=answers(list_of(REVISION), [REVISION_EXAMPLE]),
 )
-def log(place: CallerWorkspace, query: Annotated[Logging, QueryOf()]) -> Json:
-    """Each is one act of one writer: a turn of an agent (with its conversation), an edit by hand, a
-    call of this API."""
-    headers = _settle(place)
+def log(place: CallerWorkspace, query: Annotated[LogQuery, QueryOf()]) -> Json:
+    """List the revisions.
+
+    Each is one act of one writer: a turn of an agent (with its conversation), an edit by hand, or a call of
+    this API.
+    """
+    headers = _commit_edits(place)
     file = WorkspacePath(query.path) if query.path else None
     if query.patch:
         changes = place.history.changes(path=file, limit=query.limit)
@@ -162,9 +165,13 @@ def log(place: CallerWorkspace, query: Annotated[Logging, QueryOf()]) -> Json:
         object_of({"from": TEXT_OR_NULL, "to": TEXT_OR_NULL, "files": list_of(DIFFERENCE)})
     ),
 )
-def diff(place: CallerWorkspace, query: Annotated[Differing, QueryOf()]) -> Json:
-    """Without `from`: what the last revision up to `to` (that touched `path`, if stated) changed."""
-    headers = _settle(place)
+def diff(place: CallerWorkspace, query: Annotated[DiffQuery, QueryOf()]) -> Json:
+    """Compare two revisions.
+
+    Without `from`, show the changes of the last revision up to `to`; with `path`, of the last that changed
+    it.
+    """
+    headers = _commit_edits(place)
     file = WorkspacePath(query.path) if query.path else None
     if query.older is None:
         changes = place.history.changes(path=file, start=query.newer, limit=1)
@@ -172,38 +179,41 @@ def diff(place: CallerWorkspace, query: Annotated[Differing, QueryOf()]) -> Json
         after = next((change.revision.id for change in changes), None)
         files = changes[0].files if changes else ()
     else:
-        found = place.history.diff(query.older, query.newer, path=file)
-        before, after, files = found.older, found.newer, found.files
-    told = [difference_document(file, by_words=query.words) for file in files]
-    return Json({"from": before, "to": after, "files": told}, headers=headers)
+        difference = place.history.diff(query.older, query.newer, path=file)
+        before, after, files = difference.older, difference.newer, difference.files
+    documents = [difference_document(file, by_words=query.words) for file in files]
+    return Json({"from": before, "to": after, "files": documents}, headers=headers)
 
 
 @router.get(
     "/blame",
-    summary="Say for each line of a file who wrote it",
+    summary="Show the author of each line of a file",
     response_model=None,
     responses=answers(list_of(LINE)),
 )
-def blame(place: CallerWorkspace, query: Annotated[Blaming, QueryOf()]) -> Json:
-    headers = _settle(place)
+def blame(place: CallerWorkspace, query: Annotated[BlameQuery, QueryOf()]) -> Json:
+    headers = _commit_edits(place)
     lines = place.history.blame(WorkspacePath(query.path), query.revision)
     return Json([line_document(line) for line in lines], headers=headers)
 
 
 @router.post(
     "/restore",
-    summary="Bring a file back to what it was",
+    summary="Restore a file",
     response_model=None,
     responses={**answers(WRITTEN, WRITTEN_EXAMPLE), **refusals(409, *READING_JSON)},
     openapi_extra=takes(
-        schema_of(Restoring), {"path": "MEMORY.md", "revision": WRITTEN_EXAMPLE["revision"]}
+        schema_of(RestoreRequest), {"path": "MEMORY.md", "revision": WRITTEN_EXAMPLE["revision"]}
     ),
 )
 def restore(caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
-    """As it was at a revision, or gone if it was not there then: as a new revision."""
-    stated = parse(Restoring, fields)
+    """Restore a file to its state at a revision, as a new revision.
+
+    If the revision does not have the file, the file is deleted.
+    """
+    body = parse(RestoreRequest, fields)
     by = caller.principal.author("api")
-    return Json(written_document(place.restore(stated.path, stated.revision, by=by)))
+    return Json(written_document(place.restore(body.path, body.revision, by=by)))
 
 
 @router.post(
@@ -214,33 +224,38 @@ def restore(caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
         **answers(object_of({"reverted": TEXT, "revision": TEXT_OR_NULL, "durable": DURABLE})),
         **refusals(409, *READING_JSON),
     },
-    openapi_extra=takes(schema_of(Reverting), {"revision": WRITTEN_EXAMPLE["revision"]}),
+    openapi_extra=takes(schema_of(RevertRequest), {"revision": WRITTEN_EXAMPLE["revision"]}),
 )
 def revert(caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
-    """What it did is taken back, what was done since stays. Refused where the same lines were changed
-    again since."""
-    revision = parse(Reverting, fields).revision
+    """Undo the changes of a revision and keep later ones.
+
+    The request is refused if later changes touch the same lines.
+    """
+    revision = parse(RevertRequest, fields).revision
     made = place.revert(revision, by=caller.principal.author("api"))
     return Json(reverted_document(revision, made))
 
 
 @router.get(
     "/problems",
-    summary="List what cannot be kept",
+    summary="List files that cannot be versioned",
     response_model=None,
     responses=answers(
         list_of(PROBLEM), [{"path": "a:b", "kind": "bad_name", "detail": "contains ':'"}]
     ),
 )
 def problems(place: CallerWorkspace) -> Json:
-    """Files that stay where they are, out of the history and every prompt, and why; and, as `clock`, the
-    newest revision that says it was made more than a day from now."""
+    """List the files that stay out of the history and of every prompt, with the reason.
+
+    The kind `clock` is the newest revision, if its time is more than a day in the future.
+    """
     return Json([problem_document(problem) for problem in place.problems()])
 
 
-def _settle(place: Workspace) -> dict[str, str]:
+def _commit_edits(place: Workspace) -> dict[str, str]:
+    """Commit edits by hand. Return a header that says so if the workspace is busy."""
     try:
         place.commit_edits()
     except WorkspaceBusy:
-        return {"X-Harness-Note": "edits by hand are not yet part of this: the workspace is busy"}
+        return {"X-Harness-Note": "uncommitted edits by hand are missing: the workspace is busy"}
     return {}

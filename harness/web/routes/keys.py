@@ -1,4 +1,4 @@
-"""Keys: by which programs are known as an account or as one of its users. Shown once."""
+"""Routes of API keys, which act as an account or as one of its users. A key is shown once."""
 
 from __future__ import annotations
 
@@ -71,20 +71,20 @@ Id = Annotated[str, Path(alias="id")]
     responses=answers(object_of({"keys": list_of(KEY)}), {"keys": [EXAMPLE]}),
 )
 def list_keys(caller: Caller) -> Json:
-    """Without their secrets, which are not kept."""
+    """List the keys without their secrets, which are not stored."""
     return Json({"keys": [record.as_json() for record in caller.keys.list()]})
 
 
 @router.post(
     "/keys",
-    summary="Make a key of the account",
+    summary="Create a key of the account",
     status_code=201,
     response_model=None,
     responses={**_MADE, **refusals(*READING_JSON)},
     openapi_extra=_NEW,
 )
 def create_key(caller: Caller, fields: Fields) -> Json:
-    return made(*_create(caller, fields, None))
+    return _with_secret(*_create(caller, fields, None))
 
 
 @router.delete(
@@ -94,22 +94,25 @@ def create_key(caller: Caller, fields: Fields) -> Json:
     responses=answers(DELETED, {"deleted": True}),
 )
 def revoke_key(caller: Caller, key_id: Id) -> Json:
-    """From now on nobody is known by it."""
+    """Revoke a key. It stops working immediately."""
     caller.keys.revoke(key_id)
     return Json({"deleted": True})
 
 
 @router.post(
     "/users/{id}/keys",
-    summary="Make a key of a user",
+    summary="Create a key of a user",
     status_code=201,
     response_model=None,
     responses={**_MADE, **refusals(*READING_JSON)},
     openapi_extra=_NEW,
 )
 def create_user_key(caller: Caller, user: Id, fields: Fields) -> Json:
-    """It acts as that user: it may run turns and see what is the user's own, and change no records."""
-    return made(*_create(caller, fields, caller.users.get(user).id))
+    """Create a key that acts as the user.
+
+    It may run turns and read the user's own data. It may not change records.
+    """
+    return _with_secret(*_create(caller, fields, caller.users.get(user).id))
 
 
 @router.post(
@@ -120,18 +123,18 @@ def create_user_key(caller: Caller, user: Id, fields: Fields) -> Json:
     responses=_MADE,
 )
 def rotate_key(caller: Caller, request: Request) -> Json:
-    """Another key with the same label, user and expiry; this one is not valid any more."""
+    """Replace the key by one with the same label, user and expiry. The old key stops working immediately."""
     key = access_of(request).key_of(secret_of(request) or "")
     if key is None:
-        remedy = "send the key that is to be replaced as the bearer"
-        raise Refused("Authorization", None, "is no key of the account", remedy=remedy)
-    return made(*caller.keys.rotate(key.id))
+        remedy = "send the key to replace as the bearer"
+        raise Refused("Authorization", None, "is not a key of the account", remedy=remedy)
+    return _with_secret(*caller.keys.rotate(key.id))
 
 
-def made(record: KeyRecord, secret: str) -> Json:
+def _with_secret(record: KeyRecord, secret: str) -> Json:
     return Json({**record.as_json(), "key": secret}, 201)
 
 
 def _create(caller: Caller, fields: JsonObject, user_id: UserId | None) -> tuple[KeyRecord, str]:
-    stated = parse(NewKey, fields)
-    return caller.keys.create(label=stated.label, user_id=user_id, expires_at=stated.expires_at)
+    new = parse(NewKey, fields)
+    return caller.keys.create(label=new.label, user_id=user_id, expires_at=new.expires_at)

@@ -1,4 +1,4 @@
-"""Prompts over HTTP: what the next turn of an agent would send, before anything is said."""
+"""The route that previews the next request of an agent to the model."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ router = APIRouter(
 )
 
 
-class Previewing(StrictModel):
+class PreviewRequest(StrictModel):
     conversation_key: str | None = None
     message: Annotated[str, Field(max_length=CONTENT_CHARACTERS_MAX)] | None = None
     memory_policy: Annotated[MemoryPolicy | None, Field(alias="memory_policy")] = None
-    """What that turn would ask for: another one than the last turn's means a new snapshot."""
+    """The memory policy of the turn. If it differs from the last turn's, the turn makes a new snapshot."""
 
 
 PREVIEW = object_of(
@@ -69,22 +69,24 @@ PREVIEW = object_of(
     response_model=None,
     responses={**answers(PREVIEW), **refusals(*READING_JSON)},
     openapi_extra=takes(
-        schema_of(Previewing), {"conversationKey": "planning", "message": "What is next?"}
+        schema_of(PreviewRequest), {"conversationKey": "planning", "message": "What is next?"}
     ),
 )
 def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fields: Fields) -> Json:
-    """Part by part, with sizes and revisions, and the request itself. A key that was not used yet is
-    previewed as a first turn. With `compaction` the turn would not send it as it is: it is longer than
-    the agent's `maxContextLength`, and what was said up to the entry `covers` would be summarised first.
-    Nothing is said by it and nothing stored. It shows whatever the agent mounts, so a key of the account
-    is needed."""
+    """Show the parts of the prompt with sizes and revisions, and the request itself.
+
+    A new conversation key is previewed as a first turn. With `compaction`, the turn would not send this
+    request: it is longer than the agent's `maxContextLength`. The turn would first summarise the entries up
+    to `covers`. The preview sends and stores nothing. It shows all mounts of the agent, so it needs an
+    account key.
+    """
     if not caller.principal.may_configure:
         raise Forbidden("preview prompts")
-    stated = parse(Previewing, fields)
-    key = None if stated.conversation_key is None else check_key(stated.conversation_key)
+    body = parse(PreviewRequest, fields)
+    key = None if body.conversation_key is None else check_key(body.conversation_key)
     record = caller.agents.get(agent)
-    policy = stated.memory_policy.told if stated.memory_policy else ""
-    question = preview(
-        caller.dispatcher, record, conversation=key, message=stated.message, policy=policy
+    policy = body.memory_policy.told if body.memory_policy else ""
+    request = preview(
+        caller.dispatcher, record, conversation=key, message=body.message, policy=policy
     )
-    return Json(question.as_json())
+    return Json(request.as_json())

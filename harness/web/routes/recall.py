@@ -1,4 +1,4 @@
-"""Recall over HTTP: the best lines of a workspace for a question."""
+"""The route that finds the best lines of a workspace for a question."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ HIT = object_of(
 )
 
 
-class Asking(Query):
+class RecallQuery(Query):
     query: Annotated[str, Field(max_length=10_000)]
-    """A question, some words, a name, an id, a date; an empty one lists lines in order."""
+    """A question, some words, a name, an id or a date. An empty query lists lines in order."""
     limit: Annotated[Count, Field(le=1_000)] = 10
     path: str | None = None
     """Only in this file, directory or pattern, as in `notes/*`."""
@@ -61,20 +61,22 @@ class Asking(Query):
     since: str | None = None
     """Only lines written on this day or later."""
     by: str | None = None
-    """Only who wrote it: a name, the id of an agent or a conversation, or a source such as `turn`."""
+    """Only lines by this author: a name, the id of an agent or a conversation, or a source such as `turn`."""
     revision: str = HEAD
-    """As it was at this revision."""
+    """Search the state at this revision."""
 
 
 @router.get(
     "/recall",
-    summary="Find lines by what they are about",
+    summary="Find lines by their meaning",
     response_model=None,
     responses=answers(list_of(HIT)),
 )
-def recall_lines(place: CallerWorkspace, query: Annotated[Asking, QueryOf()]) -> Json:
-    """The best first, each with what speaks for it. A name, id or path that stands in one line alone
-    brings that line first."""
+def recall_lines(place: CallerWorkspace, query: Annotated[RecallQuery, QueryOf()]) -> Json:
+    """Find lines, best matches first, with the reasons of each match.
+
+    If a name, id or path occurs in one line only, that line comes first.
+    """
     scope = Scope(
         (query.path,) if query.path else (),
         (query.kind,) if query.kind else (),

@@ -1,4 +1,4 @@
-"""Sandboxes: where and how commands run."""
+"""Routes of sandboxes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ router = record_router(
             "updatedAt": "2026-11-18T14:03:18.875130Z",
         },
         patch={"config": {"mode": "rw"}},
-        create=lambda rooms, fields: rooms.sandboxes.create(fields),
-        list=lambda rooms: rooms.sandboxes.list(),
-        get=lambda rooms, reference: rooms.sandboxes.get(reference),
-        change=lambda rooms, reference, patch: rooms.sandboxes.patch(reference, patch),
-        delete=lambda rooms, reference, force: rooms.deletion.sandbox(reference, force=force),
-        about="Where commands of an agent run, and whether they may write.",
+        create=lambda services, fields: services.sandboxes.create(fields),
+        list=lambda services: services.sandboxes.list(),
+        get=lambda services, reference: services.sandboxes.get(reference),
+        change=lambda services, reference, patch: services.sandboxes.patch(reference, patch),
+        delete=lambda services, reference, force: services.deletion.sandbox(reference, force=force),
+        about="The sandbox of an agent's commands, and whether they may write.",
     )
 )

@@ -1,4 +1,4 @@
-"""Turns over HTTP: an event comes in, durably, and what comes of it is asked for or followed."""
+"""Routes of turns: accept an event durably, show its status, and stream its progress."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from harness.web.http.sse import EVENT, EVENT_STREAM, resumed_from, streamed
 from workspaces.validation import StrictModel, parse
 
 WAIT_S_MAX = 60.0
-"""For an answer to be waited for in one request; many proxies give up soon after."""
+"""Longest wait for an answer in one request, in seconds. Many proxies close the request soon after."""
 
 router = APIRouter(
     route_class=Route,
@@ -67,7 +67,7 @@ router = APIRouter(
 _Name = Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)]
 
 
-class Turning(StrictModel):
+class TurnRequest(StrictModel):
     event_id: _Name
     conversation_key: _Name
     events: list[Any]
@@ -89,18 +89,18 @@ class Turning(StrictModel):
         )
 
 
-def _stated(fields: JsonObject) -> tuple[Event, bool]:
-    """Return the event that a body states, and whether it is to be followed."""
-    stated = parse(Turning, fields)
-    return stated.as_event(), stated.stream
+def _parse_turn(fields: JsonObject) -> tuple[Event, bool]:
+    """Return the event of a body, and True if the caller asks for a stream."""
+    body = parse(TurnRequest, fields)
+    return body.as_event(), body.stream
 
 
-Stated = Annotated[tuple[Event, bool], Depends(read_as(_stated))]
+ParsedTurn = Annotated[tuple[Event, bool], Depends(read_as(_parse_turn))]
 
 
-def _turning() -> Schema:
-    """The lists are parsed by the core, which says better than a union what is wrong in them."""
-    schema = schema_of(Turning)
+def _turn_schema() -> Schema:
+    """Return the schema of a turn. The core parses its lists, with better errors than a union type."""
+    schema = schema_of(TurnRequest)
     items: Schema = {"anyOf": [_item(one) for one in (UserSaid, SystemSaid, Approval, ToolAnswer)]}
     events = {**list_of(items), "minItems": 1, "maxItems": ITEMS_MAX}
     tools = {**list_of(schema_of(ClientTool)), "maxItems": CLIENT_TOOLS_MAX}
@@ -109,7 +109,7 @@ def _turning() -> Schema:
 
 
 def _item(shape: type[StrictModel]) -> Schema:
-    """Its type is what tells it from the others."""
+    """Return the schema of an item. `type` is required: it distinguishes the kinds of items."""
     schema = schema_of(shape)
     return {**schema, "required": ["type", *schema.get("required", [])]}
 
@@ -159,7 +159,7 @@ STATUS = object_of(
 
 STREAM: Responses = {
     200: {
-        "description": "Server-sent events, when a stream was asked for; or what came of it before.",
+        "description": "Server-sent events, if the request asks for a stream; else the status of the event.",
         "content": {EVENT_STREAM: {"schema": EVENT}, "application/json": {"schema": STATUS}},
     }
 }
@@ -178,50 +178,59 @@ def _seconds(value: object) -> object:
     return value
 
 
-class Patient(Query):
+class WaitQuery(Query):
     wait: Annotated[float, Field(ge=0, le=WAIT_S_MAX), BeforeValidator(_seconds)] = 0
-    """So many seconds at most, for it to be settled."""
+    """Longest wait, in seconds, for the event to be finished."""
 
 
 @router.post(
     "/turns",
-    summary="Say something to an agent",
+    summary="Send a message to an agent",
     response_model=None,
     status_code=202,
     responses={
-        **answers(STATUS, status=202, description="It will be answered, whatever happens here."),
+        **answers(
+            STATUS,
+            status=202,
+            description="The event is stored and will be answered, even if this server stops.",
+        ),
         **STREAM,
         **refusals(409, 429, *READING_JSON),
     },
-    openapi_extra=takes(_turning(), EXAMPLE),
+    openapi_extra=takes(_turn_schema(), EXAMPLE),
 )
 async def take_turn(
-    request: Request, caller: Caller, reference: AgentPath, stated: Stated, after: After
+    request: Request, caller: Caller, reference: AgentPath, turn: ParsedTurn, after: After
 ) -> Response:
-    """Accepted is: kept durably, to be answered once. The same `eventId` with the same body leads to the
-    same answer, as often as it is sent; with another body it is refused. `stream` follows it in
-    server-sent events; take them up again with `Last-Event-ID`."""
-    event, is_followed = stated
+    """Accept an event: store it durably, to be answered once.
+
+    The same `eventId` with the same body always leads to the same answer. With another body it is refused.
+    `stream` returns server-sent events. After a disconnect, continue them with `Last-Event-ID`.
+    """
+    event, is_followed = turn
     agent = await run_in_thread(caller.agents.get, reference)
-    return await taken(request, caller, agent, event, after if is_followed else None)
+    return await accept_event(request, caller, agent, event, after if is_followed else None)
 
 
-async def taken(
+async def accept_event(
     request: Request, caller: PrincipalServices, agent: AgentRecord, event: Event, after: int | None
 ) -> Response:
-    """Accept an event and have it answered; `after`: to be followed from behind this entry."""
-    accepted = await _accepted(request, caller, agent, event)
-    crew: WorkerPool = request.app.state.crew
-    await crew.take(caller.dispatcher, accepted)
+    """Accept an event and let the worker pool answer it.
+
+    With `after`, return a stream that begins after this entry, otherwise the status of the event.
+    """
+    queued = await _enqueue(request, caller, agent, event)
+    worker_pool: WorkerPool = request.app.state.worker_pool
+    await worker_pool.take(caller.dispatcher, queued)
     if after is not None:
         return streamed(request, caller.dispatcher, agent.id, event.id, after)
     status = await run_in_thread(caller.dispatcher.status, agent.id, event.id)
-    return _answered(request, status, agent)
+    return _status_response(request, status, agent)
 
 
 @router.get(
     "/events/{eventId:path}/stream",
-    summary="Follow an event",
+    summary="Stream an event",
     response_model=None,
     responses={
         200: {"description": "Server-sent events.", "content": {EVENT_STREAM: {"schema": EVENT}}}
@@ -230,7 +239,7 @@ async def taken(
 async def follow_event(
     request: Request, caller: Caller, reference: AgentPath, event_id: EventPath, after: After
 ) -> Response:
-    """Its turn's entries behind `Last-Event-ID`, what its turn tells, and last its outcome."""
+    """Stream the entries of the turn after `Last-Event-ID`, its progress, and its outcome at the end."""
     agent = await run_in_thread(caller.agents.get, reference)
     await run_in_thread(caller.dispatcher.status, agent.id, event_id)
     return streamed(request, caller.dispatcher, agent.id, event_id, after)
@@ -238,7 +247,7 @@ async def follow_event(
 
 @router.get(
     "/events/{eventId:path}",
-    summary="Show what became of an event",
+    summary="Show the status of an event",
     response_model=None,
     responses=answers(STATUS),
 )
@@ -247,44 +256,56 @@ async def show_event(
     caller: Caller,
     reference: AgentPath,
     event_id: EventPath,
-    query: Annotated[Patient, QueryOf()],
+    query: Annotated[WaitQuery, QueryOf()],
 ) -> Json:
-    """For a day. `refused`: it was given back before anything happened, and may be sent again."""
+    """Show the status of an event. It is kept for a day.
+
+    `refused` means that the event was rejected before it had any effect. It may be sent again.
+    """
     agent = await run_in_thread(caller.agents.get, reference)
     status = await settled(
-        caller.dispatcher, agent.id, event_id, wait_s=query.wait, curfew=request.app.state.curfew
+        caller.dispatcher, agent.id, event_id, wait_s=query.wait, curfew=request.app.state.shutdown
     )
     return Json(status.as_json())
 
 
-async def _accepted(
+async def _enqueue(
     request: Request, caller: PrincipalServices, agent: AgentRecord, event: Event
 ) -> QueuedEvent:
-    """What is new must be within the account's limits; what was taken before is answered anyway."""
-    ingress = caller.dispatcher
-    known = await run_in_thread(
-        ingress.event_queue.claim, ingress.event_queue.claim_key(agent.id, event.id)
-    )
+    """Put an event into the queue. A new event must be within the limits of the account."""
+    dispatcher = caller.dispatcher
+    queue = dispatcher.event_queue
+    known = await run_in_thread(queue.claim, queue.claim_key(agent.id, event.id))
+    # a new event, or one that was refused before: check it; an accepted one is answered anyway
     if known is None or known.refusal is not None:
         await run_in_thread(_check, application_of(request), caller, agent, event)
-    return await ingress.enqueue(agent, event)
+    return await dispatcher.enqueue(agent, event)
 
 
-def _check(house: Application, caller: PrincipalServices, agent: AgentRecord, event: Event) -> None:
-    """What would be given back is refused at once, where that is known already."""
-    found = caller.conversations.find(agent.id, event.conversation_key)
-    runs = found is not None and caller.dispatcher.event_queue.state(found).turn_id is not None
-    house.allowance.check(caller.principal.account_id, waits=runs)
-    if not event.is_answer or found is None or runs:
+def _check(
+    application: Application, caller: PrincipalServices, agent: AgentRecord, event: Event
+) -> None:
+    """Refuse an event at once if its turn would be refused later.
+
+    Raises:
+        Exhausted: a limit of the account is reached.
+        NotFound: the event answers a call that is not pending.
+    """
+    conversation = caller.conversations.find(agent.id, event.conversation_key)
+    queue = caller.dispatcher.event_queue
+    runs = conversation is not None and queue.state(conversation).turn_id is not None
+    application.allowance.check(caller.principal.account_id, waits=runs)
+    # a running turn may still make the call that the event answers
+    if not event.is_answer or conversation is None or runs:
         return
-    waiting = {call.id for call in caller.dispatcher.pending(found)}
+    pending = {call.id for call in caller.dispatcher.pending(conversation)}
     for answer in event.answers:
-        if answer.call_id not in waiting:
+        if answer.call_id not in pending:
             raise nothing_waits(answer.call_id)
 
 
-def _answered(request: Request, status: EventStatus, agent: AgentRecord) -> Json:
+def _status_response(request: Request, status: EventStatus, agent: AgentRecord) -> Json:
     path = f"/v1/agents/{agent.id}/events/{quote(status.event_id, safe='')}"
     url = address_of(request, path)
-    told = {**status.as_json(), "statusUrl": url}
-    return Json(told, 200 if status.is_settled else 202, {"Location": url})
+    document = {**status.as_json(), "statusUrl": url}
+    return Json(document, 200 if status.is_settled else 202, {"Location": url})

@@ -1,4 +1,4 @@
-"""Usage over HTTP: what an account's models have used up, and what it cost."""
+"""The route that shows the tokens used by an account, and their cost."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ REPORT = object_of(
 )
 
 
-class Summing(Query):
+class UsageQuery(Query):
     by: Dimension = "day"
     since: str | None = None
-    """The first day, as 2026-11-01; else the month's first."""
+    """The first day, as 2026-11-01; default: the first of this month."""
     until: str | None = None
-    """The last day; else today. Days are UTC."""
+    """The last day; default: today. Days are UTC."""
 
 
 @router.get(
@@ -55,7 +55,10 @@ class Summing(Query):
     response_model=None,
     responses=answers(REPORT),
 )
-def usage(caller: Caller, query: Annotated[Summing, QueryOf()]) -> Json:
-    """Of the account; with a user's key, of that user. What has no price is counted in tokens."""
+def usage(caller: Caller, query: Annotated[UsageQuery, QueryOf()]) -> Json:
+    """Show the usage of the account, or of the user if the key is a user's.
+
+    Requests to a model without a price are counted in tokens only.
+    """
     since, until = day_of("since", query.since), day_of("until", query.until)
     return Json(caller.usage.report(by=query.by, since=since, until=until).as_json())

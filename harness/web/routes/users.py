@@ -1,4 +1,4 @@
-"""Users: the principals inside an account. Their keys are in `keys`."""
+"""Routes of users, the end users of an account. The routes of their keys are in `keys`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from workspaces.accounts.user import UserRecord
 
 
 def _new() -> Schema:
-    """A name may be left out where the platform's id is there to be named after."""
+    """Return the schema of a new user. The name is optional: the external id can be the name."""
     schema = new_schema(UserRecord)
     return {name: value for name, value in schema.items() if name != "required"}
 
@@ -27,14 +27,14 @@ router = record_router(
             "updatedAt": "2026-11-18T14:03:18.875130Z",
         },
         patch={"name": "Ada L."},
-        create=lambda rooms, fields: rooms.users.create(fields),
-        list=lambda rooms: rooms.users.list(),
-        get=lambda rooms, reference: rooms.users.get(reference),
-        change=lambda rooms, reference, patch: rooms.users.patch(reference, patch),
-        delete=lambda rooms, reference, _: rooms.deletion.user(reference),
+        create=lambda services, fields: services.users.create(fields),
+        list=lambda services: services.users.list(),
+        get=lambda services, reference: services.users.get(reference),
+        change=lambda services, reference, patch: services.users.patch(reference, patch),
+        delete=lambda services, reference, _: services.deletion.user(reference),
         about=(
-            "Somebody who talks to agents. `externalId` is the platform's own id; with it in "
-            "`X-Harness-User` the account's key acts as this user."
+            "A person who talks to agents. `externalId` is the id on your platform. With it in "
+            "`X-Harness-User`, an account key acts as this user."
         ),
         is_referenced=False,
     )

@@ -1,4 +1,4 @@
-"""Workspaces: the records. Their files and histories have routes of their own."""
+"""Routes of workspace records. `files` and `history` have the routes of their content."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ class NewWorkspace(StrictModel):
     description: Description | None = None
     config: WorkspaceConfig = WorkspaceConfig()
     template: Annotated[str, Field(min_length=1, max_length=100)] = "default"
-    """What it begins with."""
+    """The template of the first files."""
 
 
-def _create(rooms: PrincipalServices, fields: JsonObject) -> WorkspaceRecord:
-    stated = parse(NewWorkspace, fields)
-    workspace = rooms.workspaces.create(
-        stated.name,
-        template=stated.template,
-        description=stated.description,
-        config=stated.config.as_json(),
+def _create(services: PrincipalServices, fields: JsonObject) -> WorkspaceRecord:
+    new = parse(NewWorkspace, fields)
+    workspace = services.workspaces.create(
+        new.name,
+        template=new.template,
+        description=new.description,
+        config=new.config.as_json(),
     )
     return workspace.record
 
 
-def _get(rooms: PrincipalServices, reference: str) -> WorkspaceRecord:
-    """A private workspace is seen only by those who reach its files."""
-    record = rooms.workspaces.get(reference).record
-    return rooms.workspaces.reach(record.id).record if is_private(record.id) else record
+def _get(services: PrincipalServices, reference: str) -> WorkspaceRecord:
+    """Return the record of a workspace. A caller sees a private one only if it may read its files."""
+    record = services.workspaces.get(reference).record
+    return services.workspaces.reach(record.id).record if is_private(record.id) else record
 
 
-def _id(rooms: PrincipalServices, reference: str) -> WorkspaceId:
-    return _get(rooms, reference).id
+def _id(services: PrincipalServices, reference: str) -> WorkspaceId:
+    return _get(services, reference).id
 
 
 router = record_router(
@@ -61,11 +61,13 @@ router = record_router(
         },
         patch={"description": None, "config": {"harness": {"enabled": False}}},
         create=_create,
-        list=lambda rooms: rooms.workspaces.list(),
+        list=lambda services: services.workspaces.list(),
         get=_get,
-        change=lambda rooms, reference, patch: rooms.workspaces.patch(_id(rooms, reference), patch),
-        delete=lambda rooms, reference, force: rooms.deletion.workspace(
-            _id(rooms, reference), force=force
+        change=lambda services, reference, patch: services.workspaces.patch(
+            _id(services, reference), patch
+        ),
+        delete=lambda services, reference, force: services.deletion.workspace(
+            _id(services, reference), force=force
         ),
         about="A directory of Markdown files with a history.",
     )

@@ -62,6 +62,11 @@ INVALID = [
 ]
 
 
+def test_an_empty_message_is_refused_in_plain_words(born: Terminal) -> None:
+    ended = born("run", "").refused("invalid")
+    assert ended.stderr == "error (invalid): the message is empty\n"
+
+
 def test_what_breaks_a_rule_is_refused_with_the_field(born: Terminal) -> None:
     for ended in born.all(*[(*command, "--json") for command in INVALID]):
         error = ended.refused("invalid").json["error"]

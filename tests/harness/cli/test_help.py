@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from typer.main import get_command
+
+from harness.cli.app import app
+from harness.cli.console.command_groups import COMMAND_GROUPS
 from tests.harness.cli.terminal import Terminal
 
 GROUPS = [
@@ -30,5 +35,23 @@ def test_help_and_version_go_to_standard_output(harness: Terminal) -> None:
 def test_no_line_of_a_list_of_commands_is_cut_short(harness: Terminal) -> None:
     listed = [("--help",), *((group, "--help") for group in [*GROUPS, "bench"])]
     for ended in harness.all(*listed, COLUMNS="80"):
-        lines = ended.done().out.split("Commands:")[1].splitlines()
+        lines = ended.done().out.split("Show this message and exit.")[1].splitlines()
         assert [line for line in lines if line.endswith("...")] == []
+
+
+def test_each_command_stands_once_under_a_heading(harness: Terminal) -> None:
+    listed = harness("--help").done().out.split("Show this message and exit.")[1]
+    headings = re.findall(r"^(\w[\w ]*):$", listed, re.MULTILINE)
+    assert headings == list(COMMAND_GROUPS)
+    commands = re.findall(r"^  (\w+)  +\S", listed, re.MULTILINE)
+    group: Any = get_command(app)
+    assert sorted(commands) == sorted(group.commands)
+    for heading, names in COMMAND_GROUPS.items():
+        section = listed.split(f"{heading}:\n")[1].split("\n\n")[0]
+        assert tuple(re.findall(r"^  (\w+)  +\S", section, re.MULTILINE)) == names
+
+
+def test_an_example_keeps_its_lines(harness: Terminal) -> None:
+    lines = harness("approve", "--help").done().out.splitlines()
+    assert "  harness approve c1" in lines
+    assert '  harness approve c1 toolu_01… --deny --reason "not on a Friday"' in lines

@@ -111,7 +111,7 @@ def asked_until_told(server: Running) -> int:
 
 
 def test_a_stall_that_does_not_end_is_told_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_watchdog, "TELL_AFTER_S", 2 * STALL_S)
+    monkeypatch.setattr(loop_watchdog, "LOG_AFTER_S", 2 * STALL_S)
 
     def stand_still(log: io.StringIO) -> None:
         deadline = time.monotonic() + WAIT_S

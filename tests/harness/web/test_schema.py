@@ -43,7 +43,7 @@ JUDGES = [check for check in CHECKS.get_all() if check.__name__ not in UNCHECKED
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Site.open(tmp_path_factory.mktemp("schema") / "home") as opened:
         # each request is a life of the app here, with a loop in which no turn lives on: nobody waits for one
-        opened.app.state.curfew.call()
+        opened.app.state.shutdown.call()
         yield opened
 
 

@@ -248,7 +248,7 @@ class Table:
             case EndpointConnectionError() | ConnectTimeoutError():
                 return Unavailable(
                     self.name,
-                    "the endpoint is unreachable",
+                    f"DynamoDB ({self._client().meta.endpoint_url}) is unreachable",
                     remedy="check the network, AWS_DEFAULT_REGION and AWS_ENDPOINT_URL_DYNAMODB",
                 )
             case HTTPClientError() | ConnectionClosedError() | ResponseParserError():

@@ -246,4 +246,4 @@ def test_what_a_machine_cannot_do_is_said_with_a_remedy(
     second("workspace", "attach", "nowhere").refused("lists")
     found = {one["check"]: one for one in second("doctor", "--json").json}
     assert found["machines"]["state"] == "ok"
-    assert "this home is one of the account" in second("join", location).done().out
+    assert "this home already belongs to the account" in second("join", location).done().out

@@ -32,7 +32,7 @@ def test_a_change_is_shown_made_when_agreed_and_taken_back(
     file.parent.mkdir()
     file.write_text('{\n  "model": "opus"\n}\n')
     asked = harness("use", "claude-code")
-    asked.refused("not agreed", "--yes")
+    asked.refused("Nothing was changed.", "Run again with --yes to apply it.")
     assert '+  "autoMemoryDirectory": "' in asked.out
     assert file.read_text() == '{\n  "model": "opus"\n}\n'
     root = harness("path", "notes").out.strip()
@@ -51,7 +51,7 @@ def test_a_change_is_shown_made_when_agreed_and_taken_back(
     )
     assert hook.stdout == harness("prompt", "notes").out
     again = harness("use", "claude-code").done()
-    assert "says so already" in again.stderr
+    assert "already has this setting" in again.stderr
     harness("use", "claude-code", "--undo", "--yes").done()
     assert file.read_text() == '{\n  "model": "opus"\n}\n'
     harness("use", "claude-code", "--undo", "--yes").refused("not_found")

@@ -97,7 +97,7 @@ def test_an_answer_that_breaks_off_is_withdrawn_in_sight(
     screen = Screen(harness, "run", "Say it.")
     assert screen.close() == 0
     first, withdrawn, waiting, answer, _ = screen.lines
-    assert (first, withdrawn) == ("Half an", "(the answer broke off; it begins anew)")
+    assert (first, withdrawn) == ("Half an", "(the answer was interrupted and starts again)")
     assert waiting.startswith("the provider cannot be reached")
     assert answer == "Whole."
 
@@ -116,12 +116,12 @@ def test_ctrl_c_ends_a_turn_and_not_the_chat_and_twice_at_the_prompt_ends_that(
     screen.wait_for("(stopped)")
     assert hold.left.wait(COMMAND_S_MAX), "the model is not asked any more"
     screen.wait_for("you ›")
-    screen.interrupt_prompt("(Ctrl-C once more ends)")
+    screen.interrupt_prompt("(press Ctrl-C again to end)")
     screen.wait_for("you ›")
     screen.type("Go on.\n")
     screen.wait_for("The end.")
     screen.wait_for("you ›")
-    screen.interrupt_prompt("(Ctrl-C once more ends)")
+    screen.interrupt_prompt("(press Ctrl-C again to end)")
     screen.wait_for("you ›")
     screen.interrupt_prompt(None)
     assert screen.close() == 130

@@ -148,9 +148,9 @@ def test_log_is_told_by_conversation_with_what_was_asked(home: Path) -> None:
     Path(run("path", "notes", "TASKS.md").strip()).write_text("# Tasks\n\n- [ ] call Ann\n")
     told = run("log", "notes")
     by_hand, kitchen, first = (chapter.splitlines() for chapter in told.split("\n\n"))
-    assert by_hand[0].endswith("  owner, by hand")
+    assert by_hand[0].endswith("  owner (by hand)")
     assert "TASKS.md: +" in by_hand[1]
-    assert kitchen[0].endswith("  assistant, conversation kitchen")
+    assert kitchen[0].endswith("  assistant (conversation kitchen)")
     assert [line.strip().partition("  ")[2].partition("  ")[2] for line in kitchen[1::2]] == [
         "MEMORY.md: +1 −0 · the sky is blue",
         "MEMORY.md: +1 −0 · tea is green",
@@ -159,7 +159,7 @@ def test_log_is_told_by_conversation_with_what_was_asked(home: Path) -> None:
         "asked: Remember that the sky is blue.",
         "asked: Remember that tea is green.",
     ]
-    assert first[0].endswith("  owner, through harness")
+    assert first[0].endswith("  owner (CLI or API)")
     with Harness.open(home) as harness:
         revision = harness.workspaces.get("notes").log()[1]
         assert TurnReasons(harness.rooms.conversations).why(revision)

@@ -28,7 +28,7 @@ def memory(harness: Terminal) -> str:
 def test_without_a_terminal_a_turn_that_waits_says_how_to_allow_it(harness: Terminal) -> None:
     waiting = harness(*TEA)
     assert (waiting.code, waiting.out) == (1, "")
-    assert "waits to be allowed: " in waiting.stderr
+    assert "Waiting for approval: " in waiting.stderr
     assert "MEMORY.md in notes" in waiting.stderr
     assert "harness approve conv_" in waiting.stderr
     assert "green" not in memory(harness)

@@ -16,7 +16,7 @@ def test_a_turn_is_ended_from_another_terminal_and_the_conversation_goes_on(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(asking, "run", "Tell me.", "-c", "c1", "--json")
         assert hold.reached.wait(COMMAND_S_MAX)
-        assert asking("conversation", "cancel", "c1").done().out == "c1: its turn ends\n"
+        assert asking("conversation", "cancel", "c1").done().out == "c1: the turn ends\n"
         ended = running.result(COMMAND_S_MAX)
     assert (ended.code, ended.json["outcome"]) == (1, "interrupted")
     assert hold.left.wait(COMMAND_S_MAX), "the model is not asked any more"

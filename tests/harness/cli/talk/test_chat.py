@@ -61,7 +61,7 @@ def test_undo_takes_back_one_answer_after_the_other(harness: Terminal) -> None:
     said(harness, "remember that tea is green", "remember that water is wet")
     chat = said(harness, "/undo", "/memory", "/undo", "/undo", "what is green?")
     assert chat.stderr.count("undone by ") == 2
-    assert "nothing was changed in this conversation" in chat.stderr
+    assert "no answer in this conversation has changed a file" in chat.stderr
     assert "- tea is green\n" in chat.out
     assert "water" not in chat.out
     assert "From my memory: tea" not in chat.out
@@ -92,7 +92,7 @@ def test_a_command_that_is_not_there_is_not_said_to_the_agent_but_a_path_is(
     harness: Terminal,
 ) -> None:
     chat = said(harness, "/nix", "/", "/etc/hosts is a file", "/mem")
-    assert "there is no /nix; there are:" in chat.stderr
+    assert "there is no command /nix; the commands are:" in chat.stderr
     assert "/undo" in chat.stderr
     shown = harness("conversation", "show", "c1").done().out
     assert "/etc/hosts is a file" in shown
@@ -107,7 +107,7 @@ def test_exit_ends_and_the_rest_is_not_said(harness: Terminal) -> None:
 
 
 def test_compact_makes_a_summary_of_the_beginning(harness: Terminal) -> None:
-    assert "nothing was said" in said(harness, "/compact", key="c2").stderr
+    assert "this conversation has no messages yet" in said(harness, "/compact", key="c2").stderr
     facts = [f"remember that fact {number} is known" for number in range(4)]
     chat = said(harness, *facts, "/compact", "/diff")
     assert "compacted: c1: entries up to " in chat.out

@@ -27,7 +27,7 @@ def test_a_dry_run_says_what_would_be_summarised_and_asks_nobody(harness: Termin
     assert would["would"] == {"kind": "summary", "covers": int(told.split()[7].rstrip(";"))}
     nothing = harness("compact", "short", "--dry-run").done()
     assert nothing.out == ""
-    assert "nothing before the newest turn" in nothing.stderr
+    assert "no messages before the newest turn" in nothing.stderr
     prompt = harness("prompt", "-c", "long").done().out
     assert "<summary>" not in prompt
 
@@ -37,7 +37,7 @@ def test_a_conversation_is_compacted_once_and_shown_with_its_summary(harness: Te
     assert told.startswith("compacted: long: entries up to ")
     last = int(told.split()[5])  # how many tools the first turn used depends on the sandbox
     shown = harness("conversation", "show", "long").done().out
-    assert f"summary of what was said up to {last}" in shown
+    assert f"summary of the entries up to {last}" in shown
     assert "- remember that tea is green" in shown
     prompt = harness("prompt", "-c", "long").done().out
     assert "<summary>\nThe user has said:\n- remember that tea is green\n</summary>" in prompt

@@ -111,7 +111,7 @@ def test_a_conversation_is_forked_reset_and_deleted(harness: Terminal) -> None:
     fork = harness("conversation", "fork", "tea", "other", "--at", "1", "--json").done().json
     assert (fork["key"], fork["entries"]) == ("other", 1)
     reset = harness("conversation", "reset", "tea").done()
-    assert reset.out == "reset: tea goes on with entry 7 in a new session\n"
+    assert reset.out == "reset: tea continues with entry 7 in a new session\n"
     harness("run", "hello", "-c", "tea").done()
     sessions = harness("conversation", "show", "tea", "--json").done().json["sessions"]
     assert [session["first"] for session in sessions] == [1, 7]

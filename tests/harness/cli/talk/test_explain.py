@@ -34,8 +34,8 @@ def test_a_conversation_is_explained_turn_by_turn(talked: Terminal) -> None:
     ]
     shown = plain.done().out
     assert len(re.findall(r"^turn_", shown, re.MULTILINE)) == 2
-    assert "snapshot 1 (first), 1 change told since" in shown
-    assert re.search(r"came in memory/notes [0-9a-f]{12}\n    [0-9a-f]{12} .*tea is green", shown)
+    assert "snapshot 1 (first), 1 change since" in shown
+    assert re.search(r"entered memory/notes [0-9a-f]{12}\n    [0-9a-f]{12} .*tea is green", shown)
     (sighting,) = one.done().json["sightings"]
     assert (sighting["turn"], sighting["shown"]) == (first["turn"], True)
     assert sighting["revision"] == came["revision"]

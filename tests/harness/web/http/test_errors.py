@@ -2,8 +2,18 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from harness.web.http.errors import refused
-from workspaces.errors import Exhausted, WorkspaceBusy
+from workspaces.errors import (
+    AlreadyExists,
+    Exhausted,
+    Failure,
+    Forbidden,
+    Unauthorized,
+    Unavailable,
+    WorkspaceBusy,
+)
 
 
 def test_a_limit_that_is_used_up_says_which_and_when_to_come_again() -> None:
@@ -22,3 +32,35 @@ def test_who_is_at_work_is_said_without_the_id_of_a_process() -> None:
     assert "4711" in str(busy)
     error = json.loads(bytes(refused(busy).body))["error"]
     assert error["message"] == ("the workspace is in use by helper; try again when that has ended")
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "message"),
+    [
+        (Unauthorized(), 401, "Missing or invalid API key. Send `Authorization: Bearer <key>`."),
+        (
+            Forbidden("access shared workspace files directly"),
+            403,
+            "User keys cannot access shared workspace files directly. Use an account key.",
+        ),
+        (
+            AlreadyExists("agent", "assistant"),
+            409,
+            "an agent named 'assistant' already exists; "
+            "choose another name, or use the one that is there",
+        ),
+        (
+            Unavailable("a table", "DynamoDB (http://127.0.0.1:1) is unreachable", remedy="wait"),
+            503,
+            "DynamoDB (http://127.0.0.1:1) is unreachable. Try again later.",
+        ),
+    ],
+)
+def test_a_message_says_the_point_first_and_then_the_remedy(
+    failure: Failure, status: int, message: str
+) -> None:
+    answer = refused(failure)
+    assert (answer.status_code, json.loads(bytes(answer.body))["error"]["message"]) == (
+        status,
+        message,
+    )

@@ -28,7 +28,7 @@ from harness.transcripts.transcript import Entry
 from harness.turns.broadcast import HEARD_MAX, TEXT_CHARACTERS_MAX, Broadcaster, Heard, Stored
 from harness.turns.event_stream import Disconnect, KeepAlive, StreamItem
 from harness.web.app import ServerTimeouts
-from harness.web.http.sse import NAMES, written
+from harness.web.http.sse import NAMES, encode
 from harness.web.loop_watchdog import STALL_S
 from tests.harness.web.site import Caller, Site
 from tests.harness.web.turning import Puppet, Told, followed, said, settled, told
@@ -99,7 +99,7 @@ TELLABLE: tuple[StreamItem, ...] = (
 
 def test_every_word_that_can_be_told_is_among_those_that_are_documented() -> None:
     assert {type(step) for step in TELLABLE} == set(get_args(StreamItem))
-    told = [written(step).decode() for step in TELLABLE]
+    told = [encode(step).decode() for step in TELLABLE]
     names = {line[7:] for text in told for line in text.splitlines() if line.startswith("event: ")}
     assert names | {"refused"} == set(NAMES)
 
@@ -175,7 +175,7 @@ def test_a_server_that_ends_asks_its_readers_to_come_back(
 ) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
         assert next(told).name == "entry"
-        spoken.app.state.curfew.call()
+        spoken.app.state.shutdown.call()
         assert list(told) == [Told("reconnect", {})]
 
 
@@ -293,6 +293,6 @@ def test_a_stage_is_kept_no_longer_than_it_is_used() -> None:
 
 def test_ten_megabytes_are_written_for_a_stream_without_a_look_at_each_character() -> None:
     begun = time.thread_time()
-    written_ = written(TextArrived("é\x85\u2028" + "ü" * 10_000_000))
+    written_ = encode(TextArrived("é\x85\u2028" + "ü" * 10_000_000))
     assert time.thread_time() - begun < STALL_S
     assert written_.startswith('event: text\ndata: {"text":"é\\u0085\\u2028ü'.encode())
