@@ -38,11 +38,11 @@ def parse_porcelain(out: bytes) -> list[tuple[RevisionId, bytes]]:
 
 def blamed_line(number: int, data: bytes, commit: Commit) -> BlamedLine:
     return BlamedLine(
-        number,
-        data.decode(errors="replace"),
-        commit.id,
-        commit.at,
-        commit.author,
-        commit.trailers.get("Conversation"),
-        commit.trailers.get("Turn"),
+        number=number,
+        text=data.decode(errors="replace"),
+        revision=commit.id,
+        at=commit.at,
+        author=commit.author,
+        conversation=commit.trailers.get("Conversation"),
+        turn=commit.trailers.get("Turn"),
     )

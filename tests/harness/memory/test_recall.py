@@ -32,7 +32,7 @@ def test_lines_of_several_workspaces_are_one_ranking_with_every_field(harness: H
         "revision": two.tip(),
         "why": shown["why"],
     }
-    assert shown["why"][0] == "holds exactly what was asked for"
+    assert shown["why"][0] == "exact match"
     assert 0 < shown["score"] < 2
 
 

@@ -58,7 +58,7 @@ def test_lines_under_a_heading_are_found_by_it(index: Index) -> None:
     texts = Texts(a="# Harbour\n- open at nine\n# Museum\n- open at ten\n")
     found = index.find(texts, "harbour open", limit=2)
     assert places(found)[0] == ("a.md", 2)
-    assert "stands under harbour" in found[0].why
+    assert "heading or file name contains harbour" in found[0].why
 
 
 def test_lines_of_a_file_are_found_by_its_name(index: Index) -> None:
@@ -88,7 +88,7 @@ def test_a_query_without_a_word_finds_nothing(index: Index) -> None:
 def test_why_says_what_speaks_for_a_line(index: Index) -> None:
     texts = Texts(a="- Ann: likes tea\n", b="- Ann\n")
     found, _ = index.find(texts, "What does Ann drink, tea?", limit=5)
-    assert found.why == ("says ann, tea", "begins with a name that was asked for")
+    assert found.why == ("contains ann, tea", "begins with a name from the query")
 
 
 def test_neighbours_count_where_order_means_something_and_not_where_it_does_not(
@@ -118,7 +118,7 @@ def test_what_stands_in_one_line_alone_ranks_first(index: Index, name: str, ques
     found = index.find(texts, question.format(name), limit=3)
     assert (found[0].path, found[0].line) == ("b.md", 2)
     assert found[0].is_named
-    assert found[0].why[0] == "holds exactly what was asked for"
+    assert found[0].why[0] == "exact match"
     assert not found[1].is_named if len(found) > 1 else True
 
 

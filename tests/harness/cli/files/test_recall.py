@@ -22,7 +22,7 @@ def test_lines_are_found_shown_and_limited(harness: Terminal) -> None:
     assert (shown["workspace"], shown["path"], shown["line_number"]) == ("other", "a.md", 1)
     assert {"content", "score", "updated_at", "why"} <= shown.keys()
     assert "notes/tea.md:3: " in asked.done().out
-    assert "says tea" in asked.out
+    assert "contains tea" in asked.out
     assert "other" not in asked.out
     assert none.done().out == ""
     assert "nothing was found" in none.stderr
