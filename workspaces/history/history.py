@@ -119,7 +119,7 @@ class History:
         return (self._directory / "HEAD").exists()
 
     @contextmanager
-    def recreated(self) -> Generator[History]:
+    def recreate(self) -> Generator[History]:
         """Replace a lost history by a new one, which the block fills. If the block fails, replace nothing."""
         replacement = self._directory.with_name(f"{self._directory.name}.again")
         shutil.rmtree(replacement, ignore_errors=True)
@@ -311,8 +311,8 @@ class History:
 
         Ours is an ancestor of theirs and no file differs: the branch moves to theirs unchanged.
         Ours is an ancestor of theirs and files differ: they become a revision on top of theirs.
-        Otherwise the new revision is a merge. A merge depends on its parents and its files alone
-        (parents sorted, the later of their stamps), so every machine makes the same one."""
+        Otherwise the new revision is a merge. It depends on its parents and its files alone (parents
+        sorted, the later of their stamps). So every machine makes the same merge."""
         ours = self.tip()
         batch = self._objects.batch()
         onto = self.commit(theirs)
