@@ -1,8 +1,8 @@
-"""What happened to a workspace: making revisions, and reading them. Every git call is here.
+"""The history of a workspace: make revisions, read them, exchange them, revert them. Every git call is here.
 
-made     objects packfile commit branch graft → history.record · pack
-travels  bundle: out · quarantine shape: in → history.follow
-read     log difference step blame inquiry → history
-undone   undo
-lines    lines → origins origin_table: which revision brought each line
+write      git/objects, packfile, commit, tree_edit, branch → history.record · git/repack → history.pack
+exchange   out: git/bundle · in: git/quarantine, tree_check → history.receive, history.follow
+read       log, diff, revision_step, blame, safe_git_command → history
+revert     revert
+lines      line_matching → line_origins, line_origin_table: which revision wrote each line
 """

@@ -1,4 +1,4 @@
-"""Blame: for every line of a file, the revision that wrote it, and from which conversation."""
+"""Blame: for every line of a file, the revision that wrote it and its conversation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADER = re.compile(rb"([0-9a-f]{40}) \d+ \d+")
 class BlamedLine:
     number: int
     text: str
-    """Without its newline; bytes that are no UTF-8 are shown as �."""
+    """The line without its newline. Bytes that are not valid UTF-8 are shown as �."""
     revision: RevisionId
     at: Stamp
     author: str
@@ -25,24 +25,24 @@ class BlamedLine:
 
 
 def parse_porcelain(out: bytes) -> list[tuple[RevisionId, bytes]]:
-    """`git blame --porcelain`: each line's revision and bytes. Content follows a tab, always."""
-    found: list[tuple[RevisionId, bytes]] = []
+    """Parse `git blame --porcelain` into each line's revision and bytes. Content always follows a tab."""
+    lines: list[tuple[RevisionId, bytes]] = []
     revision = b""
     for line in out.split(b"\n"):
         if line.startswith(b"\t"):
-            found.append((RevisionId(revision.decode()), line[1:]))
+            lines.append((RevisionId(revision.decode()), line[1:]))
         elif header := _HEADER.match(line):
             revision = header[1]
-    return found
+    return lines
 
 
 def blamed_line(number: int, data: bytes, commit: Commit) -> BlamedLine:
     return BlamedLine(
-        number,
-        data.decode(errors="replace"),
-        commit.id,
-        commit.at,
-        commit.author,
-        commit.trailers.get("Conversation"),
-        commit.trailers.get("Turn"),
+        number=number,
+        text=data.decode(errors="replace"),
+        revision=commit.id,
+        at=commit.at,
+        author=commit.author,
+        conversation=commit.trailers.get("Conversation"),
+        turn=commit.trailers.get("Turn"),
     )

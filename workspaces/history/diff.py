@@ -1,7 +1,7 @@
-"""What differs between two revisions, file by file, as git tells it.
+"""The differences between two revisions, file by file, parsed from git's patch.
 
-A patch is cut into files by its own grammar: a line of content always begins with one of ` +-\\`, so
-nothing that anyone wrote into a file can be taken for a heading.
+A patch is split into files by its own grammar. A line of content always begins with one of ` +-\\`, so
+no text inside a file can be mistaken for a heading.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PATCH_OPTIONS = (
 )
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""Git knows it without being told: what was there before the first revision."""
+"""The empty tree, which stands for the state before the first revision. Every git has it built in."""
 
 ALIKE_MIN = 0.4
-"""Of the shorter text's characters. Texts that share less are read one after the other: word by word
-they would only be mixed."""
+"""Share of the shorter text's characters that both texts must have in common. Texts that share less are
+shown one after the other; a word-by-word comparison would only mix them."""
 
 _HEADING = "diff --git "
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
@@ -43,19 +43,19 @@ class FileDifference:
     added: int
     removed: int
     patch: str
-    """Unified hunks, from the first `@@`; empty when there are none to show."""
+    """Unified hunks, from the first `@@`. Empty if there are none to show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     older: RevisionId | None
-    """None: before the first revision."""
+    """None stands for before the first revision."""
     newer: RevisionId | None
     files: tuple[FileDifference, ...]
 
 
 Span = tuple[Literal[" ", "-", "+"], str]
-"""Words that stayed, went or came."""
+"""Text that was kept (` `), removed (`-`) or added (`+`)."""
 
 
 def parse_patch(text: str) -> tuple[FileDifference, ...]:
@@ -69,7 +69,7 @@ def parse_patch(text: str) -> tuple[FileDifference, ...]:
 
 
 def words(patch: str) -> list[Span]:
-    """A patch word by word: lines that changed are shown once, with what went and came in them."""
+    """Return a patch word by word. A changed line appears once, with its removed and added words marked."""
     spans: list[Span] = []
     old: list[str] = []
     new: list[str] = []
@@ -80,34 +80,34 @@ def words(patch: str) -> list[Span]:
         elif mark == "+":
             new.append(text)
         elif mark != "\\":
-            spans += _word_spans("\n".join(old), "\n".join(new), ended=bool(old or new))
+            spans += _word_spans("\n".join(old), "\n".join(new), has_lines=bool(old or new))
             old, new = ([text], []) if mark == "-" else ([], [])
             if mark in {" ", "@"}:
                 spans.append((" ", f"{line if mark == '@' else text}\n"))
     return spans
 
 
-def _word_spans(old: str, new: str, *, ended: bool) -> Iterable[Span]:
+def _word_spans(old: str, new: str, *, has_lines: bool) -> Iterable[Span]:
     before, after = _WORD.findall(old), _WORD.findall(new)
-    found = list(hunks(before, after))
-    if old and new and not _alike(before, after, found):
+    word_hunks = list(hunks(before, after))
+    if old and new and not _are_similar(before, after, word_hunks):
         yield "-", f"{old}\n"
         yield "+", f"{new}\n"
         return
     at = 0
-    for hunk in found:
+    for hunk in word_hunks:
         yield " ", "".join(before[at : hunk.old_start])
         yield "-", "".join(before[hunk.old_start : hunk.old_end])
         yield "+", "".join(after[hunk.new_start : hunk.new_end])
         at = hunk.old_end
-    yield " ", "".join(before[at:]) + ("\n" if ended else "")
+    yield " ", "".join(before[at:]) + ("\n" if has_lines else "")
 
 
-def _alike(before: list[str], after: list[str], found: list[Hunk]) -> bool:
-    stayed = sum(map(_weight, before)) - sum(
-        sum(map(_weight, before[hunk.old_start : hunk.old_end])) for hunk in found
+def _are_similar(before: list[str], after: list[str], word_hunks: list[Hunk]) -> bool:
+    common = sum(map(_weight, before)) - sum(
+        sum(map(_weight, before[hunk.old_start : hunk.old_end])) for hunk in word_hunks
     )
-    return stayed >= ALIKE_MIN * max(1, min(sum(map(_weight, before)), sum(map(_weight, after))))
+    return common >= ALIKE_MIN * max(1, min(sum(map(_weight, before)), sum(map(_weight, after))))
 
 
 def _weight(word: str) -> int:
@@ -135,6 +135,6 @@ def _file(lines: list[str]) -> FileDifference:
 
 
 def _path(heading: str) -> str:
-    """`diff --git a/X b/X`: renames are not looked for, so both names are the same."""
+    """Return X of `diff --git a/X b/X`. Git does not detect renames here, so both names are equal."""
     names = heading.removeprefix(_HEADING + "a/")
     return names[: (len(names) - len(" b/")) // 2]

@@ -1,13 +1,15 @@
 """A workspace's history: its revisions, in a git directory outside the tree.
 
-Outside, so that no agent ever reaches its hooks or its configuration; and no program of git's ever
-walks the agent's tree: a revision is made from bytes that the caller has read through the path door.
-Blob, changed trees and commit are written and made durable first (`graft`, `objects`), and only then
-the branch moves, by compare-and-swap (`branch`). A crash leaves objects that
-nothing points at, never a branch that points at nothing. What a revision costs depends on the depth
+The git directory lies outside the tree, so that no agent ever reaches its hooks or its configuration.
+No git program ever walks the agent's tree either. A revision is made from bytes that the caller has
+read through the checked opens of `localfs.safe_open`.
+
+The blob, the changed trees and the commit are written and made durable first (`git.tree_edit`,
+`git.objects`). Only then does the branch move, by compare-and-swap (`git.branch`). A crash leaves
+unreachable objects, never a branch that points at nothing. The cost of a revision depends on the depth
 of the changed paths and the size of their directories, not on the number of files.
 
-For what git reads better than we could (log, diff, blame) the git program is asked (`git`).
+The git program (`git.program`) runs where it reads better than this module could: log, diff, blame.
 
 Deliberately absent: an index, a working tree, remotes, `git add`.
 """
@@ -55,12 +57,12 @@ from workspaces.revision import Author, FileChange, Revision, RevisionId, merge_
 from workspaces.timestamp import AHEAD_MAX, Stamp, at_most, next_stamp, stamp_of
 
 HEAD: Final = "head"
-"""The view of what is there now. Any other view is a revision's id."""
+"""The view of the present files. Any other view is a revision's id."""
 
 View = str
 
 PUT_BACK = (
-    "put it back from a copy of the home; or begin a new one in its place: "
+    "restore it from a copy of the home, or create an empty history in its place: "
     "git init --bare --template= --initial-branch=main"
 )
 
@@ -68,19 +70,21 @@ LOG_ENTRIES_MAX = 10_000
 REVISIONS_AHEAD_MAX = 1_000
 
 COMMITS_KEPT = 64
-"""A revision never changes, and the newest is asked for again and again."""
+"""Commits in the cache. A revision never changes, and callers read the newest again and again."""
 
 WHOLE_TREES_KEPT = 1
-"""One sync asks for all of the newest one several times. Ten thousand files of it take three megabytes."""
+"""Whole trees in the cache. One sync reads the newest tree several times. Ten thousand files take 3 MB."""
 
 STEPS_BACK = 8
-"""Revisions of one turn, each made on top of the other: nobody starts git to find what came before them."""
+"""Ancestors that `descends` reads itself before it starts git. The revisions of one turn are made one on
+top of the other, so this usually finds the answer."""
 
 _HEXADECIMAL = re.compile(r"[0-9a-f]{4,40}")
 
 
 class History:
-    """One git directory. Reading is safe from any thread; `record` only under the writer lock."""
+    """A git directory with its revisions. Any thread may read. Only the holder of the writer lock may
+    call `record`."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._directory = directory
@@ -91,18 +95,18 @@ class History:
         self._trees = lru_cache(WHOLE_TREES_KEPT)(self._read_tree)
         self._folded = lru_cache(PARTS_MAX)(self._read_folded)  # one for each directory of a path
         self._newest: Commit | None = None
-        """That was made here: it is asked for at once, and need not come from the disk."""
+        """The last commit that this object made. Callers ask for it at once, so it is not read from disk."""
 
     @classmethod
     def create(cls, directory: Path, clock: Clock) -> History:
-        """An empty history; it appears whole or not at all."""
+        """Create an empty history. The directory appears complete or not at all."""
         unfinished = directory.with_name(f"{directory.name}.new-{os.getpid()}")
         shutil.rmtree(unfinished, ignore_errors=True)
         run_git(
             "init", "--quiet", "--bare", "--template=", "--initial-branch=main", str(unfinished)
         )
         try:
-            sync_below(unfinished)  # which `git init` leaves to others
+            sync_below(unfinished)  # `git init` does not flush its files
             unfinished.rename(directory)
             sync(directory.parent)
         except OSError as error:
@@ -111,66 +115,69 @@ class History:
 
     @property
     def is_there(self) -> bool:
-        """False when its directory was lost: then nothing may be written as if there had been none."""
+        """Return False if the directory was lost. Callers must then not write as if there had been none."""
         return (self._directory / "HEAD").exists()
 
     @contextmanager
-    def made_again(self) -> Generator[History]:
-        """In the place of one that was lost, once the block has filled it; not at all when it fails."""
-        beside = self._directory.with_name(f"{self._directory.name}.again")
-        shutil.rmtree(beside, ignore_errors=True)
-        yield History.create(beside, self._clock)
+    def recreate(self) -> Generator[History]:
+        """Replace a lost history by a new one, which the block fills. If the block fails, replace nothing."""
+        replacement = self._directory.with_name(f"{self._directory.name}.again")
+        shutil.rmtree(replacement, ignore_errors=True)
+        yield History.create(replacement, self._clock)
         try:
-            beside.rename(self._directory)
+            replacement.rename(self._directory)
             sync(self._directory.parent)
         except OSError as error:
             raise unwritable(error) from error
 
     def tip(self) -> RevisionId | None:
-        """The newest revision; None before the first."""
+        """Return the newest revision, or None before the first."""
         return self._branch.tip()
 
     def resolve(self, view: View) -> RevisionId | None:
-        """The revision that a view shows. An abbreviated id is completed; an unknown one NotFound."""
+        """Return the revision that a view shows. An abbreviated id is completed.
+
+        Raises: Refused when the view is no hexadecimal id; NotFound when no revision has it."""
         if view == HEAD:
             return self.tip()
         if not _HEXADECIMAL.fullmatch(view):
             raise Refused("revision", view, "is not the hexadecimal id of a revision")
         try:
-            found = self._git(
+            printed = self._git(
                 "rev-parse", "--verify", "--quiet", "--end-of-options", view + "^{commit}"
             )
         except Unavailable:
             raise NotFound("revision", view, remedy="`harness log` lists them") from None
-        return RevisionId(found.decode().strip())
+        return RevisionId(printed.decode().strip())
 
     def tree(self, revision: RevisionId | None) -> Mapping[WorkspacePath, ObjectId]:
-        """Every file of a revision, ascending by path. To be looked at only: others get the same one."""
+        """Return every file of a revision, ascending by path. The mapping is cached and shared: callers must
+        not change it."""
         return {} if revision is None else self._trees(revision)
 
     def below(self, revision: RevisionId | None, directory: str) -> dict[WorkspacePath, ObjectId]:
-        """Every file of a revision below one directory, ascending by path."""
-        found: list[tuple[WorkspacePath, ObjectId]] = []
+        """Return every file of a revision below one directory, ascending by path."""
+        files: list[tuple[WorkspacePath, ObjectId]] = []
         for name, entry in self._directory_at(revision, directory).items():
             path = f"{directory}/{name}"
             if entry.mode == TREE_MODE:
-                found += self._files(entry.id, f"{path}/")
+                files += self._files(entry.id, f"{path}/")
             else:
-                found.append((WorkspacePath(path), entry.id))
-        return dict(sorted(found))
+                files.append((WorkspacePath(path), entry.id))
+        return dict(sorted(files))
 
     def holds(self, revision: RevisionId) -> bool:
-        """Whether a revision still belongs to what the newest one has grown from."""
+        """Return True if a revision is the newest one or still one of its ancestors."""
         tip = self.tip()
         if tip is None or tip == revision:
             return tip == revision
         try:
             return not self._git("rev-list", "-n1", revision, f"^{tip}", "--")
-        except Unavailable:  # it is not there at all
+        except Unavailable:  # this git directory does not have the revision
             return False
 
     def has(self, revision: RevisionId) -> bool:
-        """Whether it can be read here, reached by anything or not."""
+        """Return True if this git directory can read the revision, reachable from a branch or not."""
         try:
             self.commit(revision)
         except (Failure, StopIteration, ValueError):
@@ -178,22 +185,22 @@ class History:
         return True
 
     def descends(self, revision: RevisionId | None, ancestor: RevisionId | None) -> bool:
-        """Whether all of `ancestor` is in `revision`; both are here."""
+        """Return True if `revision` is `ancestor` or descends from it. This git directory must have both."""
         if ancestor is None or ancestor == revision:
             return True
         if revision is None:
             return False
-        line = self.commit(revision)
+        commit = self.commit(revision)
         for _ in range(STEPS_BACK):
-            if ancestor in line.parents:
+            if ancestor in commit.parents:
                 return True
-            if len(line.parents) != 1:
+            if len(commit.parents) != 1:  # a merge, or the first revision: git walks the rest
                 break
-            line = self.commit(line.parents[0])
+            commit = self.commit(commit.parents[0])
         return not self._git("rev-list", "-n1", ancestor, f"^{revision}", "--")
 
     def fork(self, one: RevisionId, other: RevisionId) -> RevisionId | None:
-        """The newest revision that both have grown from; None where there is none."""
+        """Return the merge base: the newest common ancestor of both revisions, or None without one."""
         try:
             return RevisionId(self._git("merge-base", one, other).decode().strip())
         except Unavailable:
@@ -202,65 +209,69 @@ class History:
     def differences(
         self, older: RevisionId | None, newer: RevisionId | None
     ) -> dict[WorkspacePath, tuple[ObjectId | None, ObjectId | None]]:
-        """What each path has in both where that is not the same. Equal directories are not looked into."""
+        """Return each path whose object differs, with its older and newer object. None stands for no file.
+        Equal directories are not read."""
         if older is None:
-            return {path: (None, of) for path, of in self.tree(newer).items()}
+            return {path: (None, blob) for path, blob in self.tree(newer).items()}
         before, after = self.commit(older).tree, self.commit(newer).tree if newer else None
         return dict(sorted(self._differing(before, after, "")))
 
     def find(self, revision: RevisionId | None, path: WorkspacePath) -> ObjectId | None:
-        """One file of a revision, looked up along its path alone."""
+        """Return the blob of one file of a revision. Only the directories on its path are read."""
         directory, _, leaf = path.rpartition("/")
-        found = self._directory_at(revision, directory).get(leaf)
-        return None if found is None or found.mode == TREE_MODE else found.id
+        entry = self._directory_at(revision, directory).get(leaf)
+        return None if entry is None or entry.mode == TREE_MODE else entry.id
 
     def named_alike(self, revision: RevisionId | None, directory: str, name: str) -> Sequence[str]:
-        """Return the names in a directory (`""` is the root) that are `name` but for their case."""
+        """Return the names in a directory (`""` is the root) that equal `name` except for their case."""
         return self._folded(revision, directory).get(folded(name), ())
 
     def read(self, object_id: ObjectId) -> bytes:
         return self._objects.read(object_id)
 
     def keep(self, data: bytes) -> ObjectId:
-        """What is in no revision, for as long as nobody tidies up. Under the writer lock."""
+        """Write a blob that no revision contains. It lasts until the next packing prunes it.
+        The caller holds the writer lock."""
         batch = self._objects.batch()
-        kept = batch.add("blob", data)
+        blob = batch.add("blob", data)
         batch.sync()
-        return kept
+        return blob
 
     def commit(self, revision: RevisionId) -> Commit:
         newest = self._newest
         return newest if newest and newest.id == revision else self._commits(revision)
 
     def next_stamp(self) -> Stamp:
-        """What a revision that is made now would have."""
+        """Return the stamp that a revision made now would have."""
         tip = self.tip()
         return next_stamp(self._clock.now(), *((self.commit(tip).at,) if tip else ()))
 
     def believable(self, stamp: Stamp) -> Stamp:
-        """Return the stamp of a revision that is met now, as time is counted from it."""
+        """Return the stamp to count ages from, for a revision first seen now: at most a day ahead."""
         return at_most(stamp, self._clock.now())
 
     def ahead(self) -> list[Commit]:
-        """Return revisions that say they were made more than a day from now: one of two clocks is wrong. Not
-        the merges that repeat a parent's stamp. At most REVISIONS_AHEAD_MAX are looked at."""
+        """Return the revisions with a stamp more than a day in the future: one of two clocks is wrong.
+        Merges that repeat a parent's stamp are left out. At most REVISIONS_AHEAD_MAX commits are read."""
         latest = self._clock.now() + AHEAD_MAX
-        newest = self._known(self.tip())
+        newest = self._commit_or_none(self.tip())
         waiting = [newest] if newest else []
-        met: dict[RevisionId, Commit] = {}
-        while waiting and len(met) < REVISIONS_AHEAD_MAX:
+        visited: dict[RevisionId, Commit] = {}
+        while waiting and len(visited) < REVISIONS_AHEAD_MAX:
             commit = waiting.pop()
-            # nothing before it was committed later: as a rule this ends at the newest revision
-            if commit.committed < int(latest.timestamp()) or commit.id in met:
+            # no ancestor has a later commit date: the walk usually ends at the newest revision
+            if commit.committed < int(latest.timestamp()) or commit.id in visited:
                 continue
-            met[commit.id] = commit
+            visited[commit.id] = commit
             waiting += map(self.commit, commit.parents)
-        repeated = {
+        repeating = {
             one.id
-            for one in met.values()
+            for one in visited.values()
             if len(one.parents) > 1 and any(self.commit(of).at == one.at for of in one.parents)
         }
-        return [one for one in met.values() if one.at > stamp_of(latest) and one.id not in repeated]
+        return [
+            one for one in visited.values() if one.at > stamp_of(latest) and one.id not in repeating
+        ]
 
     def record(
         self,
@@ -269,21 +280,22 @@ class History:
         *,
         beside: Mapping[WorkspacePath, bytes] | None = None,
     ) -> RevisionId:
-        """A revision that sets these files, or with None removes them, on top of the newest one.
+        """Make a revision on top of the newest one. It sets these files; None removes a file.
 
-        `beside`: what the other side of a merge had. It becomes a revision beside the newest one, and
-        this one the merge of the two, so that both versions stay and each line keeps its author."""
+        `beside` holds the files of the other side of a merge. They become a sibling of the newest
+        revision, and the new revision merges the two. So both versions stay, and each line keeps its
+        author."""
         tip = self.tip()
         batch = self._objects.batch()
-        parent = self._known(tip)
+        parent = self._commit_or_none(tip)
         parents = [parent] if parent else []
         if beside:
-            parents.append(self._beside(beside, author, parents))
-        made = self._add(batch, changes, author, parents)
+            parents.append(self._write_sibling(beside, author, parents))
+        commit = self._add_commit(batch, changes, author, parents)
         batch.sync()
-        self._branch.move(made.id, expect=tip)
-        self._newest = made
-        return made.id
+        self._branch.move(commit.id, expect=tip)
+        self._newest = commit
+        return commit.id
 
     def follow(
         self,
@@ -293,41 +305,49 @@ class History:
         *,
         beside: Mapping[WorkspacePath, bytes] | None = None,
     ) -> RevisionId:
-        """The newest revision becomes theirs, or one that both ours and theirs lead to. `differing`: where
-        the files are not as theirs; `beside`: versions that were met and are in neither.
+        """Move the branch to `theirs`, or to a new revision that descends from ours and theirs.
+        `differing` holds the files that must differ from theirs. `beside` holds versions that sync
+        encountered and that neither history contains.
 
-        Ours is in theirs and nothing differs: it is theirs, as it was made. Ours is in theirs: what
-        differs is a revision on top of it. Else it is a merge, which is a function of its parents and
-        the files alone (parents sorted, the later of their stamps), and so the same on every machine."""
+        Ours is an ancestor of theirs and no file differs: the branch moves to theirs unchanged.
+        Ours is an ancestor of theirs and files differ: they become a revision on top of theirs.
+        Otherwise the new revision is a merge. It depends on its parents and its files alone (parents
+        sorted, the later of their stamps). So every machine makes the same merge."""
         ours = self.tip()
         batch = self._objects.batch()
         onto = self.commit(theirs)
         if beside:
-            onto = self._beside(beside, author, [onto])
-        if ours is None or self.descends(theirs, ours):
-            made = self._add(batch, differing, author, [onto]) if differing or beside else onto
-        else:
-            made = self._merge(batch, (self.commit(ours), onto), onto, differing, author)
+            onto = self._write_sibling(beside, author, [onto])
+        if ours is None or self.descends(theirs, ours):  # fast-forward, perhaps with local changes
+            has_changes = bool(differing or beside)
+            commit = self._add_commit(batch, differing, author, [onto]) if has_changes else onto
+        else:  # both sides have revisions that the other lacks
+            commit = self._add_merge(batch, (self.commit(ours), onto), onto, differing, author)
         batch.sync()
-        self._branch.move(made.id, expect=ours)
-        self._newest = made
-        return made.id
+        self._branch.move(commit.id, expect=ours)
+        self._newest = commit
+        return commit.id
 
     def bundles(
         self, tip: RevisionId, known: Collection[RevisionId], *, bytes_max: int = BUNDLE_BYTES_MAX
     ) -> Iterator[tuple[RevisionId, bytes]]:
-        """What others lack who have `known`, the oldest first; of each the newest revision. OverLimit."""
+        """Yield bundles of the revisions that a machine with `known` lacks, oldest first. Each comes with
+        its newest revision.
+
+        Raises: OverLimit when a single revision is too large."""
         return bundles(self._directory, tip, known, bytes_max=bytes_max)
 
     def quarantine(self) -> Quarantine:
-        """For what comes from elsewhere."""
+        """Return a new quarantine for bundles from other machines."""
         return Quarantine(self._directory)
 
     def receive(self, quarantine: Quarantine, revision: RevisionId) -> None:
-        """Take over what was looked at, and make sure that everything `revision` leads to is here then.
-        Under the writer lock: nothing is pruned in between. Unavailable."""
+        """Move the checked objects of a quarantine here. Check that everything reachable from `revision` is
+        then present. The caller holds the writer lock, so nothing is pruned in between.
+
+        Raises: Unavailable when an object is missing or cannot be written."""
         quarantine.admit()
-        if quarantine.leads_nowhere_else(revision):
+        if quarantine.is_self_contained(revision):  # git has checked that already
             return
         tip = self.tip()
         wanted = [revision, *([f"^{tip}"] if tip else []), "--"]
@@ -341,8 +361,8 @@ class History:
         since: RevisionId | None = None,
         limit: int = 50,
     ) -> list[Revision]:
-        """Newest first; with a path only the revisions that touched it. `since`: only what `start` has grown
-        by since that revision."""
+        """Return revisions, newest first. With a path, only the revisions that touched it. With `since`, only
+        the revisions that `start` has gained since then."""
         if self.tip() is None:
             return []
         out = self._git(
@@ -363,7 +383,7 @@ class History:
     def changes(
         self, *, path: WorkspacePath | None = None, start: View = HEAD, limit: int = 50
     ) -> list[RevisionChanges]:
-        """Revisions and what each did, newest first; of a merge, what it did to its first parent."""
+        """Return revisions with their changes, newest first. A merge is compared with its first parent."""
         revision = self.resolve(start)
         if revision is None:
             return []
@@ -381,16 +401,18 @@ class History:
         return log.parse_changes(out)
 
     def show(self, view: View) -> RevisionChanges:
-        """One revision and what it did."""
+        """Return one revision with its changes.
+
+        Raises: NotFound when there is no such revision."""
         changes = self.changes(start=view, limit=1)
         if not changes:
-            raise NotFound("revision", view, remedy="nothing has been written yet")
+            raise NotFound("revision", view, remedy="the workspace has no revisions yet")
         return changes[0]
 
     def diff(
         self, older: View | None, newer: View = HEAD, *, path: WorkspacePath | None = None
     ) -> Difference:
-        """From `older`, or with None from before the first revision, to `newer`."""
+        """Return the difference from `older` to `newer`. None stands for before the first revision."""
         before = self.resolve(older) if older is not None else None
         after = self.resolve(newer)
         out = self._git(
@@ -406,7 +428,9 @@ class History:
         return Difference(before, after, parse_patch(out.decode(errors="replace")))
 
     def blame(self, path: WorkspacePath, view: View = HEAD) -> list[BlamedLine]:
-        """Every line of a file with who wrote it, when, and in which conversation and turn."""
+        """Return every line of a file with its author, stamp, conversation and turn.
+
+        Raises: NotFound when the revision has no such file."""
         revision = self.resolve(view)
         if revision is None or self.find(revision, path) is None:
             raise NotFound("file", path)
@@ -419,16 +443,17 @@ class History:
         ]
 
     def steps(self, known: RevisionId | None, tip: RevisionId) -> list[RevisionStep] | None:
-        """From a revision that is known to `tip`, ascending; None when it is no ancestor."""
+        """Return the steps from a known revision to `tip`, ascending, or None if it is no ancestor of `tip`.
+        An ancestor off the first-parent line gives one step over everything."""
         wanted = ["--end-of-options", tip, *([f"^{known}"] if known else []), "--"]
         walk = ("--first-parent", "--reverse", "--diff-merges=first-parent", log.FORMAT)
         try:
-            found = parse_steps(self._git("log", *walk, *RAW_OPTIONS, *wanted))
-            if not found or found[0].before == known:
-                return found
+            steps = parse_steps(self._git("log", *walk, *RAW_OPTIONS, *wanted))
+            if not steps or steps[0].before == known:
+                return steps
             if known is None or self._git("rev-list", "-n1", known, f"^{tip}", "--"):
                 return None
-        except Unavailable:  # `known` is from a history that was replaced
+        except Unavailable:  # `known` belongs to a history that was replaced
             if known is None:
                 raise
             return None
@@ -436,7 +461,9 @@ class History:
         return [RevisionStep(known, tip, self.commit(tip).at, False, tuple(parse_raw(raw)))]
 
     def ask(self, arguments: Sequence[str]) -> bytes:
-        """What git prints for a command line that only reads (`inquiry`); Refused for any other."""
+        """Run a git command line that only reads, and return its output.
+
+        Raises: Refused for any other command line (`safe_git_command`)."""
         return self._git(*check_git_command(arguments))
 
     @property
@@ -444,19 +471,20 @@ class History:
         return needs_packing(self._directory / "objects")
 
     def pack(self) -> None:
-        """Loose objects into one pack. Only under the writer lock; readers are not disturbed."""
+        """Move loose objects into one pack. The caller holds the writer lock. Readers are not disturbed."""
         pack(self._directory)
 
-    def _beside(
+    def _write_sibling(
         self, changes: Mapping[WorkspacePath, After], author: Author, parents: Sequence[Commit]
     ) -> Commit:
-        """One that others are made on top of: they read what it holds, so it is written first."""
+        """Write a revision that will be a merge's parent. It is written first, because making the merge reads
+        its objects."""
         batch = self._objects.batch()
-        made = self._add(batch, changes, author, parents)
+        commit = self._add_commit(batch, changes, author, parents)
         batch.sync()
-        return made
+        return commit
 
-    def _merge(
+    def _add_merge(
         self,
         batch: ObjectBatch,
         both: Sequence[Commit],
@@ -487,28 +515,31 @@ class History:
             if trees[0] != trees[1]:
                 yield from self._differing(trees[0], trees[1], f"{prefix}{name}/")
 
-    def _add(
+    def _add_commit(
         self,
         batch: ObjectBatch,
         changes: Mapping[WorkspacePath, After],
         author: Author,
         parents: Sequence[Commit],
     ) -> Commit:
-        """A revision with the first parent's files and these changes; nothing points at it yet."""
+        """Add a revision to the batch: the first parent's files with these changes. No branch points at it
+        yet."""
         first = parents[0] if parents else None
         at = next_stamp(self._clock.now(), *(parent.at for parent in parents))
-        told = [
-            FileChange(path, self._before(first.id if first else None, path), self._bytes(after))
+        file_changes = [
+            FileChange(
+                path, self._read_at(first.id if first else None, path), self._bytes_of(after)
+            )
             for path, after in sorted(changes.items())
         ]
         tree = replace_files(changes, first.tree if first else None, self._objects, batch)
-        data = commit_bytes(tree, parents, author, at, message(told, author, at))
+        data = commit_bytes(tree, parents, author, at, message(file_changes, author, at))
         return parse_commit(RevisionId(batch.commit(data)), data)
 
     def _read_commit(self, revision: RevisionId) -> Commit:
         return parse_commit(revision, self._objects.read(revision))
 
-    def _known(self, revision: RevisionId | None) -> Commit | None:
+    def _commit_or_none(self, revision: RevisionId | None) -> Commit | None:
         return self.commit(revision) if revision else None
 
     def _directory_at(self, revision: RevisionId | None, directory: str) -> Entries:
@@ -525,30 +556,30 @@ class History:
     def _read_folded(
         self, revision: RevisionId | None, directory: str
     ) -> Mapping[str, Sequence[str]]:
-        """Return the names in a directory by what they have in common with those of another case."""
-        found: dict[str, list[str]] = {}
+        """Return the names in a directory, grouped by their case-folded form."""
+        names: dict[str, list[str]] = {}
         for name in self._directory_at(revision, directory):
-            found.setdefault(folded(name), []).append(name)
-        return found
+            names.setdefault(folded(name), []).append(name)
+        return names
 
-    def _before(self, tip: RevisionId | None, path: WorkspacePath) -> bytes | None:
-        found = self.find(tip, path)
-        return self.read(found) if found else None
+    def _read_at(self, revision: RevisionId | None, path: WorkspacePath) -> bytes | None:
+        blob = self.find(revision, path)
+        return self.read(blob) if blob else None
 
-    def _bytes(self, after: After) -> bytes | None:
+    def _bytes_of(self, after: After) -> bytes | None:
         return self.read(after) if isinstance(after, str) else after
 
     def _read_tree(self, revision: RevisionId) -> dict[WorkspacePath, ObjectId]:
         return dict(sorted(self._files(self.commit(revision).tree, "")))
 
     def _files(self, tree: ObjectId, prefix: str) -> list[tuple[WorkspacePath, ObjectId]]:
-        found: list[tuple[WorkspacePath, ObjectId]] = []
+        files: list[tuple[WorkspacePath, ObjectId]] = []
         for name, entry in self._objects.entries(tree).items():
             if entry.mode == TREE_MODE:
-                found += self._files(entry.id, f"{prefix}{name}/")
+                files += self._files(entry.id, f"{prefix}{name}/")
             else:
-                found.append((WorkspacePath(prefix + name), entry.id))
-        return found
+                files.append((WorkspacePath(prefix + name), entry.id))
+        return files
 
     def _git(self, *arguments: str) -> bytes:
         return run_git(f"--git-dir={self._directory}", *arguments)

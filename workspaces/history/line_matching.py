@@ -1,9 +1,9 @@
-"""Which lines two versions of a text share.
+"""Find the lines that two versions of a text share (a patience diff).
 
-First what is equal at both ends, then lines that occur exactly once on both sides, in their longest
-common order (they are what a reader would call "the same line"), and between them the same again.
-Where nothing is unique, small gaps are compared in full and large ones count as rewritten: the time
-stays near linear whatever an agent puts into a file.
+Equal lines at both ends match first. Then lines match that occur exactly once on both sides, in their
+longest common order: a reader would call them "the same line". The gaps between them are matched in the
+same way. In a gap without unique lines, a small gap is compared in full and a large one counts as
+rewritten. So the time stays near linear, whatever an agent puts into a file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 COMPARISONS_MAX = 100_000
-"""Of a gap without unique lines: some milliseconds."""
+"""Line pairs that a gap without unique lines may have to be compared in full: some milliseconds."""
 
 DEPTH_MAX = 64
 
@@ -25,7 +25,7 @@ _Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """`old[old_start:old_end]` became `new[new_start:new_end]`."""
+    """A change: `old[old_start:old_end]` became `new[new_start:new_end]`."""
 
     old_start: int
     old_end: int
@@ -34,25 +34,25 @@ class Hunk:
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    """As git counts them: each with its newline, the last perhaps without."""
+    """Split into lines as git counts them: each keeps its newline, the last may have none."""
     lines = data.split(b"\n")
     last = lines.pop()
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
 def hunks(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Hunk]:
-    """What changed, in order. What lies between two hunks is equal."""
-    found: list[Hunk] = []
+    """Return the changes from `old` to `new`, in order. The lines between two hunks are equal."""
+    changes: list[Hunk] = []
     old_at = new_at = 0
     for i, j in [*shared(old, new), (len(old), len(new))]:
         if i > old_at or j > new_at:
-            found.append(Hunk(old_at, i, new_at, j))
+            changes.append(Hunk(old_at, i, new_at, j))
         old_at, new_at = i + 1, j + 1
-    return found
+    return changes
 
 
 def shared(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[_Pair]:
-    """Pairs of positions of equal lines, ascending on both sides."""
+    """Return pairs of positions of equal lines, ascending on both sides."""
     pairs: list[_Pair] = []
     ranges: list[tuple[_Range, int]] = [((0, len(old), 0, len(new)), 0)]
     while ranges:
@@ -68,7 +68,7 @@ def shared(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[_Pair]:
         gap = (a, a_end, b, b_end)
         anchors = _anchors(old, new, gap) if depth < DEPTH_MAX else []
         if not anchors:
-            pairs += _compared(old, new, gap)
+            pairs += _compare_fully(old, new, gap)
             continue
         pairs += anchors
         for i, j in [*anchors, (a_end, b_end)]:
@@ -88,9 +88,9 @@ def _anchors(old: Sequence[Hashable], new: Sequence[Hashable], gap: _Range) -> l
 
 
 def _longest_ascending(pairs: list[_Pair]) -> list[_Pair]:
-    """Of pairs ascending on the first side, the most that ascend on the second too."""
-    ends: list[int] = []  # smallest second side that ends a run of this length …
-    last: list[int] = []  # … and which pair that is
+    """Return the longest run that also ascends on the second side. `pairs` ascends on the first side."""
+    ends: list[int] = []  # smallest second side that ends a run of this length
+    last: list[int] = []  # number of the pair with that second side
     before: list[int] = []
     for number, (_, j) in enumerate(pairs):
         length = bisect_left(ends, j)
@@ -105,7 +105,7 @@ def _longest_ascending(pairs: list[_Pair]) -> list[_Pair]:
     return chosen[::-1]
 
 
-def _compared(old: Sequence[Hashable], new: Sequence[Hashable], gap: _Range) -> list[_Pair]:
+def _compare_fully(old: Sequence[Hashable], new: Sequence[Hashable], gap: _Range) -> list[_Pair]:
     a, a_end, b, b_end = gap
     if (a_end - a) * (b_end - b) > COMPARISONS_MAX:
         return []

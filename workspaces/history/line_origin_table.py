@@ -16,10 +16,10 @@ from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp
 
 FORMAT = 2
-"""Another number, and the tables are made anew."""
+"""Version of the tables. A file with another version is emptied and rebuilt."""
 
 WAIT_S = 30.0
-"""For another process that catches up; it lets others in after each transaction."""
+"""Seconds to wait for another process that catches up. It lets others in after each transaction."""
 
 _TABLES = {
     "origin_state": "(format INTEGER NOT NULL, tip TEXT)",
@@ -29,7 +29,7 @@ _TABLES = {
 }
 
 Lines = list[int]
-"""One line's origin each, as numbers of `origin_revision`."""
+"""The origin of each line, as a number in `origin_revision`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class OriginRow:
     runs: bytes
 
 
-def connected(file: Path) -> sqlite3.Connection:
+def connect(file: Path) -> sqlite3.Connection:
     file.parent.mkdir(mode=0o700, exist_ok=True)
     database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
     try:
@@ -54,7 +54,8 @@ def connected(file: Path) -> sqlite3.Connection:
 
 
 def reset(database: sqlite3.Connection, *, unless: int | None = None) -> None:
-    """Empty tables. `unless`: not when another process has just made them in this format."""
+    """Replace the tables by empty ones. `unless`: keep them if another process has just made them in this
+    format."""
     with transaction(database):
         if unless is not None and _format(database) == unless:
             return
@@ -65,7 +66,7 @@ def reset(database: sqlite3.Connection, *, unless: int | None = None) -> None:
 
 
 def tip_of(database: sqlite3.Connection) -> RevisionId | None:
-    """The revision that the tables have come to."""
+    """Return the revision that the tables have reached."""
     row = database.execute("SELECT tip FROM origin_state").fetchone()
     return None if row is None or row[0] is None else RevisionId(row[0])
 
@@ -76,8 +77,10 @@ def move_tip(database: sqlite3.Connection, tip: RevisionId) -> None:
 
 def number_of(database: sqlite3.Connection, revision: RevisionId, at: Stamp) -> int:
     database.execute("INSERT OR IGNORE INTO origin_revision (id, at) VALUES (?, ?)", (revision, at))
-    found = database.execute("SELECT number FROM origin_revision WHERE id = ?", (revision,))
-    return int(found.fetchone()[0])
+    row = database.execute(
+        "SELECT number FROM origin_revision WHERE id = ?", (revision,)
+    ).fetchone()
+    return int(row[0])
 
 
 def row_of(database: sqlite3.Connection, path: str) -> OriginRow | None:
@@ -113,22 +116,22 @@ def believable_stamps(
     return {RevisionId(of): Stamp(at) for of, at in rows}
 
 
-def encoded(lines: Lines) -> bytes:
-    """Pairs of (revision's number, how many lines), 32 bits each, least byte first."""
+def encode_runs(lines: Lines) -> bytes:
+    """Return the lines as pairs of (revision number, number of lines), 32 bits each, little-endian."""
     runs = array("I")
     for number, group in groupby(lines):
         runs.extend((number, len(list(group))))
-    return _little(runs).tobytes()
+    return _little_endian(runs).tobytes()
 
 
-def decoded(data: bytes) -> Lines:
+def decode_runs(data: bytes) -> Lines:
     runs = array("I")
     runs.frombytes(data)
-    _little(runs)
+    _little_endian(runs)
     return [number for n in range(0, len(runs), 2) for number in [runs[n]] * runs[n + 1]]
 
 
-def _little(runs: array[int]) -> array[int]:
+def _little_endian(runs: array[int]) -> array[int]:
     if sys.byteorder == "big":
         runs.byteswap()
     return runs

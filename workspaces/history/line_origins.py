@@ -1,19 +1,19 @@
-"""Origins: which revision wrote each line of each file, kept at hand.
+"""Line origins: a database of the revision that wrote each line of each file.
 
-`git blame` walks a file's history for each question; here every revision is looked at once. The
-database remembers the tip it has come to, and whoever asks first brings it from there to the present
-one: one call of `git log` names what the new revisions changed, and where a line is equal in two
-successive versions it keeps its origin. A file that was only given another name keeps its lines'.
-So writers do nothing for it, a crash loses nothing but the time to catch up again, and the whole can
-be thrown away at any moment.
+`git blame` walks a file's history for each question. This database reads every revision once. It stores
+the tip that it has reached. The first caller that asks a question brings it from there to the present
+tip. One call of `git log` lists the changes of the new revisions. A line that is equal in two successive
+versions keeps its origin. The lines of a file that was only renamed keep theirs too.
+So writers do nothing for the database, a crash loses only the time to catch up again, and the database
+can be deleted at any moment.
 
-A stamp is kept as it could be believed when the database met its revision: one from a clock far ahead
-makes nothing young for longer than a day. This is the one thing that is lost with the database: who
-builds it again meets every revision anew.
+A stamp is stored as far as it was believable when the database first saw its revision. So a stamp from a
+clock far ahead makes no line look new for longer than a day. This is the one fact that is lost with the
+database: a rebuild sees every revision for the first time.
 
-A merge is the one step where the former version does not tell all: its changed files are asked of
-`git blame`. So are the files between two tips when the old one is not on the first-parent line of
-the new one; and when it is no ancestor at all, everything starts anew.
+A merge is the one step that the former version does not explain: its changed files are read from
+`git blame`. So are the files between two tips if the old tip is not on the first-parent line of the new
+one. If the old tip is no ancestor at all, the database starts from the first revision.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from workspaces.history.line_origin_table import (
     Lines,
     OriginRow,
     believable_stamps,
-    connected,
-    decoded,
-    encoded,
+    connect,
+    decode_runs,
+    encode_runs,
     ids_of,
     move_tip,
     number_of,
@@ -52,10 +52,10 @@ from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp
 
 STEPS_MAX = 500
-"""Revisions in one transaction: others come in between, and a crash loses no more than these."""
+"""Revisions in one transaction. Other processes get in between, and a crash loses at most these."""
 
 BLOBS_KEPT = 16
-"""What one revision wrote is what the next one changed."""
+"""Split blobs in the cache. The next revision often changes a blob that the last one wrote."""
 
 _T = TypeVar("_T")
 _ReadLines = Callable[[ObjectId], list[bytes]]
@@ -63,14 +63,14 @@ _ReadLines = Callable[[ObjectId], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The stamps of the first and of the newest revision that touched a path, as far as believable."""
+    """The stamps of the first and the newest revision that touched a path, as far as believable."""
 
     created_at: Stamp
     updated_at: Stamp
 
 
 class LineOrigins:
-    """Threads and processes may share the file."""
+    """The line origins of one history. Threads and processes may share the database file."""
 
     def __init__(self, file: Path, history: History) -> None:
         self._file = file
@@ -79,7 +79,9 @@ class LineOrigins:
         self._connection: sqlite3.Connection | None = None
 
     def origins(self, path: WorkspacePath) -> list[RevisionId]:
-        """One for each line of the file in the newest revision. NotFound when it has no such file."""
+        """Return the origin of each line of the file in the newest revision.
+
+        Raises: NotFound when that revision has no such file."""
 
         def read(database: sqlite3.Connection) -> list[RevisionId]:
             row = database.execute(
@@ -87,20 +89,22 @@ class LineOrigins:
             ).fetchone()
             if row is None:
                 raise NotFound("file", path)
-            lines = decoded(row[0])
+            lines = decode_runs(row[0])
             ids = ids_of(database, set(lines))
             return [ids[number] for number in lines]
 
         return self._ask(read)
 
     def stamps(self, revisions: Collection[RevisionId]) -> dict[RevisionId, Stamp]:
-        """The stamps that ages are counted from (`believable`, when each revision was met here), of those
-        revisions that some line or file has come from."""
+        """Return the stamps to count ages from, for those revisions that are the origin of a line or file.
+        Each was limited by `History.believable` when the database first saw its revision."""
         return self._ask(lambda database: believable_stamps(database, revisions))
 
     def ages(self, path: WorkspacePath, revision: RevisionId) -> list[Stamp]:
-        """For each line of the file as a revision has it, the stamp of its origin. A line that the
-        newest revision no longer has counts as written by that revision itself. NotFound."""
+        """Return the stamp of each line's origin, for the file as `revision` has it. A line that the newest
+        revision no longer has counts as written by `revision` itself.
+
+        Raises: NotFound when the revision has no such file."""
         blob = self._history.find(revision, path)
         if blob is None:
             raise NotFound("file", path)
@@ -109,15 +113,15 @@ class LineOrigins:
             row = row_of(database, path)
             if row is None:
                 return None, []
-            lines = decoded(row.runs)
+            lines = decode_runs(row.runs)
             stamps = stamps_of(database, set(lines))
             return row.blob, [stamps[number] for number in lines]
 
         newest, stamps = self._ask(read)
         if newest == blob:
             return stamps
-        met = self.stamps({revision}).get(revision)
-        at = met or self._history.believable(self._history.commit(revision).at)
+        stored = self.stamps({revision}).get(revision)
+        at = stored or self._history.believable(self._history.commit(revision).at)
         lines = self._read_lines(blob)
         ages = [at] * len(lines)
         if newest is not None:
@@ -126,7 +130,8 @@ class LineOrigins:
         return ages
 
     def updates(self, directory: str) -> dict[WorkspacePath, Stamp]:
-        """When each file below a directory was last changed, in the newest revision or before."""
+        """Return the stamp of the last change of each path below a directory, in the newest revision or an
+        earlier one. Deleted files are included."""
         prefix = f"{directory}/"
 
         def read(database: sqlite3.Connection) -> dict[WorkspacePath, Stamp]:
@@ -140,7 +145,9 @@ class LineOrigins:
         return self._ask(read)
 
     def times(self, path: WorkspacePath) -> Times:
-        """Also of a path that is no more. NotFound when no revision ever touched it."""
+        """Return when a path was first and last changed. Deleted paths have times too.
+
+        Raises: NotFound when no revision ever touched the path."""
 
         def read(database: sqlite3.Connection) -> Times:
             row = database.execute(
@@ -155,13 +162,13 @@ class LineOrigins:
         return self._ask(read)
 
     def rebuild(self) -> None:
-        """Forget everything, and come from the first revision to the newest one again."""
+        """Empty the database and read every revision again, from the first to the newest."""
         with self._lock:
-            reset(self._connected())
+            reset(self._database())
         self._ask(lambda _: None)
 
     def forget(self) -> None:
-        """Leave nothing behind: the history is going away."""
+        """Delete the database file, because the history is being deleted."""
         with self._lock:
             self._remove()
 
@@ -172,45 +179,46 @@ class LineOrigins:
     def _ask(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
         with self._lock:
             try:
-                return self._caught_up(read)
+                return self._read_at_tip(read)
             except (sqlite3.OperationalError, OSError) as error:
                 raise Unavailable(self._file.name, str(error)) from error
-            except sqlite3.DatabaseError:  # damaged: it holds nothing that is not in the history
+            except sqlite3.DatabaseError:  # damaged: rebuild it, the history holds everything in it
                 self._remove()
-                return self._caught_up(read)
+                return self._read_at_tip(read)
 
-    def _caught_up(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
-        database = self._connected()
+    def _read_at_tip(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
+        database = self._database()
         while True:
             tip = self._history.tip()
-            with transaction(database, "DEFERRED"):  # what is read belongs to the tip that was seen
+            with transaction(database, "DEFERRED"):  # one snapshot: the rows belong to this tip
                 if tip_of(database) == tip:
                     return read(database)
             self._advance(database, tip)
 
     def _advance(self, database: sqlite3.Connection, tip: RevisionId | None) -> None:
-        """As far as nobody else goes at the same time; then the caller looks again."""
-        ahead = self._history.steps(tip_of(database), tip) if tip else None
-        if ahead is None:
+        """Bring the database towards `tip`. Return early if another process advances it meanwhile; the caller
+        then checks again."""
+        pending = self._history.steps(tip_of(database), tip) if tip else None
+        if pending is None:  # the stored tip is no ancestor: start from the first revision
             reset(database)
             return
         read_lines = lru_cache(BLOBS_KEPT)(self._read_lines)
-        for start in range(0, len(ahead), STEPS_MAX):
-            steps = ahead[start : start + STEPS_MAX]
+        for start in range(0, len(pending), STEPS_MAX):
+            steps = pending[start : start + STEPS_MAX]
             with transaction(database):
                 if tip_of(database) != steps[0].before:
                     return  # another process was faster
                 for step in steps:
-                    _take(database, self._history, step, read_lines)
+                    _apply_step(database, self._history, step, read_lines)
                 move_tip(database, steps[-1].revision)
 
     def _read_lines(self, blob: ObjectId) -> list[bytes]:
         return split_lines(self._history.read(blob))
 
-    def _connected(self) -> sqlite3.Connection:
+    def _database(self) -> sqlite3.Connection:
         if self._connection is None:
             self._file.parent.mkdir(mode=0o700, exist_ok=True)
-            self._connection = connected(self._file)
+            self._connection = connect(self._file)
         return self._connection
 
     def _remove(self) -> None:
@@ -223,13 +231,13 @@ class LineOrigins:
             self._connection = None
 
 
-def _take(
+def _apply_step(
     database: sqlite3.Connection, history: History, step: RevisionStep, read_lines: _ReadLines
 ) -> None:
-    """Bring every file that the step touches to where the step leads."""
+    """Store the origins of every file that the step changes."""
     number = number_of(database, step.revision, history.believable(step.at))
     rows = {change.path: row_of(database, change.path) for change in step.changes}
-    moved = {
+    removed = {
         change.before: rows[change.path]
         for change in step.changes
         if change.before is not None and change.after is None
@@ -239,31 +247,33 @@ def _take(
         first, newest = row.first if row else number, number
         lines: Lines = []
         if not step.is_plain or (row.blob if row else None) != change.before:
-            lines = _blamed(database, history, step.revision, change)
-            first, newest = _touched(database, history, change.path, number)
+            # the stored version does not explain the new one: ask git
+            lines = _blame_lines(database, history, step.revision, change)
+            first, newest = _first_and_newest(database, history, change.path, number)
         elif change.after is not None:
-            source = row if row and row.blob else moved.get(change.after)
-            lines = _followed(read_lines, source, change.after, number)
+            # a new file with the bytes of a removed one was renamed: it keeps that file's origins
+            source = row if row and row.blob else removed.get(change.after)
+            lines = _carry_origins(read_lines, source, change.after, number)
         database.execute(
             "INSERT OR REPLACE INTO origin_file VALUES (?, ?, ?, ?, ?)",
-            (change.path, change.after, first, newest, encoded(lines)),
+            (change.path, change.after, first, newest, encode_runs(lines)),
         )
 
 
-def _followed(
+def _carry_origins(
     read_lines: _ReadLines, source: OriginRow | None, after: ObjectId, number: int
 ) -> Lines:
     new = read_lines(after)
     lines = [number] * len(new)
     if source is not None and source.blob is not None:
-        origins = decoded(source.runs)
+        origins = decode_runs(source.runs)
         old = read_lines(ObjectId(source.blob))
         for i, j in shared(old, new):
             lines[j] = origins[i]
     return lines
 
 
-def _blamed(
+def _blame_lines(
     database: sqlite3.Connection, history: History, revision: RevisionId, change: BlobChange
 ) -> Lines:
     if change.after is None:
@@ -272,14 +282,15 @@ def _blamed(
     return [number_of(database, line.revision, history.believable(line.at)) for line in blamed]
 
 
-def _touched(
+def _first_and_newest(
     database: sqlite3.Connection, history: History, path: str, number: int
 ) -> tuple[int, int]:
-    """The first and the newest revision that touched a path, where the steps do not tell."""
-    found = history.log(path=WorkspacePath(path), limit=LOG_ENTRIES_MAX)
-    if not found:
+    """Return the numbers of the first and the newest revision that touched a path, from git's log. Used if
+    the steps do not show them."""
+    revisions = history.log(path=WorkspacePath(path), limit=LOG_ENTRIES_MAX)
+    if not revisions:
         return number, number
-    ends = (found[-1], found[0])  # a log goes from the newest to the oldest
+    ends = (revisions[-1], revisions[0])  # a log goes from the newest to the oldest
     first, newest = (
         number_of(database, revision.id, history.believable(revision.at)) for revision in ends
     )

@@ -1,4 +1,4 @@
-"""What `git log` is asked to print, and reading it back."""
+"""The format in which `git log` prints revisions, and parsing its output."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ FORMAT = f"--format={_RECORD}%H{_FIELD}%P{_FIELD}%an{_FIELD}%B{_END}"
 
 _START = re.compile(rf"^{_RECORD}(?=[0-9a-f]{{40}}{_FIELD})", re.MULTILINE)
 _START_AFTER_NUL = re.compile(rf"(?:^|\0){_RECORD}(?=[0-9a-f]{{40}}{_FIELD})")
-"""Where an entry begins: no line of a patch does so, and none of our messages. Somebody else's that
-does can only garble itself."""
+"""Where an entry begins. No line of a patch begins so, and no message that this program writes. A foreign
+message that does can only garble its own entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionChanges:
-    """A revision and what it did to each file."""
+    """A revision with its change to each file."""
 
     revision: Revision
     files: tuple[FileDifference, ...]
 
 
 def parse_log(out: bytes) -> list[Revision]:
-    """With `-z --name-only`."""
-    found: list[Revision] = []
+    """Parse the output of `git log -z --name-only`."""
+    revisions: list[Revision] = []
     for header, rest in entries(out, nul=True):
         names = rest.strip("\n\0").split("\0")
-        found.append(revision_of(header, tuple(name for name in names if name)))
-    return found
+        revisions.append(revision_of(header, tuple(name for name in names if name)))
+    return revisions
 
 
 def parse_changes(out: bytes) -> list[RevisionChanges]:
-    """With a patch."""
-    found: list[RevisionChanges] = []
+    """Parse the output of `git log --patch`."""
+    changes: list[RevisionChanges] = []
     for header, rest in entries(out):
         files = parse_patch(rest)
-        found.append(
+        changes.append(
             RevisionChanges(revision_of(header, tuple(file.path for file in files)), files)
         )
-    return found
+    return changes
 
 
 def entries(out: bytes, *, nul: bool = False) -> Iterator[tuple[str, str]]:
-    """What FORMAT told of each revision, and what follows it. `nul`: with `-z`."""
+    """Yield each revision's FORMAT header and the text after it. `nul` says that git ran with `-z`."""
     start = _START_AFTER_NUL if nul else _START
     for text in start.split(out.decode(errors="replace"))[1:]:
         header, _, rest = text.partition(_END)

@@ -1,7 +1,7 @@
-"""Undoing a revision: what it did is taken back, what was done since stays.
+"""Revert a revision: take its changes back and keep later changes.
 
-A file is three versions: as the revision left it, as it was before, and as it is now. Lines that the
-revision changed and nobody has touched since go back; where someone has, there is nothing to guess.
+Each file has three versions: before the revision, after it, and now. Lines that the revision changed and
+that no later change touched go back. If a later change touched them, the revert is refused, not guessed.
 """
 
 from __future__ import annotations
@@ -15,41 +15,42 @@ from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 
 Files = Mapping[WorkspacePath, bytes | None]
-"""Files and their bytes; None where there is no file."""
+"""Files with their bytes. None stands for no file."""
 
 
 def touched_paths(history: History, revision: RevisionId) -> list[WorkspacePath]:
-    """What a revision did something to; of a merge, to its first parent."""
+    """Return the paths that a revision changed. A merge is compared with its first parent."""
     return [WorkspacePath(file.path) for file in history.show(revision).files]
 
 
 def undo_changes(history: History, revision: RevisionId, files: Files) -> Files:
-    """Those of the files, as they are now, that should be otherwise. Refused where the same lines
-    were changed again."""
+    """Return the files to change, with their bytes after the undo. `files` holds their present bytes.
+
+    Raises: Refused when later changes touch the same lines."""
     parents = history.commit(revision).parents
     parent = parents[0] if parents else None
     changes: dict[WorkspacePath, bytes | None] = {}
     for path, now in files.items():
-        left, before = _at(history, revision, path), _at(history, parent, path)
+        after, before = _read_at(history, revision, path), _read_at(history, parent, path)
         if now == before:
-            continue  # undone already
-        if now != left and (now is None or left is None or before is None):
-            raise _changed_again(path, revision)
-        should = before if now == left else _without(path, revision, left, before, now)
-        if should != now:
-            changes[path] = should
+            continue  # already undone
+        if now != after and (now is None or after is None or before is None):
+            raise _changed_again(path, revision)  # created or deleted since: no lines to merge
+        undone = before if now == after else _undo_lines(path, revision, after, before, now)
+        if undone != now:
+            changes[path] = undone
     return changes
 
 
-def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """`ours` with what leads from `base` to `theirs`; None when both changed the same lines."""
+def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """Apply the changes from `base` to `theirs` to `ours`. Return None if both changed the same lines."""
     old, mine, other = split_lines(base), split_lines(ours), split_lines(theirs)
     my_hunks = hunks(old, mine)
     result: list[bytes] = []
     at = 0
     for hunk in hunks(old, other):
         if any(_is_same(hunk, other, my_hunk, mine) for my_hunk in my_hunks):
-            continue  # both sides did it
+            continue  # both sides made the same change
         if any(_touch(hunk, my_hunk) for my_hunk in my_hunks):
             return None
         start = hunk.old_start + _shift(my_hunks, hunk.old_start)
@@ -58,23 +59,24 @@ def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     return b"".join([*result, *mine[at:]])
 
 
-def _without(
+def _undo_lines(
     path: WorkspacePath,
     revision: RevisionId,
-    left: bytes | None,
+    after: bytes | None,
     before: bytes | None,
     now: bytes | None,
 ) -> bytes:
-    found = None
-    if left is not None and before is not None and now is not None:
-        found = merged(left, now, before)
-    if found is None:
+    undone = None
+    if after is not None and before is not None and now is not None:
+        undone = merge_lines(after, now, before)
+    if undone is None:
         raise _changed_again(path, revision)
-    return found
+    return undone
 
 
 def _touch(one: Hunk, other: Hunk) -> bool:
-    """Adjacent counts: between two neighbouring changes no line says which comes first."""
+    """Return True if two changes overlap or are adjacent. Between adjacent changes no line shows their
+    order."""
     return one.old_start <= other.old_end and other.old_start <= one.old_end
 
 
@@ -85,7 +87,7 @@ def _is_same(one: Hunk, one_lines: list[bytes], other: Hunk, other_lines: list[b
 
 
 def _shift(mine: list[Hunk], position: int) -> int:
-    """How far the lines at `position` have moved through the hunks before them."""
+    """Return how many lines the hunks before `position` have moved it."""
     return sum(
         (hunk.new_end - hunk.new_start) - (hunk.old_end - hunk.old_start)
         for hunk in mine
@@ -93,16 +95,16 @@ def _shift(mine: list[Hunk], position: int) -> int:
     )
 
 
-def _at(history: History, revision: RevisionId | None, path: WorkspacePath) -> bytes | None:
-    found = history.find(revision, path)
-    return history.read(found) if found else None
+def _read_at(history: History, revision: RevisionId | None, path: WorkspacePath) -> bytes | None:
+    blob = history.find(revision, path)
+    return history.read(blob) if blob else None
 
 
 def _changed_again(path: WorkspacePath, revision: RevisionId) -> Refused:
     return Refused(
         "path",
         path,
-        f"was changed again since {revision[:10]} where that changed it",
+        f"has later changes on the lines that {revision[:10]} changed",
         message=f"Cannot undo {revision[:7]}: later changes touch the same lines of {path}.",
         remedy=f"edit it by hand, or restore the whole file: harness restore W {path} --revision R",
     )

@@ -1,4 +1,4 @@
-"""Steps: from one revision to the next, which blob took which one's place at which path."""
+"""Steps from one revision to the next: at each changed path, the blob before and the blob after."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RAW_OPTIONS = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "-
 
 _NOTHING = "0" * 40
 _FILE_MODES = ("100", "120")
-"""Regular files and links; somebody else's history may hold more."""
+"""Modes of regular files and links. A foreign history may hold other modes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class RevisionStep:
     revision: RevisionId
     at: Stamp
     is_plain: bool
-    """False when more than `changes` tell led here: a merge, or several revisions in one."""
+    """True if `changes` explain this step alone. False for a merge or several revisions in one step."""
     changes: tuple[BlobChange, ...]
 
 
 def parse_steps(out: bytes) -> list[RevisionStep]:
-    """`git log` with FORMAT and RAW_OPTIONS."""
-    found: list[RevisionStep] = []
+    """Parse the output of `git log` with FORMAT and RAW_OPTIONS."""
+    steps: list[RevisionStep] = []
     for header, raw in entries(out, nul=True):
         revision = revision_of(header, ())
         before = revision.parents[0] if revision.parents else None
         is_plain = len(revision.parents) <= 1
         changes = tuple(parse_raw(raw))
-        found.append(RevisionStep(before, revision.id, revision.at, is_plain, changes))
-    return found
+        steps.append(RevisionStep(before, revision.id, revision.at, is_plain, changes))
+    return steps
 
 
 def parse_raw(text: str) -> Iterator[BlobChange]:
@@ -53,8 +53,8 @@ def parse_raw(text: str) -> Iterator[BlobChange]:
             continue
         _, mode_after, before, after, _ = word.lstrip("\n")[1:].split(" ")
         path = next(words)
-        gone = after == _NOTHING or not mode_after.startswith(_FILE_MODES)
-        yield BlobChange(path, _object(before), None if gone else ObjectId(after))
+        is_gone = after == _NOTHING or not mode_after.startswith(_FILE_MODES)
+        yield BlobChange(path, _object(before), None if is_gone else ObjectId(after))
 
 
 def _object(text: str) -> ObjectId | None:

@@ -1,11 +1,13 @@
-"""An inquiry: a git command line from a stranger, of which every word is known to do no more than read.
+"""Check a git command line from an untrusted caller: every word must be known to do no more than read.
 
 Git has options that write files (`--output`), run programs (`--ext-diff`, `--textconv`), read files
-outside the history (`diff` of two paths) or set configuration (`-c`), it completes abbreviated names
-of options, and it gains new ones with each version. So nothing is looked for that must be refused:
-what is not in these lists is refused. Revisions are ids, `main` or `HEAD` with `^` and `~`; paths
-stand after `--`, each through the path door; and `--` is always there, so that no word can be taken
-for the other kind. Colours are left to whoever prints: then no escape sequence in the output is git's.
+outside the history (`diff` of two paths) or set configuration (`-c`). Git also completes abbreviated
+option names, and each version adds options. So this module has no list of forbidden words: it refuses
+every word that is not in the lists below.
+
+Revisions are ids, `main` or `HEAD` with `^` and `~`. Paths follow `--`, and each must be a valid
+WorkspacePath. `--` is always passed, so that no word can be taken for the other kind. The program that
+prints the output adds the colours, so no escape sequence in the output comes from git.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ _ALLOWED = {
 }
 _WITHOUT_SEPARATOR = {"cat-file"}
 _FROM_THE_TIP = {"log", "show", "shortlog", "blame", "ls-tree", "rev-list"}
-"""Where no revision means the newest one; in a history without files git would not know."""
+"""Commands for which no revision means the newest one. In a bare repository git would not know it."""
 
 _REVISION = re.compile(
     r"\^?(HEAD|main|refs/heads/main|[0-9a-f]{4,40})(\^\d*|~\d*|\^\{(commit|tree)\})*"
@@ -67,28 +69,30 @@ _REVISION = re.compile(
 
 
 def check_git_command(arguments: Sequence[str]) -> list[str]:
-    """The command line to run, in git's words. Refused when it might do more than read."""
+    """Return the git command line to run.
+
+    Raises: Refused when the command line might do more than read."""
     command, *words = arguments or [""]
     if command not in _ALLOWED:
-        raise Refused("git", command, "is not among the commands that only read", remedy=_remedy())
+        raise Refused("git", command, "is not an allowed read-only command", remedy=_remedy())
     if len(words) > ARGUMENTS_MAX:
         raise Refused("git", command, f"has more than {ARGUMENTS_MAX} arguments")
     cut = words.index("--") if "--" in words else len(words)
-    options, revisions = _sorted(command, words[:cut])
+    options, revisions = _split_options(command, words[:cut])
     paths = [str(WorkspacePath(word)) for word in words[cut + 1 :]]
     if not revisions and "--all" not in options and command in _FROM_THE_TIP:
         revisions = [NAME]
     if command == "diff" and not revisions:
-        raise Refused("git", "diff", "needs a revision: there is no working tree here")
+        raise Refused("git", "diff", "needs a revision, because there is no working tree")
     separator = [] if command in _WITHOUT_SEPARATOR else ["--"]
-    return [command, *_fixed(command), *options, *revisions, *separator, *paths]
+    return [command, *_fixed_options(command), *options, *revisions, *separator, *paths]
 
 
-def _sorted(command: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options and revisions, told apart."""
+def _split_options(command: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Check the words before `--` and separate them into options and revisions."""
     options: list[str] = []
     revisions: list[str] = []
-    for word in _joined(words):
+    for word in _join_count(words):
         if word.startswith("-"):
             _check_option(command, word)
             options.append(word)
@@ -98,8 +102,8 @@ def _sorted(command: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
     return options, revisions
 
 
-def _joined(words: Sequence[str]) -> list[str]:
-    """`-n 5` as `-n5`: the one option whose value people write apart."""
+def _join_count(words: Sequence[str]) -> list[str]:
+    """Write `-n 5` as `-n5`. It is the one option whose value people write as a separate word."""
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] == "-n" and word.isdecimal() and word.isascii():
@@ -115,8 +119,8 @@ def _check_option(command: str, word: str) -> None:
         raise Refused(
             "git",
             word,
-            f"is not among the options of `git {command}` that are known to only read",
-            remedy="any git client reads the history itself: see docs/data.md",
+            f"is not an allowed option of `git {command}`",
+            remedy="run your own git client on the history itself: see docs/data.md",
         )
 
 
@@ -130,15 +134,15 @@ def _check_revision(word: str) -> None:
             "git",
             word,
             "is not a revision",
-            remedy="write the id of a revision, `main` or `HEAD`; paths stand after `--`",
+            remedy="write the id of a revision, `main` or `HEAD`; put paths after `--`",
         )
 
 
-def _fixed(command: str) -> list[str]:
-    """Said always, whatever the options: git's own defaults would ask its configuration."""
-    diffing = command in {"log", "show", "diff"}
-    return ["--no-ext-diff", "--no-textconv"] if diffing else []
+def _fixed_options(command: str) -> list[str]:
+    """Return the options that are always passed. Without them git would read its configuration."""
+    is_diff = command in {"log", "show", "diff"}
+    return ["--no-ext-diff", "--no-textconv"] if is_diff else []
 
 
 def _remedy() -> str:
-    return f"these do: {', '.join(sorted(_ALLOWED))}"
+    return f"use one of {', '.join(sorted(_ALLOWED))}"

@@ -1,1 +1,1 @@
-"""Recall: finding the lines that a question is about. Embedded, without a model, rebuilt from files."""
+"""Recall: find the lines that a query is about. Embedded, without a model, rebuilt from the files."""

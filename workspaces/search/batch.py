@@ -1,7 +1,7 @@
-"""A batch: some texts of one transaction, and what becomes of their rows, units and postings.
+"""A batch of texts that one transaction indexes, with the changes of their rows, units and postings.
 
-A text that is indexed again is taken from the first unit on that is different; what stands before keeps its
-numbers and its postings.
+A text that is indexed again is processed from the first changed unit on. The units before it keep their
+numbers and their postings.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from workspaces.search.table import (
     above_of,
     apply_edits,
     drop_row,
-    packed,
+    pack_numbers,
     put_row,
     replace_texts,
     texts_of,
-    unpacked,
+    unpack_numbers,
 )
 from workspaces.search.unit import Unit, units
 from workspaces.search.words import STOP_WORDS, terms
 
 UNITS_KEPT = 1 << 14
-"""What the last texts were made of: the next change of one mostly changes a line of it. A kilobyte each."""
+"""Units in the cache of words, a kilobyte each. A change of a text usually changes one line of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +41,25 @@ class _Words:
     counts: dict[str, int]
     length: int
     subject: frozenset[str]
-    telling: frozenset[str]
-    """What it has in common with its neighbours, if anything: no stop words, no subject."""
+    topical: frozenset[str]
+    """The terms that neighbouring units may share: no stop words, no subject."""
 
 
 class IndexBatch:
+    """The changes that one transaction makes to an index."""
+
     def __init__(self, database: sqlite3.Connection, rows: dict[str, FileRow]) -> None:
         self.rows = rows
         self.size = 0
         self._database = database
         self._edits: Edits = {}
         self._end = 0
-        """Numbers from here on are nobody's; …"""
-        self._holes: list[tuple[int, int]] = []
-        """… nor are these: from, to."""
+        """Numbers from here on belong to no file."""
+        self._free_ranges: list[tuple[int, int]] = []
+        """Further ranges that belong to no file: start, end."""
         for first, end in sorted((row.base, row.base + row.room) for row in rows.values()):
             if first > self._end:
-                self._holes.append((self._end, first))
+                self._free_ranges.append((self._end, first))
             self._end = end
 
     def drop(self, path: str) -> None:
@@ -70,23 +72,23 @@ class IndexBatch:
     def put(self, path: str, state: str, data: bytes) -> None:
         old = self.rows.get(path)
         new = list(units(data.decode(errors="replace")))
-        if old is not None and len(new) + GAP_UNITS <= old.room:
+        if old is not None and len(new) + GAP_UNITS <= old.room:  # it fits into its range
             base, room = old.base, old.room
-            same = self._same(old, new)
+            same = self._count_unchanged(old, new)
             self._clear(old, same)
-        else:
+        else:  # a new file, or one that needs a larger range
             if old is not None:
                 self._clear(old, 0)
                 self._free(old)
             room = len(new) + GAP_UNITS + len(new) // 4 + 4
             base, same = self._allocate(room), 0
-        self._write(path, state, data, new, base, room, same)
+        self._write(path, state, data, new, base=base, room=room, same=same)
 
     def finish(self) -> None:
         apply_edits(self._database, self._edits)
 
-    def _same(self, old: FileRow, new: list[Unit]) -> int:
-        """How many units from the first on are as they were."""
+    def _count_unchanged(self, old: FileRow, new: list[Unit]) -> int:
+        """Count the units that are unchanged, from the first one on."""
         before = texts_of(self._database, old.base, old.base + len(old.traits))
         for at, (unit, known) in enumerate(zip(new, before, strict=False)):
             if (unit.line, unit.text) != known:
@@ -94,26 +96,36 @@ class IndexBatch:
         return min(len(new), len(before))
 
     def _clear(self, row: FileRow, same: int) -> None:
-        """Take out the postings of its units from `same` on, and of all its sections."""
+        """Remove the postings of a file's units from `same` on, and those of all its sections."""
         first, end = row.base + same, row.base + len(row.traits)
         self.size += end - first
         for at, (_, text) in enumerate(texts_of(self._database, first, end), first):
             for term in _words_of(text).counts:
-                self._out(term, at, first, end)
-        starts = unpacked(row.sections)
+                self._remove_posting(term, at, first, end)
+        starts = unpack_numbers(row.sections)
         for at, above in zip(starts, above_of(self._database, row.path), strict=True):
             for term in above.split():
-                self._out(SECTION_MARK + term, row.base + at, row.base, row.base + row.room)
+                range_end = row.base + row.room
+                self._remove_posting(SECTION_MARK + term, row.base + at, row.base, range_end)
         replace_texts(self._database, first, end, ())
 
-    def _out(self, term: str, unit: int, first: int, end: int) -> None:
-        """Only of the unit's block; the file's units of another one name it themselves."""
+    def _remove_posting(self, term: str, unit: int, first: int, end: int) -> None:
+        """Remove a range of postings from the unit's block only. Units of the file in another block cause a
+        call of their own."""
         edit = self._edit(term, unit)
-        if (first, end) not in edit.gone:
-            edit.gone.append((first, end))
+        if (first, end) not in edit.removed:
+            edit.removed.append((first, end))
 
     def _write(
-        self, path: str, state: str, data: bytes, new: list[Unit], base: int, room: int, same: int
+        self,
+        path: str,
+        state: str,
+        data: bytes,
+        new: list[Unit],
+        *,
+        base: int,
+        room: int,
+        same: int,
     ) -> None:
         self.size += len(new) - same
         starts = array("I")
@@ -129,32 +141,34 @@ class IndexBatch:
                 above.append(" ".join(_terms_above(path, headings)))
                 neighbours.append([])
             if not unit.is_heading:
-                neighbours[-1].append(words.telling)
+                neighbours[-1].append(words.topical)
             traits.append(ranking.HEADING_TRAIT * unit.is_heading + ranking.ASKS_TRAIT * unit.asks)
             if at >= same:
-                self._in(base + at, words)
+                self._add_postings(base + at, words)
         for at, terms_above in zip(starts, above, strict=True):
             for term in terms_above.split():
-                self._edit(SECTION_MARK + term, base + at).new.append((base + at, 1))
+                self._edit(SECTION_MARK + term, base + at).added.append((base + at, 1))
         texts = ((unit.line, unit.text) for unit in new[same:])
         replace_texts(self._database, base + same, base + room, texts)
+        shared, expected = ranking.count_shared_terms(neighbours)
         row = FileRow(
-            path,
-            state,
-            digest(data),
-            base,
-            room,
-            bytes(traits),
-            packed(starts),
-            *ranking.add_neighbours(neighbours),
+            path=path,
+            state=state,
+            digest=digest(data),
+            base=base,
+            room=room,
+            traits=bytes(traits),
+            sections=pack_numbers(starts),
+            shared=shared,
+            expected=expected,
         )
         put_row(self._database, row, above)
         self.rows[path] = row
 
-    def _in(self, unit: int, words: _Words) -> None:
+    def _add_postings(self, unit: int, words: _Words) -> None:
         for term, count in words.counts.items():
             byte = ranking.weight(count, words.length, is_subject=term in words.subject)
-            self._edit(term, unit).new.append((unit, byte))
+            self._edit(term, unit).added.append((unit, byte))
 
     def _edit(self, term: str, unit: int) -> Edit:
         key = (term, unit // BLOCK_UNITS)
@@ -164,16 +178,16 @@ class IndexBatch:
         return edit
 
     def _allocate(self, room: int) -> int:
-        """The first range of numbers that nobody has."""
-        for at, (first, end) in enumerate(self._holes):
+        """Return the start of the first free range with enough numbers."""
+        for at, (first, end) in enumerate(self._free_ranges):
             if end - first >= room:
-                self._holes[at] = (first + room, end)
+                self._free_ranges[at] = (first + room, end)
                 return first
         self._end += room
         return self._end - room
 
     def _free(self, row: FileRow) -> None:
-        self._holes.append((row.base, row.base + row.room))
+        self._free_ranges.append((row.base, row.base + row.room))
 
 
 def digest(data: bytes) -> bytes:
@@ -182,13 +196,13 @@ def digest(data: bytes) -> bytes:
 
 @lru_cache(UNITS_KEPT)
 def _words_of(text: str) -> _Words:
-    found = terms(text)
+    text_terms = terms(text)
     subject = frozenset(terms(Unit(1, text, ()).subject))
-    telling = frozenset(found) - subject - STOP_WORDS
-    return _Words(dict(Counter(found)), len(found), subject, telling)
+    topical = frozenset(text_terms) - subject - STOP_WORDS
+    return _Words(dict(Counter(text_terms)), len(text_terms), subject, topical)
 
 
 def _terms_above(path: str, headings: tuple[str, ...]) -> list[str]:
-    """What the section's headings and the file's name say: each term once."""
+    """Return the terms of a section's headings and of the file's name, each once."""
     name = path.rpartition(".")[0].replace("/", " ")
     return sorted({term for text in (name, *headings) for term in terms(text)})

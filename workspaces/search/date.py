@@ -1,9 +1,9 @@
-"""Dates as people write them: "8 May 2023", "May 8th, 2023", "2023-05-08" are one day.
+"""Recognize dates as people write them: "8 May 2023", "May 8th, 2023", "2023-05-08" are one day.
 
-A day in a text adds words to it: the name of the month, the number of the day, the year, and the day as
-a whole. So each way of writing finds the others. Only what cannot be misread counts: 5/8/2023 is two
-different days in two countries, and stays the three numbers that it is. (On a benchmark whose questions
-hardly name a day this gains nothing; it is here for those who ask for one.)
+A date in a text adds words to it: the name of the month, the number of the day, the year, and the whole
+date. So each spelling finds the others. Only unambiguous dates count: 5/8/2023 is two different days in two
+countries, and stays three numbers. (On a benchmark whose questions rarely name a day this gains nothing; it
+serves users who ask for one.)
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _HINT = re.compile(r"[0-9]")
 
 
 def date_words(folded: str) -> Iterator[str]:
-    """What the days in a folded text add to its words: may 8 2023 2023-05-08."""
+    """Yield the words that dates in a folded text add to it, such as may 8 2023 2023-05-08."""
     if not _HINT.search(folded):
         return
     for pattern in _AS_WRITTEN:
-        for found in pattern.finditer(folded):
-            stated = found["month"]
-            month, day = int(_NUMBER.get(stated, stated)), int(found["day"])
+        for match in pattern.finditer(folded):
+            name = match["month"]
+            month, day = int(_NUMBER.get(name, name)), int(match["day"])
             if not (1 <= month <= 12 and 1 <= day <= 31):
                 continue
             yield _MONTHS[month - 1]
             yield str(day)
-            if found["year"]:
-                yield found["year"]
-                yield f"{found['year']}-{month:02}-{day:02}"
+            if match["year"]:
+                yield match["year"]
+                yield f"{match['year']}-{month:02}-{day:02}"

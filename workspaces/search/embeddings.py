@@ -1,15 +1,15 @@
-"""Meaning: how near lines are to a question by an embedder's vectors. Optional, and never required.
+"""Compare lines with a query by an embedder's vectors. Optional; recall also works without an embedder.
 
-An embedder is anything that turns texts into vectors of one length: a callable of the caller's own, an
-endpoint. The vector of a text is kept under the digest of the text, so that a line which moves, or stands
-in two files, is asked for once; vectors of an embedder with another name are thrown away.
+An embedder is anything that turns texts into vectors of one length: a callable of the caller, or an
+endpoint. A vector is stored under the digest of its text. So a line that moves, or that two files contain,
+is embedded once. Vectors of an embedder with another name are deleted.
 
-Looking for the nearest of a hundred thousand vectors needs no library: each is also kept as the signs of its
-numbers, one bit each, and one `xor` and a count of bits tell how many signs two vectors have in common. The
-`NEAREST` by signs are compared in full.
+Finding the nearest of a hundred thousand vectors needs no library. Each vector is also kept as the signs of
+its numbers, one bit each. One `xor` and a bit count give the number of signs in which two vectors differ.
+The `NEAREST` vectors by signs are then compared in full.
 
-What is found by words and by meaning is fused convexly, a share of one and the rest of the other, both on
-scales that do not depend on what else was found.
+The score by words and the similarity are combined convexly: a share of one and the rest of the other. Both
+scales are independent of the other results.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from math import sqrt
 from workspaces.errors import Unavailable
 
 Embedder = Callable[[Sequence[str]], Sequence[Sequence[float]]]
-"""One vector a text, all of one length. Its `name`, if it has one, says which vectors are comparable."""
+"""Returns one vector for each text, all of one length. Vectors of embedders with the same `name` attribute
+are comparable; without one the type's name counts."""
 
 SHARE = 0.4
-"""Of meaning in the score."""
+"""Share of the similarity in the score."""
 
 NEAREST = 100
 BATCH_TEXTS = 64
-"""What endpoints take at once."""
+"""Texts in one call: as many as endpoints accept at once."""
 
 BATCHES_A_QUESTION = 4
-"""What is new is embedded before a question is answered, but no more than this: the rest is found by its
-words until later questions, or `catch_up`, have got to it."""
+"""Most batches of new texts to embed before a query is answered. The rest is found by words only, until
+later queries or `catch_up` embed it."""
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS recall_vector"
@@ -45,7 +46,7 @@ _TABLE = (
 
 
 class EmbeddingIndex:
-    """Of the units of one index. Not for several threads at once: the index takes care of that."""
+    """The vectors of one index's units. Not thread-safe: the index calls it under its lock."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -54,34 +55,40 @@ class EmbeddingIndex:
         self._signs: dict[bytes, int] = {}
         self._units: dict[int, bytes] = {}
         self._generation: int | None = None
-        self._is_whole = False
+        self._is_complete = False
 
     def catch_up(
         self, database: sqlite3.Connection, generation: int, *, batches: int | None
     ) -> None:
-        """Have a vector for every unit's text, or for so many batches of those that lack one. Unavailable
-        when the embedder fails; what it had answered before is kept."""
-        if self._is_whole and generation == self._generation:
+        """Embed every unit's text that has no vector yet, or at most `batches` batches of them.
+
+        Raises: Unavailable when the embedder fails. Vectors that it returned before are kept."""
+        if self._is_complete and generation == self._generation:
             return
-        missing = self._look(database, generation)
+        missing = self._load_vectors(database, generation)
         todo = missing if batches is None else missing[: batches * BATCH_TEXTS]
-        self._is_whole = False
+        self._is_complete = False
         waiting = iter(todo)
         while batch := list(islice(waiting, BATCH_TEXTS)):
-            vectors = self._embedded([text for _, text in batch])
+            vectors = self._embed([text for _, text in batch])
             for (digest, _), vector in zip(batch, vectors, strict=True):
                 row = (self._name, digest, vector.tobytes())
                 database.execute("INSERT OR REPLACE INTO recall_vector VALUES (?, ?, ?)", row)
-                self._keep(digest, vector)
-        self._is_whole = len(todo) == len(missing)
+                self._remember(digest, vector)
+        self._is_complete = len(todo) == len(missing)
 
-    def asked(self, query: str) -> QueryVector:
-        """Unavailable when the embedder fails."""
-        (vector,) = self._embedded([query])
+    def embed_query(self, query: str) -> QueryVector:
+        """Embed a query.
+
+        Raises: Unavailable when the embedder fails."""
+        (vector,) = self._embed([query])
         return QueryVector(vector, self._units, self._vectors, self._signs)
 
-    def _look(self, database: sqlite3.Connection, generation: int) -> list[tuple[bytes, str]]:
-        """The texts that have no vector yet, neither here nor in the file: another process may have asked."""
+    def _load_vectors(
+        self, database: sqlite3.Connection, generation: int
+    ) -> list[tuple[bytes, str]]:
+        """Load the vectors that other processes have stored. Return the texts that have none, here or in the
+        file."""
         rows = database.execute("SELECT id, text FROM recall_unit").fetchall()
         self._units = {unit: _digest(text) for unit, text in rows}
         self._generation = generation
@@ -91,30 +98,30 @@ class EmbeddingIndex:
             if digest not in self._vectors:
                 vector = array("f")
                 vector.frombytes(data)
-                self._keep(digest, vector)
+                self._remember(digest, vector)
         texts = {self._units[unit]: text for unit, text in rows}
         return [(digest, text) for digest, text in texts.items() if digest not in self._vectors]
 
-    def _keep(self, digest: bytes, vector: array[float]) -> None:
+    def _remember(self, digest: bytes, vector: array[float]) -> None:
         self._vectors[digest] = vector
         self._signs[digest] = _signs(vector)
 
-    def _embedded(self, texts: list[str]) -> list[array[float]]:
+    def _embed(self, texts: list[str]) -> list[array[float]]:
         try:
-            answered = [array("f", vector) for vector in self._embedder(texts)]
-        except Exception as error:  # the edge to somebody else's code
+            vectors = [array("f", vector) for vector in self._embedder(texts)]
+        except Exception as error:  # the embedder is the caller's code
             raise Unavailable(f"the embedder {self._name}", str(error)) from error
-        lengths = {len(vector) for vector in (*answered, *islice(self._vectors.values(), 1))}
-        if len(answered) != len(texts) or len(lengths) != 1:
+        lengths = {len(vector) for vector in (*vectors, *islice(self._vectors.values(), 1))}
+        if len(vectors) != len(texts) or len(lengths) != 1:
             raise Unavailable(
                 f"the embedder {self._name}",
-                f"{len(answered)} vectors of lengths {sorted(lengths)} for {len(texts)} texts",
+                f"returned {len(vectors)} vectors of lengths {sorted(lengths)} for {len(texts)} texts",
             )
-        return [_normal(vector) for vector in answered]
+        return [_normalize(vector) for vector in vectors]
 
 
 class QueryVector:
-    """One question's vector, among those of the units."""
+    """The vector of one query, with the vectors of the units to compare it with."""
 
     def __init__(
         self,
@@ -129,26 +136,26 @@ class QueryVector:
         self._signs = signs
 
     def nearest(self, keep: Callable[[int], bool] | None) -> list[int]:
-        """Of the units that `keep` keeps, those that could be nearest."""
-        mine = _signs(self._vector)
-        known = (
-            ((mine ^ signs).bit_count(), unit)
+        """Return the units that could be nearest by their signs. `keep` selects the units to consider."""
+        query_signs = _signs(self._vector)
+        distances = (
+            ((query_signs ^ signs).bit_count(), unit)
             for unit, digest in self._units.items()
             if (signs := self._signs.get(digest)) is not None and (keep is None or keep(unit))
         )
-        return [unit for _, unit in nsmallest(NEAREST, known)]
+        return [unit for _, unit in nsmallest(NEAREST, distances)]
 
     def similarity(self, unit: int) -> float:
-        """1 is the same, 0 has nothing to do with it, or was not embedded yet."""
+        """Return the similarity of a unit: 1 if it means the same, 0 if unrelated or not embedded yet."""
         vector = self._vectors.get(self._units.get(unit, b""))
         return 0.0 if vector is None else max(0.0, _cosine(self._vector, vector))
 
 
-def fused(by_words: float, similarity: float) -> float:
+def fuse(by_words: float, similarity: float) -> float:
     return (1 - SHARE) * by_words + SHARE * similarity
 
 
-def _normal(vector: array[float]) -> array[float]:
+def _normalize(vector: array[float]) -> array[float]:
     length = sqrt(sum(number * number for number in vector)) or 1.0
     return array("f", (number / length for number in vector))
 

@@ -1,9 +1,9 @@
-"""What a query names exactly: an id, a path or a name that stands in one unit alone. It ranks first.
+"""Find the units that a query names exactly: an id, path or name that only one unit holds. They rank first.
 
-Whoever asks for `mem_3209` or for "Project Nightingale" wants that line, whatever other words the query
-has and however well they fit elsewhere. Three things count as a name: what is spelled like an id, a path
-or an address (an exact term), a run of words that the query writes with capitals, and the whole query.
-One that stands in several units names none of them; then the ranking decides.
+A user who asks for `mem_3209` or for "Project Nightingale" wants that line, whatever other words the query
+has and however well they match elsewhere. Three things count as a name: an exact term (an id, a path or an
+address), a run of words that the query writes with capitals, and the whole query. A name that several units
+hold names none of them; then the ranking decides.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from workspaces.search.words import EXACT, STOP_WORDS, fold, query_terms, words
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 READ_MAX = 64
-"""Units whose text is looked at to find one name; a name that so many may hold is no rare one."""
+"""Units to read when looking for one name. A name that so many units may hold is not rare."""
 
 
-def named(
+def named_units(
     query: str,
-    asked: Mapping[str, str],
+    query_words: Mapping[str, str],
     postings: Mapping[str, Posting],
     text_of: Callable[[int], str],
 ) -> set[int]:
-    """The units that the query names."""
-    found: set[int] = set()
-    for term in asked:
+    """Return the units that the query names."""
+    named: set[int] = set()
+    for term in query_words:
         if term.startswith(EXACT):
             holders = postings.get(term, NOWHERE).units
-            found.update(holders if len(holders) == 1 else ())
+            named.update(holders if len(holders) == 1 else ())
     for phrase in _phrases(query):
         holders = _holders(phrase, postings, text_of)
-        found.update(holders if len(holders) == 1 else ())
-    return found
+        named.update(holders if len(holders) == 1 else ())
+    return named
 
 
 def _phrases(query: str) -> list[str]:
-    """The whole query, and every run of its words that is written with capitals."""
+    """Return the whole query, and every run of its words that is written with capitals."""
     runs: list[list[str]] = [[]]
     for number, word in enumerate(_WORD.findall(query)):
         is_name = word[0].isupper() and word.casefold() not in STOP_WORDS
@@ -54,7 +54,7 @@ def _phrases(query: str) -> list[str]:
 def _holders(
     phrase: str, postings: Mapping[str, Posting], text_of: Callable[[int], str]
 ) -> list[int]:
-    """Up to two units that hold the phrase, word for word."""
+    """Return up to two units that hold the phrase, word for word. Return none after READ_MAX reads."""
     lists = [postings.get(term, NOWHERE).units for term in query_terms(phrase)]
     if not lists:
         return []
@@ -62,13 +62,13 @@ def _holders(
     rarest, *others = lists
     common = (unit for unit in rarest if all(_has(units, unit) for units in others))
     wanted = _spaced(phrase)
-    found: list[int] = []
+    holders: list[int] = []
     for read, unit in enumerate(common):
-        if len(found) > 1 or read == READ_MAX:
-            return found if len(found) > 1 else []
+        if len(holders) > 1 or read == READ_MAX:
+            return holders if len(holders) > 1 else []
         if wanted in _spaced(text_of(unit)):
-            found.append(unit)
-    return found
+            holders.append(unit)
+    return holders
 
 
 def _has(units: Sequence[int], unit: int) -> bool:

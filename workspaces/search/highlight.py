@@ -1,4 +1,4 @@
-"""Where in a text the words of a query stand, for showing them."""
+"""Find the words of a query in a text, to highlight them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _PIECE = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 def spans(text: str, query: str) -> Iterator[tuple[int, int]]:
-    """From, to; ascending, none within another. A word counts in any of its forms; in a text without
-    spaces the longest runs of what was asked for."""
-    asked = query_terms(query).keys()
+    """Yield the start and end of each match, ascending and without overlap. A word matches in any of its
+    forms. In a script without spaces, the longest runs of query terms match."""
+    wanted = query_terms(query).keys()
     for piece in _PIECE.finditer(text):
         word = piece[0]
-        found = asked & set(terms(word))
-        if not found:
+        matches = wanted & set(terms(word))
+        if not matches:
             continue
-        if word.isascii() or len(found) == len(set(terms(word))):
+        if word.isascii() or len(matches) == len(set(terms(word))):
             yield piece.span()
             continue
-        runs = sorted((name for name in found if name in word), key=len, reverse=True)
+        runs = sorted((name for name in matches if name in word), key=len, reverse=True)
         if not runs:
             yield piece.span()
             continue

@@ -1,15 +1,15 @@
-"""An index: the units of a source's texts, where their terms occur, and finding them.
+"""The recall index: the units of a source's texts and where their terms occur.
 
-Writers do nothing for it. Whoever asks a question first has the states of all texts compared with those
-that were indexed, and what differs is indexed on the spot, from the first line on that is different. So
-a missed event, a crash, an edit by hand or another process cannot make it wrong, and it can be thrown
-away at any moment. Each batch of files is one transaction: a crash loses no more than that.
+Writers do nothing for the index. A query first compares the states of all texts with the indexed states,
+and indexes each changed text at once, from its first changed line on. So a missed event, a crash, an edit
+by hand or another process cannot make the index wrong, and the file can be deleted at any moment. Each
+batch of files is one transaction: a crash loses at most one batch.
 
-What is read of the tables while a question is answered belongs to one state of them; what is remembered
-of them (`Corpus`) is read again when another process has written, which a number tells.
+A query reads the tables in one snapshot. The rows cached in memory (`Corpus`) are read again after another
+process has written, which the generation number shows.
 
-A file has a range of numbers of its own, somewhat larger than it needs, so that a line that is added
-finds room. A file that outgrows its range moves to the first one that is free.
+Each file has its own range of unit numbers, somewhat larger than it needs, so that an added line fits. A
+file that outgrows its range moves to the first free one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from workspaces.search.ranking import SECTION_MARK, Corpus, Scored
 from workspaces.search.source import UNSURE, TextSource
 from workspaces.search.table import (
     FileRow,
-    connected,
+    connect,
     generation_of,
     next_generation,
     postings_of,
@@ -41,44 +41,44 @@ from workspaces.search.table import (
 from workspaces.search.words import query_terms
 
 BATCH_UNITS = 4096
-"""In one transaction: some hundred milliseconds, in which other processes wait to write."""
+"""Units in one transaction: some hundred milliseconds, in which other processes wait to write."""
 
 ROUNDS_MAX = 3
-"""Texts that change as often while they are indexed are found as they were a moment ago."""
+"""Rounds of indexing before a query. A text that changes in each round is found in a slightly older state."""
 
 QUERY_TERMS_MAX = 64
-"""A longer query is a text; its first words say what it is about."""
+"""Terms of a query that count. A longer query is a text, and its first words say what it is about."""
 
 _T = TypeVar("_T")
 
 _Read = Callable[[sqlite3.Connection, QueryVector | None], _T]
 
 OnIndexProgress = Callable[[int, int], None]
-"""How many files are done, of how many."""
+"""Called with the number of indexed files and the number of files to index."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredUnit:
-    """One unit that a query is about."""
+    """A unit that matches a query, with its score."""
 
     path: str
     line: int
     text: str
     score: float
     is_named: bool
-    """It alone holds an id, path or name that the query holds."""
+    """True if only this unit holds an id, path or name from the query."""
     why: tuple[str, ...]
-    """In words, what speaks for it; nothing for an empty query."""
+    """The reasons for the match, in words. Empty for an empty query."""
 
 
 class Index:
-    """Threads and processes may share the file."""
+    """The recall index of one source. Threads and processes may share the file."""
 
     def __init__(self, file: Path, embedder: Embedder | None = None) -> None:
         self._file = file
-        self._meaning = None if embedder is None else EmbeddingIndex(embedder)
-        self._without_meaning = ""
-        """Why the embedder could not be asked the last time."""
+        self._embeddings = None if embedder is None else EmbeddingIndex(embedder)
+        self._embedder_error = ""
+        """Why the embedder failed in the last query, or empty."""
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._generation = -1
@@ -93,35 +93,36 @@ class Index:
         keep: Callable[[str], bool] | None = None,
         only: Callable[[str, int, int], bool] | None = None,
     ) -> list[ScoredUnit]:
-        """The best `limit` units, after what has changed was indexed. Of an empty query the first ones, by
-        name and line. `keep` judges a text's name, `only` a unit by name, first line and number of lines."""
-        asked = dict(list(query_terms(query).items())[:QUERY_TERMS_MAX])
+        """Index the changed texts, then return the best `limit` units. For an empty query, return the first
+        units by name and line. `keep` selects texts by name. `only` selects units by name, first line and
+        number of lines."""
+        query_words = dict(list(query_terms(query).items())[:QUERY_TERMS_MAX])
 
-        def answer(database: sqlite3.Connection, meant: QueryVector | None) -> list[ScoredUnit]:
+        def read(database: sqlite3.Connection, vector: QueryVector | None) -> list[ScoredUnit]:
             if not query.strip():
-                found = self._listed(database, keep)
+                units = self._list_units(database, keep)
             else:
                 depth = limit if only is None else None
-                found = self._ranked(database, query, asked, keep, meant, depth)
+                units = self._rank_units(database, query, query_words, keep, vector, depth)
             wanted = (
-                one
-                for one in found
-                if only is None or only(one.path, one.line, one.text.count("\n") + 1)
+                unit
+                for unit in units
+                if only is None or only(unit.path, unit.line, unit.text.count("\n") + 1)
             )
             return list(islice(wanted, limit))
 
-        return self._ask(source, answer, query=query)
+        return self._ask(source, read, query=query)
 
-    def catch_up(self, source: TextSource, told: OnIndexProgress | None = None) -> int:
-        """Index what has changed; how many units there are then."""
+    def catch_up(self, source: TextSource, on_progress: OnIndexProgress | None = None) -> int:
+        """Index the changed texts. Return the number of units in the index afterwards."""
 
-        def answer(_: sqlite3.Connection, __: QueryVector | None) -> int:
+        def read(_: sqlite3.Connection, __: QueryVector | None) -> int:
             return self._corpus.size
 
-        return self._ask(source, answer, told=told)
+        return self._ask(source, read, on_progress=on_progress)
 
     def forget(self) -> None:
-        """Leave nothing behind: what it was made from is going away."""
+        """Delete the index file, because its source is being deleted."""
         with self._lock:
             self._remove()
 
@@ -129,33 +130,35 @@ class Index:
         with self._lock:
             self._disconnect()
 
-    def _ranked(
+    def _rank_units(
         self,
         database: sqlite3.Connection,
         query: str,
-        asked: Mapping[str, str],
+        query_words: Mapping[str, str],
         keep: Callable[[str], bool] | None,
-        meant: QueryVector | None,
+        vector: QueryVector | None,
         limit: int | None,
     ) -> Iterable[ScoredUnit]:
-        wanted = chain.from_iterable((term, SECTION_MARK + term) for term in asked)
+        wanted = chain.from_iterable((term, SECTION_MARK + term) for term in query_words)
         postings = postings_of(database, wanted)
-        named = exact.named(query, asked, postings, lambda unit: _text_of(database, unit)[1])
+        named = exact.named_units(
+            query, query_words, postings, lambda unit: _text_of(database, unit)[1]
+        )
         candidates = None if limit is None else max(ranking.CANDIDATES, 3 * limit)
         for one in ranking.rank(
-            list(asked),
+            list(query_words),
             postings,
             self._corpus,
             keep=keep,
             named=named,
-            meant=meant,
+            query_vector=vector,
             candidates=candidates,
         ):
             line, text = _text_of(database, one.unit)
-            why = _why(one, asked, self._without_meaning)
+            why = _explain(one, query_words, self._embedder_error)
             yield ScoredUnit(one.path, line, text, one.score, one.is_named, why)
 
-    def _listed(
+    def _list_units(
         self, database: sqlite3.Connection, keep: Callable[[str], bool] | None
     ) -> Iterable[ScoredUnit]:
         for path, row in self._corpus.rows.items():
@@ -169,89 +172,98 @@ class Index:
         read: _Read[_T],
         *,
         query: str = "",
-        told: OnIndexProgress | None = None,
+        on_progress: OnIndexProgress | None = None,
     ) -> _T:
         with self._lock:
             try:
-                return self._answered(source, read, query, told)
+                return self._answer(source, read, query, on_progress)
             except sqlite3.OperationalError as error:
                 raise Unavailable(
                     f"the recall index {self._file.name}",
                     str(error),
-                    remedy="check that the home can be written; the files themselves are fine",
+                    remedy="check that the home directory is writable; the files are unaffected",
                 ) from error
-            except sqlite3.DatabaseError:  # damaged: it holds nothing that is not in the texts
+            except sqlite3.DatabaseError:  # damaged: rebuild it, the texts hold everything in it
                 self._remove()
-                return self._answered(source, read, query, told)
+                return self._answer(source, read, query, on_progress)
 
-    def _answered(
-        self, source: TextSource, read: _Read[_T], query: str, told: OnIndexProgress | None
+    def _answer(
+        self,
+        source: TextSource,
+        read: _Read[_T],
+        query: str,
+        on_progress: OnIndexProgress | None,
     ) -> _T:
-        database = self._connected()
-        self._catch_up(database, source, told)
-        batches = BATCHES_A_QUESTION if told is None else None
-        meant = self._meant(database, query, batches)
+        database = self._database()
+        self._catch_up(database, source, on_progress)
+        batches = BATCHES_A_QUESTION if on_progress is None else None
+        vector = self._embed_query(database, query, batches)
         with transaction(database, "DEFERRED"):
-            self._look(database)
-            return read(database, meant)
+            self._refresh_corpus(database)
+            return read(database, vector)
 
-    def _meant(
+    def _embed_query(
         self, database: sqlite3.Connection, query: str, batches: int | None
     ) -> QueryVector | None:
-        """A question is answered by its words alone when the embedder fails, and the answer says so."""
-        self._without_meaning = ""
-        if self._meaning is None:
+        """Embed new texts and the query. If the embedder fails, return None: the query is answered by its
+        words only, and the reasons of the hits say so."""
+        self._embedder_error = ""
+        if self._embeddings is None:
             return None
         try:
-            self._meaning.catch_up(database, self._generation, batches=batches)
-            return self._meaning.asked(query) if query.strip() else None
+            self._embeddings.catch_up(database, self._generation, batches=batches)
+            return self._embeddings.embed_query(query) if query.strip() else None
         except Unavailable as failure:
-            self._without_meaning = str(failure)
+            self._embedder_error = str(failure)
             return None
 
     def _catch_up(
-        self, database: sqlite3.Connection, source: TextSource, told: OnIndexProgress | None
+        self, database: sqlite3.Connection, source: TextSource, on_progress: OnIndexProgress | None
     ) -> None:
         for _ in range(ROUNDS_MAX):
             states = source.states()
             with transaction(database, "DEFERRED"):
-                self._look(database)
-                suspects = _suspects(states, self._corpus.rows)
-                news = [path for path in suspects if self._is_news(source, path, states.get(path))]
-            if not news:
+                self._refresh_corpus(database)
+                changed = [
+                    path
+                    for path in _changed_states(states, self._corpus.rows)
+                    if self._needs_indexing(source, path, states.get(path))
+                ]
+            if not changed:
                 return
-            self._take(database, source, states, news, told)
+            self._index_texts(database, source, states, changed, on_progress)
 
-    def _look(self, database: sqlite3.Connection) -> None:
+    def _refresh_corpus(self, database: sqlite3.Connection) -> None:
         generation = generation_of(database)
         if generation != self._generation:
             self._corpus = Corpus(rows_of(database))
             self._generation = generation
 
-    def _is_news(self, source: TextSource, path: str, state: str | None) -> bool:
-        """Whether a text whose state differs has to be indexed: what is too young to be sure of mostly is
-        what it was."""
+    def _needs_indexing(self, source: TextSource, path: str, state: str | None) -> bool:
+        """Return True if a text whose state differs must be indexed. A text with an unsure state is read
+        first, because its bytes are usually the same."""
         row = self._corpus.rows.get(path)
-        if state is None:
+        if state is None:  # removed
             return True
-        if row is not None and not state.startswith(UNSURE):
+        if row is not None and not state.startswith(UNSURE):  # certainly changed
             return True
         data = source.read(path)
         return (row is not None) if data is None else (row is None or row.digest != digest(data))
 
-    def _take(
+    def _index_texts(
         self,
         database: sqlite3.Connection,
         source: TextSource,
         states: Mapping[str, str],
-        news: list[str],
-        told: OnIndexProgress | None,
+        changed: list[str],
+        on_progress: OnIndexProgress | None,
     ) -> None:
-        """In batches. What another process has done meanwhile is done once more, to the same end."""
-        waiting = list(reversed(news))
+        """Index changed texts in batches. Texts that another process has indexed meanwhile are indexed again,
+        with the same result."""
+        waiting = list(reversed(changed))
         while waiting:
             with transaction(database):
-                self._look(database)
+                self._refresh_corpus(database)
                 batch = IndexBatch(database, dict(self._corpus.rows))
                 while waiting and batch.size < BATCH_UNITS:
                     path = waiting.pop()
@@ -264,12 +276,12 @@ class Index:
                 batch.finish()
                 generation = next_generation(database)
             self._corpus, self._generation = Corpus(dict(sorted(batch.rows.items()))), generation
-            if told is not None:
-                told(len(news) - len(waiting), len(news))
+            if on_progress is not None:
+                on_progress(len(changed) - len(waiting), len(changed))
 
-    def _connected(self) -> sqlite3.Connection:
+    def _database(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = connected(self._file)
+            self._connection = connect(self._file)
         return self._connection
 
     def _remove(self) -> None:
@@ -283,7 +295,7 @@ class Index:
             self._connection = None
 
 
-def _suspects(states: Mapping[str, str], rows: Mapping[str, FileRow]) -> list[str]:
+def _changed_states(states: Mapping[str, str], rows: Mapping[str, FileRow]) -> list[str]:
     changed = [
         path
         for path, state in states.items()
@@ -296,18 +308,18 @@ def _text_of(database: sqlite3.Connection, unit: int) -> tuple[int, str]:
     return texts_of(database, unit, unit + 1)[0]
 
 
-def _why(one: Scored, asked: Mapping[str, str], without_meaning: str) -> tuple[str, ...]:
-    def told(names: list[str]) -> str:
-        return ", ".join(sorted({asked[name] for name in names}))
+def _explain(one: Scored, query_words: Mapping[str, str], embedder_error: str) -> tuple[str, ...]:
+    def listed(terms: list[str]) -> str:
+        return ", ".join(sorted({query_words[term] for term in terms}))
 
     reasons = one.reasons()
     match = "exact match" if one.is_named else "match" if reasons.own else ""
-    said = [
-        ": ".join(part for part in (match, told(reasons.own)) if part),
+    sentences = [
+        ": ".join(part for part in (match, listed(reasons.own)) if part),
         "begins with a name from the query" if reasons.is_subject else "",
-        f"under a match for: {told(reasons.above)}" if reasons.above else "",
-        f"next to a match for: {told(reasons.near)}" if reasons.near else "",
+        f"under a match for: {listed(reasons.above)}" if reasons.above else "",
+        f"next to a match for: {listed(reasons.near)}" if reasons.near else "",
         f"similar meaning ({one.similarity:.2f})" if one.similarity else "",
-        f"(matched by words alone: {without_meaning})" if without_meaning else "",
+        f"(found by words only: {embedder_error})" if embedder_error else "",
     ]
-    return tuple(reason for reason in said if reason)
+    return tuple(sentence for sentence in sentences if sentence)

@@ -1,4 +1,4 @@
-"""Which kind of memory a file holds: its place tells."""
+"""The kind of memory that a file holds, derived from its path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Who wrote a line that was found, and when.
+"""Find the author and the time of a line that recall has found.
 
-The history says it of each line of the newest revision; what lies in the tree may be newer than that.
-So the file is laid beside what the revision has, and a line that both have is the revision's. What is in
-no revision yet has no author and no stamp.
+The line origins know both for each line of the newest revision. The file in the tree may be newer. So the
+file is compared with the revision's version, and a line that both have belongs to the revision. A line that
+is in no revision yet has no author and no stamp.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from workspaces.timestamp import Stamp
 
 @dataclass(frozen=True, slots=True)
 class LineSource:
+    """The revision that wrote a line."""
+
     commit: Commit
     at: Stamp
-    """When it was written, as far as its stamp was believable when it was met here."""
+    """The stamp of the revision, as far as it was believable when this machine first saw the revision."""
 
 
 class Provenance:
-    """Of the lines of one view, for one question: every file is looked at once."""
+    """The sources of the lines of one view, for one query. Each file is read once."""
 
     def __init__(
         self, history: History, origins: LineOrigins, view: View, source: TextSource
@@ -42,14 +44,14 @@ class Provenance:
         self._known: dict[RevisionId, LineSource] = {}
 
     def of(self, path: str, line: int, lines: int) -> LineSource | None:
-        """The newest revision that wrote one of `lines` lines from `line` on; None when one of them is
-        in no revision yet."""
+        """Return the newest revision that wrote one of `lines` lines, starting at `line`. Return None if one
+        of them is in no revision yet."""
         if path not in self._files:
             self._files[path] = self._revisions(WorkspacePath(path))
-            self._meet({one for one in self._files[path] if one is not None})
-        wrote = self._files[path][line - 1 : line - 1 + lines]
-        known = [self._known[revision] for revision in wrote if revision is not None]
-        if not known or len(known) < len(wrote):
+            self._load({one for one in self._files[path] if one is not None})
+        revisions = self._files[path][line - 1 : line - 1 + lines]
+        known = [self._known[revision] for revision in revisions if revision is not None]
+        if not known or len(known) < len(revisions):
             return None
         return max(known, key=lambda origin: origin.commit.place)
 
@@ -65,13 +67,13 @@ class Provenance:
         present = split_lines(self._source.read(path) or b"")
         if present == recorded and len(origins) == len(recorded):
             return origins
-        found: list[RevisionId | None] = [None] * len(present)
+        revisions: list[RevisionId | None] = [None] * len(present)
         for old, new in shared(recorded, present):
-            if old < len(origins):  # else a revision came between the two looks
-                found[new] = origins[old]
-        return found
+            if old < len(origins):  # else another process made a revision between the two reads
+                revisions[new] = origins[old]
+        return revisions
 
-    def _meet(self, revisions: Set[RevisionId]) -> None:
+    def _load(self, revisions: Set[RevisionId]) -> None:
         new = revisions - self._known.keys()
         stamps = self._origins.stamps(new) if new else {}
         for revision in new:

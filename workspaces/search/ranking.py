@@ -1,41 +1,42 @@
-"""Ranking: from where a query's terms occur to the units it is about. Pure.
+"""Rank the units that a query is about, from the postings of its terms. Pure.
 
-The score of a unit is a sum over the query's terms, BM25 with one change: what is saturated is not how
-often the term occurs in the unit alone, but
+The score of a unit is a sum over the query's terms. It is BM25 with one change: the saturated frequency is
+not only that of the term in the unit, but
 
     own + cohesion · neighbours + section
 
-- **own**: how often it occurs, divided by a weak length norm: lines are short, and a longer one mostly says
-  more. [BM25's usual norm instead costs recall@5 2 and the reciprocal rank 2.5 points.]
-- **neighbours**: a share of what stands up to three units before and after, half as much with each step, and
-  more for those before: an answer follows its question, "it" follows what it names. [+8]
-- **cohesion** is how much lines of this file have to do with their neighbours: how many terms units side by
-  side share, divided by how many any two of the same section share. 1 means that the order says nothing, as
-  in a list of facts, and then neighbours count nothing; from 1.5 on they count in full. It is measured for
-  each file when it is indexed, and drawn towards that of the whole index where a file is short. So the same
-  weights serve diaries and lists. [With lines shuffled over all files neighbours without it cost 4.5 points,
-  with it none; in notes that have an order it changes nothing.]
+- **own**: the term's frequency in the unit, divided by a weak length norm. Lines are short, and a longer one
+  mostly says more. [BM25's usual norm instead costs recall@5 2 and the reciprocal rank 2.5 points.]
+- **neighbours**: a share of the frequencies up to three units before and after. It halves with each step, and
+  is larger for units before: an answer follows its question, "it" follows the name it stands for. [+8]
+- **cohesion**: how strongly lines of this file relate to their neighbours. It is the number of terms that
+  adjacent units share, divided by the number that any two units of the same section share. At 1 the order
+  means nothing, as in a list of facts, and neighbours do not count. From 1.5 on they count in full. It is
+  measured for each file when it is indexed; for a short file it is drawn towards that of the whole index. So
+  the same weights serve diaries and lists. [With lines shuffled over all files, neighbours without cohesion
+  cost 4.5 points, with it none. In notes that have an order it changes nothing.]
 - **section**: the share of the section's units that hold the term [+0.5; +3 in files without an order], and
-  whether its headings or the file's name do [reciprocal rank +0.7]. It lifts all lines of a section alike.
+  whether its headings or the file's name hold it [reciprocal rank +0.7]. It lifts all lines of a section
+  alike.
 
-Being saturated together, ten weak hints for one term are worth less than the term itself. The sum is then
-multiplied: up, when the query names the **subject** that starts the line [+2.5, reciprocal rank +4]; down for
-a line that only **asks**, which is rarely the one that tells [recall@5 +0.5]; and down for a **heading**,
-whose words the lines below it have anyway. Divided by what a line would get that says every term once, scores
-mean the same in every index.
+The parts are saturated together, so ten weak hints for one term are worth less than the term itself. The sum
+is then multiplied: up, if the query names the **subject** that starts the line [+2.5, reciprocal rank +4];
+down for a line that only **asks**, because it rarely holds the answer [recall@5 +0.5]; and down for a
+**heading**, whose words the lines below it have anyway. The result is divided by the score of a line that
+contains every term once, so scores mean the same in every index.
 
-In brackets: points of recall@10, where nothing else is said, that each gains beside all others on a public
-benchmark of 3 048 lines and 760 questions; docs/benchmarks.md has the whole table. The weights were tuned on
-three of its five folders; the other two, no clean test, give three points less; around them the figures are
-flat. Tried and left out,
-because they gained less than half a point: pairs of neighbouring words, how much of the query is covered,
-words of the best lines added to the query, times of day for a query that asks when, more stop words.
+In brackets: the points of recall@10, unless another measure is named, that each part gains in addition to all
+others, on a public benchmark of 3 048 lines and 760 questions; docs/benchmarks.md has the whole table. The
+weights were tuned on three of its five folders. The other two, which are no clean test, give three points
+less. Around the chosen weights the figures are flat. Tried and left out, because they gained less than half
+a point: pairs of neighbouring words, how much of the query is covered, words of the best lines added to the
+query, times of day for a query that asks when, more stop words.
 
-**What makes it fast.** Only units that hold one of the query's rarer terms, or stand beside one, are
-looked at; terms that two fifths of all units hold, and whatever comes after `POSTINGS_MAX` postings, only
-weigh what the rarer ones have found. Of what is found the `CANDIDATES` with the highest estimates are
-scored in full. Ids of neighbouring units are neighbouring numbers, with a gap between files, so
-neighbours and sections are found by arithmetic and bisection.
+**What makes it fast.** Only units that hold one of the query's rarer terms, or are next to one, are
+considered. Terms that two fifths of all units hold, and terms beyond `POSTINGS_MAX` postings, only weigh the
+units that the rarer terms have found. Of these, the `CANDIDATES` with the highest estimates are scored in
+full. Neighbouring units have neighbouring numbers, with a gap between files, so neighbours and sections are
+found by arithmetic and bisection.
 """
 
 from __future__ import annotations
@@ -48,17 +49,17 @@ from heapq import nlargest
 from itertools import pairwise
 from math import log
 
-from workspaces.search.embeddings import QueryVector, fused
-from workspaces.search.table import NOWHERE, FileRow, Posting, unpacked
+from workspaces.search.embeddings import QueryVector, fuse
+from workspaces.search.table import NOWHERE, FileRow, Posting, unpack_numbers
 
 BEFORE = (0.5, 0.25, 0.125)
 AFTER = (0.3, 0.15, 0.075)
 GAP_UNITS = max(len(BEFORE), len(AFTER))
-"""Numbers left free between files, so that nobody's neighbour is in another file."""
+"""Numbers left free between files, so that no unit has a neighbour in another file."""
 
 SECTION = 2.0
 SECTION_DAMPING_UNITS = 10
-"""In a section of three lines each line is a third of it, which says nothing."""
+"""Units added to a section's size. In a section of three lines each line is a third, which means nothing."""
 
 HEADING = 0.2
 SUBJECT = 0.7
@@ -68,33 +69,35 @@ IS_HEADING = 0.5
 SATURATION = 1.2
 LENGTH = 0.1
 LENGTH_PIVOT_TERMS = 16
-"""A fixed length, so that a unit's weight does not change when others come."""
+"""Length at which the norm is 1. It is fixed, so that a unit's weight does not change as others are added."""
 
 COHESION_NONE, COHESION_FULL = 1.1, 1.5
 COHESION_ASSUMED = 1.5
 COHESION_DAMPING = 4.0
-"""In shared terms that chance would expect: files with fewer are judged by the whole index."""
+"""Weight of the whole index's cohesion, in shared terms expected by chance. Files with fewer mostly take
+that of the whole index."""
 
 COMMON_SHARE = 0.4
-"""A term that so many units hold finds nothing, if there is another one; …"""
+"""Share of units from which a term is common and finds no units, if the query has another term."""
 COMMON_UNITS_MIN = 64
-"""… but in an index of a few lines."""
+"""Units from which a term can be common. In an index of a few lines no term is."""
 POSTINGS_MAX = 4000
-"""A millisecond."""
+"""Postings to read for leading terms: a millisecond."""
 SEEDS = 50
-"""Units with the highest worth of their own, beyond `CANDIDATES`, whose neighbours are considered."""
+"""Units with the highest own estimates, beyond `CANDIDATES`, whose neighbours are considered."""
 CANDIDATES = 80
-"""Half a millisecond; twice as many find 0.2 points more among shuffled lines, and nothing in others."""
+"""Units to score in full: half a millisecond. Twice as many gain 0.2 points among shuffled lines and
+nothing in others."""
 
 HEADING_TRAIT, ASKS_TRAIT = 1, 2
 SECTION_MARK = "§"
-"""What the terms of headings begin with: their postings are sections."""
+"""Prefix of the terms of headings. Their postings are the first units of sections."""
 
 _SHARES = (
     *((step, share) for step, share in enumerate(BEFORE, 1)),
     *((-step, share) for step, share in enumerate(AFTER, 1)),
 )
-"""Of a unit's worth, for whoever stands that much further on."""
+"""Shares of a unit's strength that its neighbours receive: distance of the neighbour, share."""
 
 _SUBJECT_BIT = 0x80
 _STEPS = 16
@@ -102,40 +105,42 @@ _STRENGTH = tuple((byte & 0x7F) / _STEPS for byte in range(256))
 
 
 def weight(count: int, length: int, *, is_subject: bool) -> int:
-    """The byte that a posting keeps."""
+    """Return the weight byte of a posting: the normed frequency, and the subject bit."""
     norm = 1 - LENGTH + LENGTH * length / LENGTH_PIVOT_TERMS
     return min(0x7F, max(1, round(_STEPS * count / norm))) | (_SUBJECT_BIT if is_subject else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class MatchReasons:
-    """Which terms of the query speak for a unit, and from where."""
+    """The terms of the query that match a unit, by where they occur."""
 
     own: list[str]
-    """They stand in the unit itself, …"""
+    """Terms in the unit itself."""
     above: list[str]
-    """… only in its headings or the file's name, …"""
+    """Terms only in its headings or the file's name."""
     near: list[str]
-    """… only beside it."""
+    """Terms only in neighbouring units."""
     is_subject: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
+    """A unit with its score."""
+
     unit: int
     path: str
     score: float
     similarity: float
-    """In meaning; 0 where nobody was asked for it."""
+    """Similarity by the embedder's vectors. 0 without a query vector."""
     is_named: bool
-    _judge: _Judge
+    _scorer: _Scorer
 
     def reasons(self) -> MatchReasons:
-        return self._judge.reasons(self.unit)
+        return self._scorer.reasons(self.unit)
 
 
 class Corpus:
-    """All files of an index, as far as ranking must know them."""
+    """The rows of all files of an index, as ranking needs them."""
 
     def __init__(self, rows: Mapping[str, FileRow]) -> None:
         self.rows = rows
@@ -144,21 +149,21 @@ class Corpus:
         self._bases = [row.base for row in self._ordered]
 
     def row_of(self, unit: int) -> FileRow | None:
-        """The file of a unit; None for a number that is no unit."""
+        """Return the file of a unit, or None for a number that is no unit."""
         at = bisect_right(self._bases, unit) - 1
         row = self._ordered[at] if at >= 0 else None
         return row if row is not None and unit < row.base + len(row.traits) else None
 
     def has(self, unit: int, paths: Container[str]) -> bool:
-        """Whether a number is a unit of one of these files."""
+        """Return True if a number is a unit of one of these files."""
         row = self.row_of(unit)
         return row is not None and row.path in paths
 
     def cohesion(self, row: FileRow) -> float:
-        """How much its neighbours tell of a unit: 0 … 1."""
+        """Return the weight of neighbours in a file, from 0 to 1."""
         prior = self._cohesion * COHESION_DAMPING
-        found = (row.shared + prior) / (row.expected + COHESION_DAMPING)
-        share = (found - COHESION_NONE) / (COHESION_FULL - COHESION_NONE)
+        cohesion = (row.shared + prior) / (row.expected + COHESION_DAMPING)
+        share = (cohesion - COHESION_NONE) / (COHESION_FULL - COHESION_NONE)
         return min(1.0, max(0.0, share))
 
     @cached_property
@@ -176,38 +181,39 @@ def rank(
     *,
     keep: Callable[[str], bool] | None = None,
     named: Collection[int] = (),
-    meant: QueryVector | None = None,
+    query_vector: QueryVector | None = None,
     candidates: int | None = CANDIDATES,
 ) -> list[Scored]:
-    """What is `named` first, then the best; of equals the first path and line. `meant`: the query's
-    meaning, to be fused in. `candidates` None: everything that is found."""
+    """Return the `named` units first, then the others by descending score. Equal scores are ordered by path
+    and line. `query_vector` adds the similarity to the score. `keep` selects files by path. With
+    `candidates` None, every unit found is scored."""
     ideal = sum(_rarity(len(postings.get(term, NOWHERE).units), corpus.size) for term in terms)
     known = [_Term(term, postings, corpus.size) for term in terms if term in postings]
     known.sort(key=lambda term: (len(term.units), term.name))
-    leading = _leading(known, corpus.size)
-    own = _own(leading)
-    kept = corpus.rows.keys()
+    leading = _leading_terms(known, corpus.size)
+    own = _own_estimates(leading)
+    paths = corpus.rows.keys()
     if keep is not None:
-        kept = frozenset(path for path in corpus.rows if keep(path))
-        own = {unit: value for unit, value in own.items() if corpus.has(unit, kept)}
+        paths = frozenset(path for path in corpus.rows if keep(path))
+        own = {unit: value for unit, value in own.items() if corpus.has(unit, paths)}
     chosen = {*_candidates(own, candidates), *named}
-    if meant is not None:
-        within = None if keep is None else partial(corpus.has, paths=kept)
-        chosen.update(meant.nearest(within))
+    if query_vector is not None:
+        is_kept = None if keep is None else partial(corpus.has, paths=paths)
+        chosen.update(query_vector.nearest(is_kept))
     scored: list[Scored] = []
     for row, units in _by_file(chosen, corpus):
-        if row.path in kept:
-            judge = _Judge(row, corpus.cohesion(row), known, ideal, meant)
-            scored += [one for unit in units if (one := judge.judge(unit, named)) is not None]
+        if row.path in paths:
+            scorer = _Scorer(row, corpus.cohesion(row), known, ideal, query_vector)
+            scored += [one for unit in units if (one := scorer.score(unit, named)) is not None]
     return sorted(scored, key=lambda one: (not one.is_named, -one.score, one.path, one.unit))
 
 
-_Around = tuple[float, bool]
-"""What a section says of a term: how much, and whether its headings do."""
+_SectionMatch = tuple[float, bool]
+"""How strongly a section holds a term, and whether its headings or the file's name hold it."""
 
 
 class _Term:
-    """One term of a query: where it occurs."""
+    """One term of a query, with its postings."""
 
     def __init__(self, name: str, postings: Mapping[str, Posting], size: int) -> None:
         posting = postings[name]
@@ -217,30 +223,30 @@ class _Term:
         self.sections = postings.get(SECTION_MARK + name, NOWHERE).units
         self.rarity = _rarity(len(self.units), size)
         self.worth = self.rarity * (SATURATION + 1)
-        self.byte: Callable[[int], int | None] = self._searched
-        """How strongly a unit holds it."""
-        self.beside: Callable[[int], float | None] = _nothing
-        """What the neighbours of a unit say; only of a leading term."""
+        self.byte: Callable[[int], int | None] = self._search
+        """Returns the weight byte of a unit, or None."""
+        self.near: Callable[[int], float | None] = _no_neighbours
+        """Returns the strength from a unit's neighbours. Only a leading term counts neighbours."""
 
-    def lead(self) -> None:
-        """Units are asked for one by one from now on: quickly, and with their neighbours."""
+    def prepare_lookup(self) -> None:
+        """Make this a leading term: prepare fast lookups of single units and of their neighbours."""
         strengths = dict(zip(self.units, self.weights, strict=True))
         self.byte = strengths.get
-        if len(strengths) > CANDIDATES:
-            self.beside = partial(_gathered, strengths.get)
+        if len(strengths) > CANDIDATES:  # many postings: compute neighbours on demand
+            self.near = partial(_sum_neighbours, strengths.get)
             return
-        near: dict[int, float] = {}  # less work to tell it to all than to ask for some
+        near: dict[int, float] = {}  # few postings: computing all neighbours is less work
         for unit, byte in strengths.items():
             for step, share in _SHARES:
                 at = unit + step
                 near[at] = near.get(at, 0.0) + share * _STRENGTH[byte]
-        self.beside = near.get
+        self.near = near.get
 
-    def _searched(self, unit: int) -> int | None:
+    def _search(self, unit: int) -> int | None:
         at = bisect_left(self.units, unit)
         return self.weights[at] if at < len(self.units) and self.units[at] == unit else None
 
-    def around(self, start: int, end: int) -> _Around:
+    def in_section(self, start: int, end: int) -> _SectionMatch:
         count = bisect_left(self.units, end) - bisect_left(self.units, start)
         share = SECTION * count / (end - start + SECTION_DAMPING_UNITS)
         at = bisect_left(self.sections, start)
@@ -248,26 +254,27 @@ class _Term:
         return (share + HEADING, True) if is_above else (share, False)
 
 
-def _nothing(unit: int) -> None:
-    """Common terms say nothing of whoever stands beside them."""
+def _no_neighbours(unit: int) -> None:
+    """Return nothing: a common term does not count for neighbouring units."""
     del unit
 
 
-def _gathered(byte: Callable[[int], int | None], unit: int) -> float:
-    found = 0.0
+def _sum_neighbours(byte: Callable[[int], int | None], unit: int) -> float:
+    strength = 0.0
     for step, share in _SHARES:
-        beside = byte(unit - step)
-        if beside:
-            found += share * _STRENGTH[beside]
-    return found
+        neighbour = byte(unit - step)
+        if neighbour:
+            strength += share * _STRENGTH[neighbour]
+    return strength
 
 
 def _rarity(count: int, size: int) -> float:
     return log(1 + (size - count + 0.5) / (count + 0.5))
 
 
-def _leading(terms: list[_Term], size: int) -> list[_Term]:
-    """Of terms that ascend by how often they occur, those that find units; at least the rarest."""
+def _leading_terms(terms: list[_Term], size: int) -> list[_Term]:
+    """Return the terms that find units: the rarest, and those that are neither common nor over the limit of
+    postings. `terms` ascend by how often they occur."""
     common = max(COMMON_UNITS_MIN, COMMON_SHARE * size)
     leading: list[_Term] = []
     room = POSTINGS_MAX
@@ -275,42 +282,42 @@ def _leading(terms: list[_Term], size: int) -> list[_Term]:
         if leading and (len(term.units) > common or len(term.units) > room):
             break
         room -= len(term.units)
-        term.lead()
+        term.prepare_lookup()
         leading.append(term)
     return leading
 
 
-def _own(leading: list[_Term]) -> dict[int, float]:
-    """What each unit that holds a leading term is worth by itself, roughly."""
-    found: dict[int, float] = {}
-    get = found.get
+def _own_estimates(leading: list[_Term]) -> dict[int, float]:
+    """Return a rough score of each unit that holds a leading term, without neighbours and section."""
+    estimates: dict[int, float] = {}
+    get = estimates.get
     strength = _STRENGTH
     for term in leading:
         rarity = term.rarity
         for unit, byte in zip(term.units, term.weights, strict=True):
-            found[unit] = get(unit, 0.0) + rarity * strength[byte]
-    return found
+            estimates[unit] = get(unit, 0.0) + rarity * strength[byte]
+    return estimates
 
 
 def _candidates(own: dict[int, float], count: int | None) -> Iterable[int]:
-    """Those units, and their neighbours, that could be worth most."""
+    """Return the units, neighbours included, that could have the highest scores."""
     seeds: Iterable[int] = own
     if count is not None and len(own) > count + SEEDS:
         seeds = nlargest(count + SEEDS, own, key=own.__getitem__)
-    found: dict[int, float] = {}
-    get = found.get
+    estimates: dict[int, float] = {}
+    get = estimates.get
     for unit in seeds:
         value = own[unit]
-        found[unit] = get(unit, 0.0) + value
+        estimates[unit] = get(unit, 0.0) + value
         for step, share in _SHARES:
-            found[unit + step] = get(unit + step, 0.0) + share * value
-    if count is None or len(found) <= count:
-        return found
-    return nlargest(count, found, key=found.__getitem__)
+            estimates[unit + step] = get(unit + step, 0.0) + share * value
+    if count is None or len(estimates) <= count:
+        return estimates
+    return nlargest(count, estimates, key=estimates.__getitem__)
 
 
 def _by_file(units: Iterable[int], corpus: Corpus) -> Iterator[tuple[FileRow, list[int]]]:
-    """Numbers that are no unit are left out."""
+    """Yield each file with its units. Numbers that are no unit are left out."""
     row: FileRow | None = None
     together: list[int] = []
     for unit in sorted(units):
@@ -324,8 +331,8 @@ def _by_file(units: Iterable[int], corpus: Corpus) -> Iterator[tuple[FileRow, li
         yield row, together
 
 
-class _Judge:
-    """Scores units of one file."""
+class _Scorer:
+    """A scorer of the units of one file."""
 
     def __init__(
         self,
@@ -333,35 +340,36 @@ class _Judge:
         cohesion: float,
         terms: list[_Term],
         ideal: float,
-        meant: QueryVector | None,
+        query_vector: QueryVector | None,
     ) -> None:
-        self._meant = meant
+        self._query_vector = query_vector
         self._row = row
         self._cohesion = cohesion
         self._terms = terms
         self._ideal = ideal
-        self._starts = unpacked(row.sections)
-        self._sections: dict[int, list[_Around]] = {}
+        self._starts = unpack_numbers(row.sections)
+        self._sections: dict[int, list[_SectionMatch]] = {}
 
-    def judge(self, unit: int, named: Collection[int]) -> Scored | None:
-        """None for a unit that only its section speaks for."""
+    def score(self, unit: int, named: Collection[int]) -> Scored | None:
+        """Score a unit. Return None if only other units of its section match."""
         cohesion = self._cohesion
+        vector = self._query_vector
         score = 0.0
-        is_reached = is_subject = False
-        for term, (around, is_above) in zip(self._terms, self._section(unit), strict=True):
-            found = around
+        has_match = is_subject = False
+        for term, (in_section, is_above) in zip(self._terms, self._section(unit), strict=True):
+            strength = in_section
             byte = term.byte(unit)
             if byte:
-                found += _STRENGTH[byte]
-                is_reached = True
+                strength += _STRENGTH[byte]
+                has_match = True
                 is_subject = is_subject or byte >= _SUBJECT_BIT
-            if cohesion and (beside := term.beside(unit)):
-                found += cohesion * beside
-                is_reached = True
-            is_reached = is_reached or is_above
-            score += term.worth * found / (found + SATURATION)
-        similarity = self._meant.similarity(unit) if self._meant is not None else 0.0
-        if not is_reached and not similarity:
+            if cohesion and (near := term.near(unit)):
+                strength += cohesion * near
+                has_match = True
+            has_match = has_match or is_above
+            score += term.worth * strength / (strength + SATURATION)
+        similarity = vector.similarity(unit) if vector is not None else 0.0
+        if not has_match and not similarity:
             return None
         trait = self._row.traits[unit - self._row.base]
         if is_subject:
@@ -371,39 +379,39 @@ class _Judge:
         if trait & HEADING_TRAIT:
             score *= IS_HEADING
         score = score / self._ideal if self._ideal else 0.0
-        if self._meant is not None:
-            score = fused(score, similarity)
+        if vector is not None:
+            score = fuse(score, similarity)
         return Scored(unit, self._row.path, score, similarity, unit in named, self)
 
     def reasons(self, unit: int) -> MatchReasons:
-        found = MatchReasons(
+        reasons = MatchReasons(
             [], [], [], any((one.byte(unit) or 0) >= _SUBJECT_BIT for one in self._terms)
         )
         for term, (_, is_above) in zip(self._terms, self._section(unit), strict=True):
             if term.byte(unit):
-                found.own.append(term.name)
+                reasons.own.append(term.name)
             elif is_above:
-                found.above.append(term.name)
-            elif self._cohesion and term.beside(unit):
-                found.near.append(term.name)
-        return found
+                reasons.above.append(term.name)
+            elif self._cohesion and term.near(unit):
+                reasons.near.append(term.name)
+        return reasons
 
-    def _section(self, unit: int) -> list[_Around]:
-        """What the section of a unit says of each term."""
+    def _section(self, unit: int) -> list[_SectionMatch]:
+        """Return how the section of a unit matches each term."""
         starts = self._starts
         at = bisect_right(starts, unit - self._row.base)
-        found = self._sections.get(at)
-        if found is None:
+        matches = self._sections.get(at)
+        if matches is None:
             base = self._row.base
             end = starts[at] if at < len(starts) else len(self._row.traits)
-            found = [term.around(base + starts[at - 1], base + end) for term in self._terms]
-            self._sections[at] = found
-        return found
+            matches = [term.in_section(base + starts[at - 1], base + end) for term in self._terms]
+            self._sections[at] = matches
+        return matches
 
 
-def add_neighbours(sections: Sequence[Sequence[frozenset[str]]]) -> tuple[float, float]:
-    """Of a file's units' terms, section by section: how many terms units side by side share, and how many
-    any two of the same section would."""
+def count_shared_terms(sections: Sequence[Sequence[frozenset[str]]]) -> tuple[float, float]:
+    """Return how many terms adjacent units of a file share, and how many they would share by chance: the mean
+    of any two units of the same section. `sections` holds the terms of each unit."""
     shared = expected = 0.0
     for units in sections:
         size = len(units)

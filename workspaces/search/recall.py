@@ -1,7 +1,7 @@
-"""Recall over one workspace: its indexes, what limits a question, and what is told of a line.
+"""Recall over one workspace: its indexes, the scope of a query, and the hits.
 
-There are two indexes: one of the files as they lie there, one of whichever revision was asked for last;
-that one moves from revision to revision by what differs between them, as the first moves with the files.
+There are two indexes: one of the present files, one of the revision that was queried last. The second moves
+from revision to revision by the differences between them, as the first follows the files.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from workspaces.tree.directory import FileBlobs
 
 LIMIT_MAX = 100
 QUERY_CHARACTERS_MAX = 10_000
-"""More is no question; a message to an agent may be as long as a page."""
+"""Longest query. A message to an agent may be as long as a page; more is no question."""
 
-_SAID_BY = ("Agent", "Conversation", "Turn", "Source")
-"""Trailers that say who wrote: each value is a name that `by` may ask for."""
+_AUTHOR_TRAILERS = ("Agent", "Conversation", "Turn", "Source")
+"""Trailers that name the author: `by` may match any of their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a question is limited to."""
+    """The limits of a query: which files, and which lines in them."""
 
     paths: tuple[str, ...] = ()
-    """Files, directories, or patterns such as `notes/2026-*`; none: everything."""
+    """Files, directories, or patterns such as `notes/2026-*`. Empty for every file."""
     kinds: tuple[MemoryKind, ...] = ()
     since: Stamp | None = None
-    """Lines written then or later; what is in no revision yet is newer than everything."""
+    """Only lines written at this time or later. A line that is in no revision yet counts as newest."""
     by: str | None = None
-    """Who wrote it: a name, the id of an agent or a conversation, or a source such as `turn`."""
+    """The author: a name, the id of an agent or a conversation, or a source such as `turn`."""
 
-    def keeps(self, path: str) -> bool:
+    def includes_path(self, path: str) -> bool:
         return (not self.kinds or kind_of(path) in self.kinds) and (
-            not self.paths or any(_lies_in(path, place) for place in self.paths)
+            not self.paths or any(_matches_path(path, pattern) for pattern in self.paths)
         )
 
-    def wants(self, origin: LineSource | None) -> bool:
+    def includes_line(self, origin: LineSource | None) -> bool:
         if self.since is not None and origin is not None and origin.at < self.since:
             return False
         if self.by is None:
             return True
-        commit = origin.commit if origin else None
-        said = (
-            [commit.author, *(commit.trailers.get(key, "") for key in _SAID_BY)] if commit else []
-        )
-        return self.by.casefold() in {name.casefold() for name in said}
+        if origin is None:  # in no revision yet: no author is known
+            return False
+        trailers = origin.commit.trailers
+        names = [origin.commit.author, *(trailers.get(key, "") for key in _AUTHOR_TRAILERS)]
+        return self.by.casefold() in {name.casefold() for name in names}
 
 
 EVERYTHING = Scope()
@@ -65,25 +65,25 @@ EVERYTHING = Scope()
 
 @dataclass(frozen=True, slots=True)
 class RecallHit:
-    """What was found: a line, or a list item with the lines that continue it."""
+    """A result of recall: a line, or a list item with the lines that continue it."""
 
     path: str
     line_number: int
-    """From 1."""
+    """Line number, counted from 1."""
     content: str
     score: float
-    """1 is about what a line has that says everything that was asked for; 0 for an empty query."""
+    """About 1 for a line that contains every term of the query. 0 for an empty query."""
     updated_at: Stamp | None
-    """None: not in a revision yet."""
+    """None if the line is in no revision yet."""
     author: str | None
     revision: RevisionId | None
     is_named: bool
-    """It alone holds an id, path or name that was asked for: it comes before all others."""
+    """True if only this line holds an id, path or name from the query. It ranks before all others."""
     why: tuple[str, ...]
 
 
 class Recall:
-    """Threads and processes may share the files."""
+    """Recall over one workspace. Threads and processes may share the index files."""
 
     def __init__(
         self,
@@ -103,49 +103,54 @@ class Recall:
     def find(
         self, query: str, *, limit: int = 10, view: View = HEAD, scope: Scope = EVERYTHING
     ) -> list[RecallHit]:
-        """The lines that a query is about, best first; of an empty query the first ones, in order."""
+        """Return the lines that a query is about, best first. For an empty query, return the first lines.
+
+        Raises: Refused when the limit is out of range; OverLimit when the query is too long."""
         _check(query, limit)
         if view != HEAD:
             view = self._history.resolve(view) or HEAD
-        index, source = self._seen(view)
+        index, source = self._index_of(view)
         provenance = Provenance(self._history, self._origins, view, source)
 
-        def wants(path: str, line: int, lines: int) -> bool:
-            return scope.wants(provenance.of(path, line, lines))
+        def includes_line(path: str, line: int, lines: int) -> bool:
+            return scope.includes_line(provenance.of(path, line, lines))
 
-        found = index.find(
+        units = index.find(
             source,
             query,
             limit=limit,
-            keep=scope.keeps if scope.paths or scope.kinds else None,
-            only=wants if scope.since or scope.by else None,
+            keep=scope.includes_path if scope.paths or scope.kinds else None,
+            only=includes_line if scope.since or scope.by else None,
         )
-        told: list[RecallHit] = []
-        for one in found:
-            origin = provenance.of(one.path, one.line, one.text.count("\n") + 1)
+        hits: list[RecallHit] = []
+        for unit in units:
+            origin = provenance.of(unit.path, unit.line, unit.text.count("\n") + 1)
             commit = origin.commit if origin else None
-            told.append(
+            hits.append(
                 RecallHit(
-                    *(one.path, one.line, one.text, round(one.score, 4)),
+                    path=unit.path,
+                    line_number=unit.line,
+                    content=unit.text,
+                    score=round(unit.score, 4),
                     updated_at=origin.at if origin else None,
                     author=commit.author if commit else None,
                     revision=commit.id if commit else None,
-                    is_named=one.is_named,
-                    why=one.why,
+                    is_named=unit.is_named,
+                    why=unit.why,
                 )
             )
-        return told
+        return hits
 
-    def catch_up(self, told: OnIndexProgress | None = None) -> int:
-        """Index what has changed in the files; how many units there are then."""
-        return self._index.catch_up(self._live, told)
+    def catch_up(self, on_progress: OnIndexProgress | None = None) -> int:
+        """Index the changed files. Return the number of units in the index afterwards."""
+        return self._index.catch_up(self._live, on_progress)
 
     def forget(self) -> None:
-        """Leave nothing behind: the workspace is going away."""
+        """Delete the index files, because the workspace is being deleted."""
         self._index.forget()
         self._viewed.forget()
 
-    def _seen(self, view: View) -> tuple[Index, TextSource]:
+    def _index_of(self, view: View) -> tuple[Index, TextSource]:
         if view == HEAD:
             return self._index, self._live
         return self._viewed, RevisionTexts(self._history, RevisionId(view))
@@ -163,6 +168,7 @@ def _check(query: str, limit: int) -> None:
         )
 
 
-def _lies_in(path: str, place: str) -> bool:
-    place = place.removeprefix("/").rstrip("/")
-    return path == place or path.startswith(f"{place}/") or fnmatchcase(path, place) or not place
+def _matches_path(path: str, pattern: str) -> bool:
+    pattern = pattern.removeprefix("/").rstrip("/")
+    is_inside = path == pattern or path.startswith(f"{pattern}/")
+    return is_inside or fnmatchcase(path, pattern) or not pattern

@@ -1,8 +1,8 @@
-"""Where an index has its texts from, and how it knows that one has changed.
+"""The sources of an index's texts, and how the index detects that a text has changed.
 
-A *state* is a short text that is different whenever the content is. The live tree's is what the file
-system says of a file; a revision's is git's id of the bytes. Nobody has to tell an index of a change, and
-so nobody can forget to: whoever asks a question has the states compared first.
+A *state* is a short text that differs whenever the content differs. For the live tree it is the file
+system's metadata of a file; for a revision it is git's id of the bytes. Writers do not notify an index, so
+no writer can forget to. Every query compares the states first.
 """
 
 from __future__ import annotations
@@ -22,49 +22,51 @@ from workspaces.tree.scan import YOUNG_S
 ENDINGS = (".md", ".markdown")
 
 UNSURE = "~"
-"""Begins the state of a file so young that another write could hide behind the same time stamp: it is
-read again each time until it is older."""
+"""Prefix of the state of a file that has just changed: another write could have the same time stamp. The
+index reads such a file again for each query until it is older."""
 
 
 class TextSource(Protocol):
+    """A set of texts to index."""
+
     def states(self) -> Mapping[str, str]:
-        """Every text there is, by name."""
+        """Return the state of every text, by name."""
         ...
 
     def read(self, name: str) -> bytes | None:
-        """None when it is gone, or cannot be read."""
+        """Return a text, or None if it was removed or cannot be read."""
         ...
 
 
 class LiveTexts:
-    """The Markdown files of a workspace as they lie there now, also what nobody has made a revision of."""
+    """The Markdown files of a workspace as they are now, including changes that are in no revision yet."""
 
     def __init__(self, blobs: FileBlobs, clock: Clock) -> None:
         self._blobs = blobs
         self._clock = clock
         self._are_texts: dict[str, bool] = {}
-        """Names are judged once: with ten thousand files that would be most of the work."""
+        """Whether each name is a text's. With ten thousand files, repeating the check is most of the work."""
 
     def states(self) -> Mapping[str, str]:
         young = (self._clock.now().timestamp() - YOUNG_S) * 1e9
-        found: dict[str, str] = {}
-        judged, self._are_texts = self._are_texts, {}
+        states: dict[str, str] = {}
+        known, self._are_texts = self._are_texts, {}
         for name, status in self._blobs.walk():
-            is_text = judged[name] if name in judged else _is_text(name)
+            is_text = known[name] if name in known else _is_text(name)
             self._are_texts[name] = is_text
             if not is_text or stat.S_ISDIR(status.st_mode):
                 continue
             changed = max(status.st_mtime_ns, status.st_ctime_ns)
             state = f"{status.st_size} {changed} {status.st_ino}"
-            found[name] = state if changed < young else UNSURE + state
-        return found
+            states[name] = state if changed < young else UNSURE + state
+        return states
 
     def read(self, name: str) -> bytes | None:
         try:
             return self._blobs.read(name).data
         except NotFound:
             return None
-        except Failure:  # a problem, which a scan of the tree lists
+        except Failure:  # an unreadable file: the scan of the tree lists it as a problem
             return b""
 
 

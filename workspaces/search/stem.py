@@ -1,9 +1,8 @@
-"""The stem of an English word: what its inflected forms share.
+"""Reduce an English word to its stem, which its inflected forms share.
 
-Porter's rules (1980), and before them a table of what no rule reaches: "went" is "go". Only words of
-plain ASCII letters are touched; what the rules do to words of other languages they do
-to the query's too. On a public benchmark stems gain 3.4 points of recall@10, the irregular forms
-0.4 of them.
+A table maps irregular forms, which no rule reaches ("went" to "go"). Then Porter's rules (1980) apply. Only
+words of plain ASCII letters change. Words of other languages change in the query as they do in the text.
+On a public benchmark stems gain 3.4 points of recall@10, of which the irregular forms gain 0.4.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import re
 from functools import lru_cache
 
 WORDS_KEPT = 1 << 16
-"""Stems remembered by a process: a vocabulary of this size is a few megabytes."""
+"""Stems in a process's cache. A vocabulary of this size takes a few megabytes."""
 
 LETTERS_MAX = 40
-"""Longer is a hash or a URL, and no word."""
+"""Longest word that is stemmed. A longer one is a hash or a URL."""
 
 _IRREGULAR = """
 be am are been is was were|become became|begin began begun|bend bent|bite bit bitten|bleed bled
@@ -82,7 +81,7 @@ _LAST = (
 
 @lru_cache(WORDS_KEPT)
 def stem(word: str) -> str:
-    """Of a folded word."""
+    """Return the stem of a folded word."""
     if len(word) < 3 or len(word) > LETTERS_MAX or not (word.isascii() and word.isalpha()):
         return word
     word = _BASE.get(word, word)
@@ -91,7 +90,7 @@ def stem(word: str) -> str:
     word = _without_participle(_without_plural(word))
     if word.endswith("y") and _has_vowel(word[:-1]):
         word = f"{word[:-1]}i"
-    return _without_e(_without_last(_replaced(_replaced(word, _DOUBLE), _SINGLE)))
+    return _without_e(_without_last(_replace_ending(_replace_ending(word, _DOUBLE), _SINGLE)))
 
 
 def _without_plural(word: str) -> str:
@@ -106,12 +105,12 @@ def _without_participle(word: str) -> str:
     for ending in ("ed", "ing"):
         root = word.removesuffix(ending)
         if root != word and _has_vowel(root):
-            return _mended(root)
+            return _restore_root(root)
     return word
 
 
-def _mended(root: str) -> str:
-    """What a participle's ending has hidden: "hoping" is of "hope", "hopping" of "hop"."""
+def _restore_root(root: str) -> str:
+    """Restore the spelling that a participle's ending has changed: "hoping" to "hope", "hopping" to "hop"."""
     if root.endswith(("at", "bl", "iz")):
         return f"{root}e"
     if _is_doubled(root) and root[-1] not in "lsz":
@@ -119,7 +118,7 @@ def _mended(root: str) -> str:
     return f"{root}e" if _measure(root) == 1 and _is_short(root) else root
 
 
-def _replaced(word: str, rules: tuple[_Rule, ...]) -> str:
+def _replace_ending(word: str, rules: tuple[_Rule, ...]) -> str:
     for ending, instead in rules:
         if word.endswith(ending):
             root = word[: -len(ending)]
@@ -148,7 +147,7 @@ def _without_e(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """`c` for each consonant, `v` for each vowel; a y after a consonant is a vowel."""
+    """Return `c` for each consonant and `v` for each vowel. A y after a consonant is a vowel."""
     shape = ""
     for letter in word:
         is_vowel = letter in "aeiou" or (letter == "y" and shape.endswith("c"))
@@ -157,7 +156,7 @@ def _shape(word: str) -> str:
 
 
 def _measure(word: str) -> int:
-    """How often consonants follow vowels: roughly, the syllables."""
+    """Count how often a consonant follows a vowel: roughly, the syllables."""
     return _shape(word).count("vc")
 
 

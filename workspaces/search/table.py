@@ -1,4 +1,4 @@
-"""The tables of a recall index in SQLite, and how lists of numbers lie in them. See docs/data.md."""
+"""The tables of a recall index in SQLite, and the encoding of number lists in them. See docs/data.md."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from workspaces.localfs.sqlite_file import transaction, use_log
 
 FORMAT = 1
-"""Another number, and the tables are made anew. It also stands for how words are made of a text."""
+"""Version of the tables and of the splitting of texts into words. Another version rebuilds the tables."""
 
 WAIT_S = 30.0
-"""For another process that indexes; it lets others in after each transaction."""
+"""Seconds to wait for another process that indexes. It lets others in after each transaction."""
 
 BLOCK_UNITS = 4096
-"""A term's postings lie in rows of so many neighbouring units: a changed file touches one or two."""
+"""Neighbouring units in one row of a term's postings. A changed file touches one or two rows."""
 
 _TABLES = {
     "recall_state": "(format INTEGER NOT NULL, generation INTEGER NOT NULL)",
@@ -35,7 +35,7 @@ _TABLES = {
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """One file. Its units are numbered from `base`; `room` numbers are its own."""
+    """One file. Its units are numbered from `base`, and `room` numbers are reserved for it."""
 
     path: str
     state: str
@@ -43,16 +43,16 @@ class FileRow:
     base: int
     room: int
     traits: bytes
-    """One byte for each unit."""
+    """Trait bits, one byte for each unit."""
     sections: bytes
-    """Where each begins, counted from `base`: packed numbers, which `unpacked` reads."""
+    """The first unit of each section, counted from `base`, encoded by `pack_numbers`."""
     shared: float
     expected: float
 
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """Where a term occurs: units ascending, and for each a byte that says how strongly."""
+    """The units that hold a term, ascending, and a weight byte for each unit."""
 
     units: array[int]
     weights: bytes
@@ -63,16 +63,18 @@ NOWHERE = Posting(array("I"), b"")
 
 @dataclass(slots=True)
 class Edit:
-    """What changes in one row of postings: everything in these ranges goes, and this comes."""
+    """The changes of one row of postings."""
 
-    gone: list[tuple[int, int]]
-    new: list[tuple[int, int]]
+    removed: list[tuple[int, int]]
+    """Ranges of units whose postings are removed."""
+    added: list[tuple[int, int]]
+    """Units to add, each with its weight."""
 
 
 Edits = dict[tuple[str, int], Edit]
 
 
-def connected(file: Path) -> sqlite3.Connection:
+def connect(file: Path) -> sqlite3.Connection:
     file.parent.mkdir(mode=0o700, exist_ok=True)
     database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
     try:
@@ -87,7 +89,7 @@ def connected(file: Path) -> sqlite3.Connection:
 
 
 def generation_of(database: sqlite3.Connection) -> int:
-    """Grows with every change."""
+    """Return the generation of the index, which grows with every change."""
     return int(database.execute("SELECT generation FROM recall_state").fetchone()[0])
 
 
@@ -97,16 +99,16 @@ def next_generation(database: sqlite3.Connection) -> int:
 
 
 def rows_of(database: sqlite3.Connection) -> dict[str, FileRow]:
-    """All files, by name."""
-    found = database.execute(
+    """Return the rows of all files, by name."""
+    rows = database.execute(
         "SELECT path, state, digest, base, room, traits, sections, shared, expected"
         " FROM recall_file ORDER BY path"
     )
-    return {row[0]: FileRow(*row) for row in found}
+    return {row[0]: FileRow(*row) for row in rows}
 
 
 def above_of(database: sqlite3.Connection, path: str) -> list[str]:
-    """For each section of a file the terms of what it stands under, with spaces between them."""
+    """Return, for each section of a file, the terms of its headings and the file's name, space-separated."""
     query = "SELECT above FROM recall_file WHERE path = ?"
     return list(json.loads(database.execute(query, (path,)).fetchone()[0]))
 
@@ -126,7 +128,7 @@ def drop_row(database: sqlite3.Connection, path: str) -> None:
 
 
 def texts_of(database: sqlite3.Connection, first: int, end: int) -> list[tuple[int, str]]:
-    """Line and text of these units, ascending."""
+    """Return line number and text of the units from `first` to before `end`, ascending."""
     return database.execute(
         "SELECT line, text FROM recall_unit WHERE id >= ? AND id < ? ORDER BY id", (first, end)
     ).fetchall()
@@ -141,41 +143,43 @@ def replace_texts(
 
 
 def postings_of(database: sqlite3.Connection, terms: Iterable[str]) -> dict[str, Posting]:
-    found: dict[str, tuple[array[int], list[bytes]]] = {}
+    blocks: dict[str, tuple[array[int], list[bytes]]] = {}
     query = (
         "SELECT term, units, weights FROM recall_posting"
         " WHERE term IN (SELECT value FROM json_each(?)) ORDER BY term, block"
     )
     for term, units, weights in database.execute(query, (json.dumps(list(terms)),)):
-        into, parts = found.setdefault(term, (array("I"), []))
-        into.extend(unpacked(units))
+        all_units, parts = blocks.setdefault(term, (array("I"), []))
+        all_units.extend(unpack_numbers(units))
         parts.append(weights)
-    return {term: Posting(units, b"".join(parts)) for term, (units, parts) in found.items()}
+    return {term: Posting(units, b"".join(parts)) for term, (units, parts) in blocks.items()}
 
 
 def apply_edits(database: sqlite3.Connection, edits: Edits) -> None:
-    """In the order of the key: neighbouring rows share pages."""
+    """Write the edits in the order of the key, because neighbouring rows share pages."""
     read = "SELECT units, weights FROM recall_posting WHERE term = ? AND block = ?"
     write = "INSERT OR REPLACE INTO recall_posting VALUES (?, ?, ?, ?)"
     for key in sorted(edits):
         edit = edits[key]
         row = database.execute(read, key).fetchone()
-        units, weights = (unpacked(row[0]), bytearray(row[1])) if row else (array("I"), bytearray())
-        for first, end in edit.gone:
+        units, weights = (
+            (unpack_numbers(row[0]), bytearray(row[1])) if row else (array("I"), bytearray())
+        )
+        for first, end in edit.removed:
             left, right = bisect_left(units, first), bisect_left(units, end)
             del units[left:right], weights[left:right]
-        for unit, weight in edit.new:
+        for unit, weight in edit.added:
             at = len(units) if not units or unit > units[-1] else bisect_left(units, unit)
             units.insert(at, unit)
             weights.insert(at, weight)
         if units:
-            database.execute(write, (*key, packed(units), bytes(weights)))
+            database.execute(write, (*key, pack_numbers(units), bytes(weights)))
         elif row:
             database.execute("DELETE FROM recall_posting WHERE term = ? AND block = ?", key)
 
 
 def _reset(database: sqlite3.Connection) -> None:
-    """Empty tables, unless another process has just made them."""
+    """Replace the tables by empty ones, unless another process has just made them."""
     with transaction(database):
         if _format(database) == FORMAT:
             return
@@ -192,15 +196,15 @@ def _format(database: sqlite3.Connection) -> int | None:
     return int(row[0]) if row else None
 
 
-def packed(units: array[int]) -> bytes:
-    """32 bits each, least byte first."""
+def pack_numbers(units: array[int]) -> bytes:
+    """Encode numbers as 32 bits each, little-endian."""
     if sys.byteorder == "big":
         units = array("I", units)
         units.byteswap()
     return units.tobytes()
 
 
-def unpacked(data: bytes) -> array[int]:
+def unpack_numbers(data: bytes) -> array[int]:
     units = array("I")
     units.frombytes(data)
     if sys.byteorder == "big":

@@ -1,7 +1,7 @@
-"""Units: what recall finds. A line, or a list item with the lines that continue it.
+"""Split a text into units, which recall finds: a line, or a list item with the lines that continue it.
 
-A unit is a function of the text alone: where the text comes from, a file, an entry of a transcript, is
-nobody's business here. Sections are runs of units under one heading.
+Units depend on the text alone. This module does not know whether the text is a file or an entry of a
+transcript. Sections are runs of units under one heading.
 """
 
 from __future__ import annotations
@@ -16,30 +16,32 @@ _FENCE = re.compile(r"\s*(```+|~~~+)")
 _ONLY_MARKS = re.compile(r"[\s!-/:-@\[-`{-~]*")
 _LEAD = re.compile(r"\s*(?:(?:[-*+•>]|\d{1,9}[.)]|\[[ xX]\])\s+)*[*_]*")
 _COLON = re.compile(r"[:：]")
-_BEHIND_LABEL = re.compile(r"[*_]*\s|[^\s\d/]")
+_AFTER_LABEL = re.compile(r"[*_]*\s|[^\s\d/]")
 _FIRST = re.compile(r"[^\W_][\w’'-]*")
 _QUESTION_MARKS = "?？؟"
-_WORDLY = re.compile(r"\w")
+_WORD_CHARACTER = re.compile(r"\w")
 
 LABEL_WORDS_MAX = 6
-"""More words before a colon are a sentence, and no name of what it is about."""
+"""Words of a label before a colon. More words are a sentence, not a name of the line's subject."""
 
 LABEL_CHARACTERS_MAX = 61
-"""The same for a script without spaces."""
+"""Characters of a label: the same limit for a script without spaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
+    """A line, or a list item with the lines that continue it."""
+
     line: int
-    """Of its first line, from 1."""
+    """Number of its first line, counted from 1."""
     text: str
     headings: tuple[str, ...]
-    """What it stands under, outermost first."""
+    """The headings above it, outermost first."""
     is_heading: bool = False
 
     @property
     def subject(self) -> str:
-        """What starts the line: the label before a colon, else the first word."""
+        """Return the start of the line: the label before a colon, or else the first word."""
         start = _LEAD.match(self.text)
         rest = self.text[start.end() if start else 0 :]
         first = _FIRST.match(rest)
@@ -49,9 +51,9 @@ class Unit:
 
     @property
     def asks(self) -> bool:
-        """Whether no word follows the last question mark."""
+        """Return True if the unit has a question mark and no word follows its last one."""
         mark = max(map(self.text.rfind, _QUESTION_MARKS))
-        return mark >= 0 and _WORDLY.search(self.text, mark) is None
+        return mark >= 0 and _WORD_CHARACTER.search(self.text, mark) is None
 
 
 def units(text: str) -> Iterator[Unit]:
@@ -84,9 +86,9 @@ def units(text: str) -> Iterator[Unit]:
             headings.append((level, line[heading.end() :].rstrip("#").rstrip()))
             yield Unit(number, line, path(), is_heading=True)
             continue
-        found = None if fence else _ITEM.match(line)
-        if found:
-            item, item_line, indent = [line], number, len(found[1])
+        mark = None if fence else _ITEM.match(line)
+        if mark:
+            item, item_line, indent = [line], number, len(mark[1])
         else:
             yield Unit(number, line, path())
     if item:
@@ -94,15 +96,16 @@ def units(text: str) -> Iterator[Unit]:
 
 
 def _continues(line: str, indent: int) -> bool:
-    """Deeper than the item's mark, and no item of its own."""
+    """Return True if a line continues a list item: it is indented deeper than the mark, and is no item
+    itself."""
     inner = len(line) - len(line.lstrip())
     return bool(line.strip()) and inner > indent and not _ITEM.match(line)
 
 
 def _label(rest: str) -> str | None:
-    """Return what stands before the first colon, when it names what the line is about."""
+    """Return the text before the first colon, if it names the line's subject."""
     colon = _COLON.search(rest)
-    if colon is None or _BEHIND_LABEL.match(rest, colon.end()) is None:
+    if colon is None or _AFTER_LABEL.match(rest, colon.end()) is None:
         return None
     label = rest[: colon.start()].rstrip().rstrip("*_")
     is_short = len(label) <= LABEL_CHARACTERS_MAX and len(label.split()) <= LABEL_WORDS_MAX

@@ -1,14 +1,15 @@
-"""The words of a text, as an index keeps them and a query asks for them: its terms.
+"""Turn a text into its terms: the words that an index stores and a query looks for.
 
-Folded (case, accents, widths), split where scripts split words, stemmed. Scripts that write without
-spaces have no words to split at: each pair of neighbouring characters is a term, and each character, so
-that a query of one finds it. Indic vowel signs are no letters to Unicode and still belong to the word.
+Words are folded (case, accents, widths), split where their script splits words, and stemmed. Scripts
+without spaces have no word boundaries. There each pair of neighbouring characters is a term, and so is each
+character, so that a query of one character finds it. Indic vowel signs are no letters in Unicode, but they
+belong to the word.
 
-Stop words are kept in the index and left out of a query that has other words: "will" is a name too.
+Stop words stay in the index, but are left out of a query that has other words: "will" is a name too.
 Leaving them out gains 3 points of recall@10 on a public benchmark.
 
-An *exact* term is what has a shape that prose does not have: an id, a path, an address, a version. It is
-kept whole, beside the words in it, under a mark that no word can begin with.
+An *exact* term has a form that prose does not have: an id, a path, an address, a version. It is stored
+whole, in addition to the words in it, with a prefix that no word can begin with.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from workspaces.search.date import date_words
 from workspaces.search.stem import stem
 
 EXACT = "="
-"""What the term of an id, path or address begins with."""
+"""Prefix of an exact term: an id, path or address."""
 
 EXACT_CHARACTERS_MAX = 200
 
@@ -57,16 +58,16 @@ _CHUNK = re.compile(r"[^\s\"“”„«»'‘’`<>()\[\]{},;!|*]+")
 _EDGE = ".:?…-–—=_/\\#~+"
 _INNER = re.compile(r"\w[./:@_\\#-]+\w|[^\W\d_][0-9]|[0-9][^\W\d_]|(?!(?:19|20)[0-9]{2}\b)[0-9]{4}")
 _PROSE = re.compile(r"[0-9]+(?:st|nd|rd|th|am|pm|s|h|m)|[0-9]{4}([-/.])[0-9]{1,2}\1[0-9]{1,2}")
-"""3rd, 5pm; a day has a term of its own."""
+"""Numbers in prose, such as 3rd or 5pm, and days, which have their own terms (`date`)."""
 _JOINED = re.compile(r"[^\W\d_]+(?:[-.:][^\W\d_]+)+")
-"""well-known, e.g: said, though joined …"""
+"""Joined words of prose, such as well-known or e.g: no exact names, except for …"""
 _FILE_NAME = re.compile(r"[\w-]{2,}\.[a-z0-9]{1,5}")
-"""… but for what looks like a file's name."""
+"""… names that look like file names."""
 _LINE_NUMBER = re.compile(r"(?::[0-9]+){1,2}$")
 
 
 def fold(text: str) -> str:
-    """Equal for what a reader takes for the same letters."""
+    """Fold a text, so that letters that a reader takes for the same become equal."""
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
@@ -74,13 +75,14 @@ def fold(text: str) -> str:
 
 
 def words(folded: str) -> Iterator[str]:
-    """As written, without what an apostrophe adds; unspaced scripts in pairs."""
+    """Yield the words of a folded text as written, without the ending after an apostrophe. For scripts
+    without spaces, yield characters and pairs of characters."""
     if folded.isascii():
-        for found in _PLAIN_WORD.finditer(folded):
-            yield found[0].partition("'")[0]
+        for match in _PLAIN_WORD.finditer(folded):
+            yield match[0].partition("'")[0]
         return
-    for found in _WORD.finditer(folded):
-        word = found[0]
+    for match in _WORD.finditer(folded):
+        word = match[0]
         if _IS_UNSPACED.match(word):
             yield from word
             yield from (word[n : n + 2] for n in range(len(word) - 1))
@@ -89,7 +91,8 @@ def words(folded: str) -> Iterator[str]:
 
 
 def terms(text: str) -> list[str]:
-    """Every term of a text that is to be found, in order; a term as often as it occurs."""
+    """Return every term of a text to index, words first, then dates and exact names. A term is repeated as
+    often as it occurs."""
     folded = fold(text)
     return [
         *(word if word in STOP_WORDS else stem(word) for word in words(folded)),
@@ -99,39 +102,39 @@ def terms(text: str) -> list[str]:
 
 
 def query_terms(query: str) -> dict[str, str]:
-    """What to look for, each with the word of the query that it stands for: names first, then words in
-    their order."""
+    """Return the terms of a query, each with the query's word that it stands for. Exact names come first,
+    then words in their order."""
     folded = fold(query)
-    asked = list(words(folded))
-    pairs = {character for word in asked if len(word) == 2 for character in word}
-    telling = [
+    query_words = list(words(folded))
+    paired = {character for word in query_words if len(word) == 2 for character in word}
+    content_words = [
         word
-        for word in asked
-        if word not in STOP_WORDS and not (word in pairs and _IS_UNSPACED.match(word))
+        for word in query_words
+        if word not in STOP_WORDS and not (word in paired and _IS_UNSPACED.match(word))
     ]
-    found = {EXACT + name: name for name in exact_names(folded)}
-    for word in (*telling, *date_words(folded)):
-        found.setdefault(stem(word), word)
-    return found or {word: word for word in asked}
+    by_term = {EXACT + name: name for name in exact_names(folded)}
+    for word in (*content_words, *date_words(folded)):
+        by_term.setdefault(stem(word), word)
+    return by_term or {word: word for word in query_words}  # only stop words: look for them
 
 
 def exact_names(folded: str) -> list[str]:
-    """Ids, paths, addresses, versions, long numbers: what is spelled, not said. Of a path its last part
-    too, and without the number of a line behind it."""
+    """Return the ids, paths, addresses, versions and long numbers in a folded text. For a path, also return
+    it without a trailing line number, and its last part."""
     if not _INNER.search(folded):
         return []
-    found: list[str] = []
+    names: list[str] = []
     for chunk in _CHUNK.findall(folded):
         name = chunk.strip(_EDGE)
-        if 2 <= len(name) <= EXACT_CHARACTERS_MAX and _is_spelled(name):
-            found.append(name)
+        if 2 <= len(name) <= EXACT_CHARACTERS_MAX and _is_exact_name(name):
+            names.append(name)
             shorter = _LINE_NUMBER.sub("", name)
             last = shorter.rpartition("/")[2]
-            found += [part for part in (shorter, last) if part != name and _is_spelled(part)]
-    return list(dict.fromkeys(found))
+            names += [part for part in (shorter, last) if part != name and _is_exact_name(part)]
+    return list(dict.fromkeys(names))
 
 
-def _is_spelled(name: str) -> bool:
+def _is_exact_name(name: str) -> bool:
     if not _INNER.search(name) or _PROSE.fullmatch(name):
         return False
     return _JOINED.fullmatch(name) is None or _FILE_NAME.fullmatch(name) is not None

@@ -162,7 +162,7 @@ class Replication:
             if head is None or head.tip is None:
                 raise Unavailable("history", "is lost here, and is not in S3", remedy=PUT_BACK)
             self._check_entry()
-            with self._history.made_again() as history, history.quarantine() as quarantine:
+            with self._history.recreate() as history, history.quarantine() as quarantine:
                 for _, data in self._fetch_packs(head.packs):
                     quarantine.take(data)
                 quarantine.check()

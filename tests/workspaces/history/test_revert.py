@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.errors import NotFound, Refused
-from workspaces.history.revert import merged
+from workspaces.history.revert import merge_lines
 from workspaces.workspace.workspace import Workspace
 
 
@@ -126,7 +126,7 @@ def test_a_merge_that_succeeds_holds_what_both_sides_did(
     def text(lines: list[int]) -> bytes:
         return b"".join(b"%d\n" % line for line in lines)
 
-    found = merged(text(base), text(ours), text(theirs))
+    found = merge_lines(text(base), text(ours), text(theirs))
     if found is None:
         return
     lines = {int(line) for line in found.split()}
@@ -139,5 +139,5 @@ def test_a_merge_with_one_idle_side_is_the_other(base: list[int], other: list[in
     def text(lines: list[int]) -> bytes:
         return b"".join(b"%d\n" % line for line in lines)
 
-    assert merged(text(base), text(base), text(other)) == text(other)
-    assert merged(text(base), text(other), text(base)) == text(other)
+    assert merge_lines(text(base), text(base), text(other)) == text(other)
+    assert merge_lines(text(base), text(other), text(base)) == text(other)

@@ -63,7 +63,7 @@ def test_a_line_is_found_that_says_it_in_other_words(file: Path) -> None:
     assert places(index, texts, "doctor") == [("a.md", 1)]
     found = index.find(texts, "puppy", limit=1)[0]
     assert (found.path, found.line) == ("b.md", 2)
-    assert found.why[0].startswith("means much the same (0.")
+    assert found.why[0].startswith("similar meaning (0.")
 
 
 def test_words_and_meaning_are_fused_and_a_name_still_comes_first(file: Path) -> None:
@@ -74,7 +74,7 @@ def test_words_and_meaning_are_fused_and_a_name_still_comes_first(file: Path) ->
     assert (found[0].path, found[0].line) == ("b.md", 2)
     plain = Index(file.with_name("plain.db")).find(texts, "the dog barks", limit=1)[0]
     similarity = 1.0
-    assert found[0].score == pytest.approx(embeddings.fused(plain.score, similarity), abs=0.02)
+    assert found[0].score == pytest.approx(embeddings.fuse(plain.score, similarity), abs=0.02)
 
 
 def test_a_text_is_embedded_once_wherever_it_goes(file: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_embedder_that_fails_leaves_recall_to_the_words_and_is_named(file: Pa
 def test_an_answer_that_is_none_is_a_failure(file: Path, answer: object) -> None:
     index = Index(file, lambda texts: answer)  # type: ignore[arg-type, return-value]
     (found,) = index.find(Texts(a="- dog\n"), "dog", limit=1)
-    assert "found by words alone" in found.why[-1]
+    assert "found by words only" in found.why[-1]
 
 
 def test_a_large_index_is_embedded_bit_by_bit_or_at_once_when_asked_to(file: Path) -> None:

@@ -576,7 +576,7 @@ def test_a_bundle_that_is_not_what_it_should_be_stops_no_file(
     planted(prefix, a, stranger.bundle(bad), bad)
     a.put(MEMORY, "two\n")
     report = a.sync.run()
-    assert "no regular file" in str(report.unfollowed)
+    assert "not a regular file" in str(report.unfollowed)
     assert report.pushed == [MEMORY]
     assert a.workspace.log()[1].id == tip
     assert not list(directory(a).glob("incoming-*"))

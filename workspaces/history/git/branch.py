@@ -1,6 +1,6 @@
-"""The branch: the one name in a history, moved by compare-and-swap.
+"""The branch: the one ref of a history, moved by compare-and-swap.
 
-Its file is replaced under git's own lock name, so that any other git sees one revision or the next.
+The ref file is replaced under git's own lock name, so that any other git sees one revision or the next.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ NAME = "refs/heads/main"
 
 
 class Branch:
+    """The ref `refs/heads/main` of one git directory."""
+
     def __init__(self, git_directory: Path) -> None:
         self._file = git_directory / NAME
 
     def tip(self) -> RevisionId | None:
-        """The newest revision; None before the first."""
+        """Return the newest revision, or None before the first."""
         try:
             with open(self._file, "rb", buffering=0) as stream:  # noqa: PTH123 - the hot path
                 return RevisionId(stream.read().decode().strip())
@@ -30,8 +32,12 @@ class Branch:
             raise unwritable(error) from error
 
     def move(self, revision: RevisionId, *, expect: RevisionId | None) -> None:
-        """A lock left behind by a killed process is taken away: the writer lock is held, so its
-        owner cannot be alive."""
+        """Move the branch from `expect` to `revision`, durably. The caller holds the writer lock.
+
+        A ref lock that a killed process left is removed: its owner cannot be alive, because the caller
+        holds the writer lock.
+
+        Raises: Conflict when the branch is not at `expect`."""
         lock = self._file.with_name(f"{self._file.name}.lock")
         try:
             lock.unlink(missing_ok=True)

@@ -1,13 +1,13 @@
-"""A bundle: revisions and everything in them that others do not have yet, as one file of git's.
+"""A git bundle: one file with revisions and those of their objects that the receiver lacks.
 
     # v2 git bundle
-    -<a revision that must be there already>
-    <the newest one in it> refs/heads/main
+    -<a revision that the receiver must have already>
+    <the newest revision in the bundle> refs/heads/main
                                                 an empty line, and then
-    PACK…                                       what git calls a thin pack
+    PACK…                                       a thin pack
 
-Any git client can read one (`git bundle verify`, `git fetch <file>`). It is made here; what strangers
-made is taken in by `quarantine`.
+Any git client can read a bundle (`git bundle verify`, `git fetch <file>`). This module makes bundles and
+parses their headers. `quarantine` unpacks and checks the bundles of other machines.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from workspaces.revision import RevisionId
 from workspaces.storage.blobs import BLOB_BYTES_MAX
 
 BUNDLE_BYTES_MAX = BLOB_BYTES_MAX
-"""What a store takes in one piece. A longer history travels in several."""
+"""Largest blob that a store accepts. A longer history is sent in several bundles."""
 
 HEADER_BYTES_MAX = 64 * 1024
-"""Some fifteen hundred revisions that must be there; ours name one."""
+"""Room for some fifteen hundred required revisions. Bundles made here name one."""
 
 _MAGIC = b"# v2 git bundle\n"
 _KNOWN = re.compile(rb"-([0-9a-f]{40})(?: [^\n]*)?")
@@ -36,9 +36,11 @@ _TIP = re.compile(rb"([0-9a-f]{40}) " + NAME.encode())
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
+    """A parsed bundle."""
+
     tip: RevisionId
     known: tuple[RevisionId, ...]
-    """What must be there already."""
+    """Revisions that the receiver must have already."""
     pack: bytes
 
 
@@ -49,8 +51,10 @@ def bundles(
     *,
     bytes_max: int = BUNDLE_BYTES_MAX,
 ) -> Iterator[tuple[RevisionId, bytes]]:
-    """What `tip` has and `known` have not, the oldest first: the newest revision in each, and its bytes.
-    OverLimit when a single revision is too large."""
+    """Yield bundles of the revisions from `known` to `tip`, oldest first. Each comes as its newest revision
+    and its bytes.
+
+    Raises: OverLimit when a single revision is too large."""
     data = _bundle(git_directory, tip, known)
     if len(data) <= bytes_max:
         yield tip, data
@@ -68,17 +72,19 @@ def bundles(
 
 
 def parse_bundle(data: bytes) -> Bundle:
-    """Refused when it is none, or one of a kind that is not made here."""
+    """Parse a bundle.
+
+    Raises: Refused when the bytes are no bundle, or a bundle of a kind that this module does not make."""
     head, blank, _ = data[:HEADER_BYTES_MAX].partition(b"\n\n")
     if not data.startswith(_MAGIC) or not blank:
-        raise _refused("is no bundle of git's")
+        raise _refused("is not a git bundle")
     *lines, last = head[len(_MAGIC) :].split(b"\n")
     known = [_KNOWN.fullmatch(line) for line in lines]
     tip = _TIP.fullmatch(last)
     if tip is None or None in known:
-        raise _refused(f"does not have one newest revision, {NAME}")
-    names = tuple(RevisionId(found[1].decode()) for found in known if found is not None)
-    return Bundle(RevisionId(tip[1].decode()), names, data[len(head) + 2 :])
+        raise _refused(f"does not name exactly one newest revision, {NAME}")
+    revisions = tuple(RevisionId(match[1].decode()) for match in known if match is not None)
+    return Bundle(RevisionId(tip[1].decode()), revisions, data[len(head) + 2 :])
 
 
 def _bundle(git_directory: Path, tip: RevisionId, known: Collection[RevisionId]) -> bytes:
@@ -91,10 +97,10 @@ def _bundle(git_directory: Path, tip: RevisionId, known: Collection[RevisionId])
         "--stdout",
         "--delta-base-offset",
         "-q",
-        told=wanted.encode(),
+        stdin=wanted.encode(),
     )
-    needed = "".join(f"-{one}\n" for one in known)
-    return _MAGIC + f"{needed}{tip} {NAME}\n\n".encode() + pack
+    required = "".join(f"-{one}\n" for one in known)
+    return _MAGIC + f"{required}{tip} {NAME}\n\n".encode() + pack
 
 
 def _refused(rule: str) -> Refused:

@@ -1,4 +1,4 @@
-"""A commit's bytes: what a revision is to git."""
+"""The bytes of a git commit, which stores a revision."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from workspaces.timestamp import Stamp, moment_of
 COMMITTER = "workspace-harness <harness@workspace-harness>"
 
 EARLIEST = Stamp("1970-01-01T00:00:00.000000Z")
-"""Of a revision without a stamp: somebody else's."""
+"""The stamp of a revision that has none, because another program made it."""
 
 COMMITTED_MAX = 2**40
-"""Some 35 000 years. Git's own limit is far beyond, and what counts on from here must not reach it."""
+"""Upper limit of a commit date: some 35 000 years. Git's own limit is far larger. Later revisions count on
+from a parent's date and must not reach git's limit."""
 
 _DATE = re.compile(r" ([0-9]{1,18}) [+-][0-9]{4}$", re.ASCII)
 
@@ -29,8 +30,8 @@ _PLAIN = re.compile(
     rb"At: ([!-~]+)\n"
     rb"(?:(?!At: )[!-~][ -~]*\n)*"
 )
-"""What nearly every revision is: one line of text, and trailers without anything that could be taken for
-the end of a line, of which the first, and no other, is its stamp."""
+"""The form of nearly every revision: one line of text, then trailers without any character that could be
+taken for the end of a line. The first trailer, and no other, is the stamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,13 @@ class Commit:
     author: str
     trailers: Mapping[str, str]
     committed: int
-    """Git's own date, in seconds: when it was made, but never before its parents'. Git walks a history by
-    it, and misses ancestors where it goes back."""
+    """Git's commit date in seconds: the time of the commit, but never before its parents' dates. Git walks a
+    history by this date, and misses ancestors where it goes back."""
 
     @property
     def place(self) -> tuple[int, Stamp]:
-        """Later than that of everything that the revision has grown from; but a merge may have its
-        parent's."""
+        """Return the sort key of this revision. It is greater than every ancestor's, except that a merge may
+        have the same key as a parent."""
         return self.committed, self.at
 
 
@@ -67,9 +68,9 @@ def parse_commit(revision: RevisionId, data: bytes) -> Commit:
     )
 
 
-def glance(revision: RevisionId, data: bytes) -> tuple[ObjectId, Stamp]:
-    """Its tree and its stamp, as `parse_commit` reads them and in an eighth of the time: whoever is new
-    looks at every revision there is."""
+def parse_tree_and_stamp(revision: RevisionId, data: bytes) -> tuple[ObjectId, Stamp]:
+    """Return a commit's tree and stamp, as `parse_commit` reads them, in an eighth of the time. A new machine
+    reads every revision in the history."""
     plain = _PLAIN.fullmatch(data)
     if plain is not None:
         return ObjectId(plain[1].decode()), Stamp(plain[2].decode())
@@ -82,7 +83,7 @@ def commit_bytes(
 ) -> bytes:
     seconds = int(moment_of(at).timestamp())
     newest = max((parent.committed for parent in parents), default=seconds)
-    committed = seconds if seconds >= newest else newest + 1  # a parent is ahead of this clock
+    committed = seconds if seconds >= newest else newest + 1  # else a parent is ahead of this clock
     name = one_line(author.name).translate({ord("<"): None, ord(">"): None}).strip() or "unknown"
     email = one_line(author.email).translate({ord("<"): None, ord(">"): None, ord(" "): None})
     head = [
@@ -95,6 +96,6 @@ def commit_bytes(
 
 
 def _seconds(committer: str) -> int:
-    """Of a line that anybody may have written."""
-    found = _DATE.search(committer)
-    return min(int(found[1]), COMMITTED_MAX) if found else 0
+    """Return the date of a committer line, or 0 without a valid one. The line is untrusted."""
+    date = _DATE.search(committer)
+    return min(int(date[1]), COMMITTED_MAX) if date else 0

@@ -1,14 +1,14 @@
-"""Git's objects as bytes: blobs, trees and commits, written durably and read wherever they lie.
+"""Git objects as bytes: blobs, trees and commits, written durably and read from loose files or packs.
 
-Objects are named by their content, so writing one needs no lock and a crash leaves at worst some that
-nothing points at. Each is made durable under a temporary name and only then given its own: whatever
-has an object's name is whole, even after a power cut. `Batch` writes any number of them; after its
-`sync` the names are durable too, and only then may a branch name one.
+Objects are named by their content. So writing one needs no lock, and a crash leaves at worst unreachable
+objects. Each is made durable under a temporary name and only then renamed to its own name. So a file with
+an object's name is complete, even after a power cut. `ObjectBatch` writes any number of objects. After its
+`sync` the names are durable too, and only then may a branch point at one.
 
-New objects are loose files, read here without help; many at once are a pack (`packfile`), which waits for
-the disk twice instead of once for each. Packing (`pack`) moves them, at any moment, into one pack. Packs are
-read by GitPython's object database; what is found nowhere is therefore looked for again with fresh eyes
-before it is called missing.
+New objects are loose files, which this module reads itself. Many objects at once become a pack
+(`packfile`), which waits for the disk twice instead of once for each object. Packing (`repack`) can move
+objects into one pack at any moment. GitPython's object database reads packs. Therefore a missing object is
+looked for again, with a new listing of the packs, before it counts as missing.
 """
 
 from __future__ import annotations
@@ -26,32 +26,33 @@ from pathlib import Path
 from typing import Any, NamedTuple, NewType
 
 from workspaces.errors import Failure, Unavailable
-from workspaces.history.git.packfile import Packed, fits, write_pack
+from workspaces.history.git.packfile import Packed, fits_in_pack, write_pack
 from workspaces.localfs.safe_open import flush_all
 
 ObjectId = NewType("ObjectId", str)
-"""Git's name of a blob, tree or commit: not a Version, and never shown to strangers."""
+"""Git's id of a blob, tree or commit. It is not a Version, and untrusted callers never see it."""
 
 FILE_MODE = "100644"
 TREE_MODE = "40000"
 
 LOOKS_MAX = 4
-"""How often a missing object is looked for: each packing in between explains one miss."""
+"""Times that a missing object is looked for. Each packing in between explains one miss."""
 
 PACKED_FROM = 64
-"""Objects of one batch. A revision of one file has four; a pack for each of those would be many packs."""
+"""Objects of one batch from which they become a pack. A revision of one file has four objects; a pack for
+each revision would be too many packs."""
 
 SYNCED_AT_ONCE = 32
-"""From so many objects on, one flush of the whole file system is sooner done than one of each."""
+"""Files from which one flush of the whole file system is faster than a flush of each."""
 
 TREES_KEPT = 8
-"""The directories on the way to a file: a revision asks for each several times, and the next one for
-those that it wrote. What has a name never changes, so there is nothing to invalidate."""
+"""Directories in the cache. Making a revision reads each directory on a file's path several times, and the
+next revision reads those that this one wrote. An object never changes, so nothing needs invalidation."""
 
 _ENTRY = re.compile(rb"([0-7]++) ([^\0]++)\0(.{20})|.+", re.DOTALL)
-"""Of a tree, one after the other: mode, name, id. What is no entry is taken whole, as one without a mode,
-so that nothing searches in it for the next."""
-_TEMPORARY = "tmp_obj_"  # what `git prune` clears away
+"""One entry of a tree: mode, name, id. An invalid rest matches whole, without a mode, so that the search
+does not go on inside it."""
+_TEMPORARY = "tmp_obj_"  # `git prune` removes files with this prefix
 _LEVEL = zlib.Z_BEST_SPEED  # packing compresses again, and better
 
 
@@ -61,7 +62,7 @@ class TreeEntry(NamedTuple):
 
 
 Entries = dict[str, TreeEntry]
-"""One directory: name → what is there."""
+"""One directory: name → entry."""
 
 
 def blob_id(data: bytes) -> ObjectId:
@@ -84,20 +85,20 @@ class GitObjects:
                 data = self._packs.read(object_id, again=look > 0)
             if data is not None:
                 return data
-        raise _damaged(self._directory, f"its object {object_id} is missing")
+        raise _damaged_history(self._directory, f"its object {object_id} is missing")
 
     def entries(self, tree: ObjectId) -> Entries:
         with self._lock:
-            found = self._trees.get(tree)
-        if found is None:
-            found = _parsed(self.read(tree))
-            self._keep({tree: found})
-        return dict(found)
+            entries = self._trees.get(tree)
+        if entries is None:
+            entries = _parse_tree(self.read(tree))
+            self._remember({tree: entries})
+        return dict(entries)
 
     def batch(self) -> ObjectBatch:
-        return ObjectBatch(self._directory, self._keep)
+        return ObjectBatch(self._directory, self._remember)
 
-    def _keep(self, trees: Mapping[ObjectId, Entries]) -> None:
+    def _remember(self, trees: Mapping[ObjectId, Entries]) -> None:
         with self._lock:
             self._trees.update(trees)
             while len(self._trees) > TREES_KEPT:
@@ -110,25 +111,25 @@ class GitObjects:
         except FileNotFoundError:
             return None
         except (OSError, zlib.error) as error:
-            raise _damaged(
+            raise _damaged_history(
                 self._directory, f"its object {object_id} is unreadable ({error})"
             ) from error
         return framed[framed.index(b"\0") + 1 :]
 
 
 class ObjectBatch:
-    """Objects on their way to the disk: nothing is written before `sync`."""
+    """A set of new objects. Nothing is written before `sync`."""
 
     def __init__(
         self,
         directory: Path,
-        written: Callable[[Mapping[ObjectId, Entries]], None] = lambda _: None,
+        on_trees_written: Callable[[Mapping[ObjectId, Entries]], None] = lambda _: None,
     ) -> None:
-        """`written` is told of the trees that can be read from now on."""
+        """Start an empty batch. `sync` calls `on_trees_written` with the trees that it has written."""
         self._directory = str(directory)
-        self._held: dict[str, Packed] = {}
+        self._objects: dict[str, Packed] = {}
         self._trees: dict[ObjectId, Entries] = {}
-        self._tell = written
+        self._on_trees_written = on_trees_written
 
     def blob(self, data: bytes) -> ObjectId:
         return self.add("blob", data)
@@ -146,16 +147,20 @@ class ObjectBatch:
 
     def add(self, kind: str, data: bytes) -> ObjectId:
         object_id = _object_id(_framed(kind.encode(), data))
-        self._held[object_id] = Packed(kind, data)
+        self._objects[object_id] = Packed(kind, data)
         return object_id
 
     def sync(self) -> None:
-        """Write them. From here on all of them can be read, and survive a power cut."""
+        """Write the objects. After this call all of them can be read and survive a power cut.
+
+        Raises: Unavailable when the disk is full or cannot be written."""
         new = {
-            one: held for one, held in self._held.items() if not os.path.lexists(self._path(one))
+            object_id: packed
+            for object_id, packed in self._objects.items()
+            if not os.path.lexists(self._path(object_id))
         }
-        is_packed = len(new) >= PACKED_FROM and fits(new)
-        loose = self._held.keys() - new.keys() if is_packed else self._held.keys()
+        is_packed = len(new) >= PACKED_FROM and fits_in_pack(new)
+        loose = self._objects.keys() - new.keys() if is_packed else self._objects.keys()
         directories = {self._directory, *(self._path(one).rpartition("/")[0] for one in loose)}
         try:
             if is_packed:
@@ -167,11 +172,11 @@ class ObjectBatch:
             _sync_all(directories, self._directory)
         except OSError as error:
             raise unwritable(error) from error
-        self._tell(self._trees)
+        self._on_trees_written(self._trees)
 
     def _write_loose(self, objects: Mapping[str, Packed]) -> None:
         written: dict[str, str] = {}
-        """Temporary name → the object's own."""
+        """Temporary name → the object's own name."""
         for object_id, (kind, data) in objects.items():
             path = self._path(object_id)
             framed = _framed(kind.encode(), data)
@@ -181,12 +186,13 @@ class ObjectBatch:
             os.rename(temporary, path)  # noqa: PTH104 - strings on the hot path
 
     def _path(self, object_id: str) -> str:
-        """Of a loose object; a file with this name is whole, and was synced before it had it."""
+        """Return the path of a loose object. A file with this name is complete: it was synced before it was
+        renamed."""
         return f"{self._directory}/{object_id[:2]}/{object_id[2:]}"
 
 
 class _Packs:
-    """Packs come and go under a reader; its knowledge of them is thrown away to look `again`."""
+    """A reader of packs. Packs come and go while it reads, so a repeated look lists them anew."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -194,7 +200,7 @@ class _Packs:
         self._database: Any = None
 
     def read(self, object_id: str, *, again: bool) -> bytes | None:
-        # imported here: most histories have no pack, and most commands read none
+        # a late import: most histories have no pack, and most commands read none
         from gitdb.db.pack import PackedDB  # pyright: ignore[reportMissingTypeStubs]
         from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
 
@@ -202,15 +208,18 @@ class _Packs:
             if self._database is None or again:
                 self._database = PackedDB(str(self._directory))
             try:
-                return _unpacked(self._database, bytes.fromhex(object_id))
+                return _read_packed(self._database, bytes.fromhex(object_id))
             except (BadObject, OSError, ValueError, zlib.error):
-                return None  # its pack has just gone, or is damaged
+                return None  # another process has just removed its pack, or the pack is damaged
 
 
-def _unpacked(database: Any, name: bytes) -> bytes | None:
-    """What a delta builds on lies some bytes before it, or has a name of its own, whichever the one before
-    it did: gitdb follows all of the first kind and then all of the second, and packs that were joined
-    (`packfile`) have both in turn."""
+def _read_packed(database: Any, name: bytes) -> bytes | None:
+    """Read an object and apply its chain of deltas. Return None if no pack has the object.
+
+    A delta names its base by distance or by id, independently of the delta before it in the chain. gitdb
+    follows all of the first kind and then all of the second. Joined packs (`packfile`) mix both kinds.
+
+    Raises: BadObject when a base is missing."""
     from gitdb.exc import BadObject  # pyright: ignore[reportMissingTypeStubs]
     from gitdb.fun import OFS_DELTA, delta_types  # pyright: ignore[reportMissingTypeStubs]
     from gitdb.stream import DeltaApplyReader  # pyright: ignore[reportMissingTypeStubs]
@@ -236,7 +245,7 @@ def _unpacked(database: Any, name: bytes) -> bytes | None:
 
 
 def sync(path: Path | str) -> None:
-    """Make a file's bytes, or a directory's names, survive a power cut."""
+    """Flush a file's bytes, or a directory's names, so that they survive a power cut."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -245,14 +254,14 @@ def sync(path: Path | str) -> None:
 
 
 def sync_below(directory: Path) -> None:
-    """Make a directory with all that lies in it survive a power cut."""
+    """Flush a directory with everything in it, so that it survives a power cut."""
     if not _flush_file_system(directory):
         for path in (*directory.rglob("*"), directory):
             sync(path)
 
 
 def _sync_all(paths: Collection[str], within: str) -> None:
-    """Many of them in one step, where the system can."""
+    """Flush files. Many are flushed in one step, if the system can do that."""
     if len(paths) >= SYNCED_AT_ONCE and _flush_file_system(within):
         return
     for path in paths:
@@ -260,7 +269,7 @@ def _sync_all(paths: Collection[str], within: str) -> None:
 
 
 def _flush_file_system(within: Path | str) -> bool:
-    """Return False where the system cannot."""
+    """Flush the whole file system. Return False if the system cannot do that."""
     fd = os.open(within, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return flush_all(fd)
@@ -272,7 +281,7 @@ def unwritable(error: OSError) -> Failure:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return Unavailable("history", "the disk is full", remedy="free some space and try again")
     return Unavailable(
-        "history", error.strerror or str(error), remedy="check that the home belongs to you"
+        "history", error.strerror or str(error), remedy="check that you own the home directory"
     )
 
 
@@ -301,7 +310,7 @@ def _object_id(framed: bytes) -> ObjectId:
     return ObjectId(sha1(framed, usedforsecurity=False).hexdigest())
 
 
-def _parsed(tree: bytes) -> Entries:
+def _parse_tree(tree: bytes) -> Entries:
     return {
         name.decode(): TreeEntry(mode.decode(), ObjectId(of.hex()))
         for mode, name, of in _ENTRY.findall(tree)
@@ -309,7 +318,7 @@ def _parsed(tree: bytes) -> Entries:
     }
 
 
-def _damaged(directory: Path, reason: str) -> Unavailable:
+def _damaged_history(directory: Path, reason: str) -> Unavailable:
     return Unavailable(
         f"history {directory.parent.name}",
         reason,
@@ -318,6 +327,6 @@ def _damaged(directory: Path, reason: str) -> Unavailable:
 
 
 def _tree_order(item: tuple[str, TreeEntry]) -> bytes:
-    """Git sorts a directory as if its name ended with a slash."""
+    """Return git's sort key of an entry. Git sorts a directory as if its name ended with a slash."""
     name, entry = item
     return name.encode() + (b"/" if entry.mode == TREE_MODE else b"")

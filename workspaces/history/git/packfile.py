@@ -1,11 +1,11 @@
-"""A pack: many objects in one file, written at once, with the index by which they are found.
+"""Write a pack: one file with many objects, and the index that finds them.
 
-What arrives in a batch (a download, an import) would else be a file and a wait for the disk each. The two
-files are made durable under temporary names and then named, the index last: git, and whoever reads, knows
-a pack by its index, and what has that name is whole.
+Without packs, each object of a batch (a download, an import) would cost a file and a wait for the disk.
+Both files are made durable under temporary names and then renamed, the index last. Git and every other
+reader find a pack by its index, so a pack with its final name is complete.
 
-    pack     "PACK" 2 count | for each: kind and size, zlib of its bytes | SHA-1 of all that
-    index    "\\377tOc" 2 | how many begin with each first byte or less | ids | CRC-32 | offsets | SHA-1s
+    pack     "PACK" 2 count | for each object: kind and size, zlib of its bytes | SHA-1 of the above
+    index    "\\377tOc" 2 | count of ids up to each first byte | ids | CRC-32 | offsets | SHA-1s
 """
 
 from __future__ import annotations
@@ -21,47 +21,51 @@ from pathlib import Path
 from typing import NamedTuple
 
 BYTES_MAX = 2**31 - 1
-"""An offset has 31 bits; of a larger pack the format of the index is another."""
+"""Largest pack. An offset has 31 bits; a larger pack needs another index format."""
 
 _MAGIC = b"PACK"
 _HEAD = struct.Struct(">4sII")
-"""Magic, version, how many objects."""
+"""Magic, version, number of objects."""
 
 _DIGEST_BYTES = 20
 
 _NUMBERS = {"commit": 1, "tree": 2, "blob": 3}
 _TEMPORARY = "tmp_pack_"
-"""git's own name for it: `git prune` takes away what a killed writer leaves."""
+"""Git's own prefix for temporary packs: `git prune` removes the remains of a killed writer."""
 
 
 class Packed(NamedTuple):
     kind: str
-    """commit, tree or blob."""
+    """`commit`, `tree` or `blob`."""
     data: bytes
 
 
 def write_pack(directory: Path, objects: Mapping[str, Packed], *, level: int) -> None:
-    """These objects, by their ids, into `directory`; durable on return. OSError."""
+    """Write objects, keyed by their ids, as a pack into `directory`. The pack is durable on return.
+
+    Raises: OSError when the disk cannot be written."""
     directory.mkdir(mode=0o700, exist_ok=True)
     parts = [_HEAD.pack(_MAGIC, 2, len(objects))]
     at = len(parts[0])
-    found: list[tuple[bytes, int, int]] = []
+    entries: list[tuple[bytes, int, int]] = []
     for object_id, (kind, data) in objects.items():
         part = _head(_NUMBERS[kind], len(data)) + zlib.compress(data, level)
-        found.append((bytes.fromhex(object_id), zlib.crc32(part), at))
+        entries.append((bytes.fromhex(object_id), zlib.crc32(part), at))
         parts.append(part)
         at += len(part)
     pack = b"".join(parts)
     checksum = _digest(pack)
     name = f"pack-{checksum.hex()}"
-    temporary = [_written(directory, part) for part in (pack + checksum, _index(found, checksum))]
+    contents = (pack + checksum, _index(entries, checksum))
+    temporary = [_write_temporary(directory, content) for content in contents]
     for path, suffix in zip(temporary, (".pack", ".idx"), strict=True):
         path.rename(directory / f"{name}{suffix}")
 
 
-def joined(packs: Sequence[bytes]) -> bytes | None:
-    """Several packs as one: deltas point back by distance or by id, so each may stand behind others. None
-    where one of them is none, or damaged. An object that is in two of them is in the joined one twice."""
+def join_packs(packs: Sequence[bytes]) -> bytes | None:
+    """Join several packs into one. Deltas name their base by distance or by id, so the bodies can follow each
+    other. Return None if one of them is no pack or is damaged. An object that two packs contain is in the
+    result twice."""
     bodies: list[bytes | memoryview] = []
     count = 0
     for pack in packs:
@@ -79,13 +83,14 @@ def joined(packs: Sequence[bytes]) -> bytes | None:
     return whole + _digest(whole)
 
 
-def fits(objects: Mapping[str, Packed]) -> bool:
-    """Even should nothing of it be compressible."""
+def fits_in_pack(objects: Mapping[str, Packed]) -> bool:
+    """Return True if a pack of these objects stays below BYTES_MAX, even if none of them compresses."""
     return sum(len(one.data) + 1024 for one in objects.values()) < BYTES_MAX
 
 
 def _head(number: int, size: int) -> bytes:
-    """Kind and size, least bits first: three bits and four in the first byte, seven in each other."""
+    """Encode kind and size, least bits first. The first byte has three bits of kind and four of size; each
+    further byte has seven of size."""
     byte, size = number << 4 | size & 15, size >> 4
     head = bytearray()
     while size:
@@ -95,24 +100,24 @@ def _head(number: int, size: int) -> bytes:
     return bytes(head)
 
 
-def _index(found: list[tuple[bytes, int, int]], checksum: bytes) -> bytes:
-    found.sort()
-    ids = [one for one, _, _ in found]
+def _index(entries: list[tuple[bytes, int, int]], checksum: bytes) -> bytes:
+    entries.sort()
+    ids = [one for one, _, _ in entries]
     counts = [bisect_right(ids, bytes([first]) + b"\xff" * 19) for first in range(256)]
     body = b"".join(
         (
             b"\xfftOc" + struct.pack(">I", 2),
             struct.pack(">256I", *counts),
             b"".join(ids),
-            struct.pack(f">{len(found)}I", *(crc for _, crc, _ in found)),
-            struct.pack(f">{len(found)}I", *(at for _, _, at in found)),
+            struct.pack(f">{len(entries)}I", *(crc for _, crc, _ in entries)),
+            struct.pack(f">{len(entries)}I", *(at for _, _, at in entries)),
             checksum,
         )
     )
     return body + _digest(body)
 
 
-def _written(directory: Path, data: bytes) -> Path:
+def _write_temporary(directory: Path, data: bytes) -> Path:
     path = directory / f"{_TEMPORARY}{secrets.token_hex(6)}"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
     try:

@@ -1,8 +1,8 @@
-"""The git program, in an environment built from nothing.
+"""Run the git program in a clean environment.
 
-No configuration but ours; no hooks, filters, pagers, prompts or remotes. Of the environment of this process
-git gets PATH and no more: an inherited GIT_DIR would lead it elsewhere. What strangers wrote never becomes
-an option: revisions follow `--end-of-options`, paths follow `--`, and pathspecs are literal.
+Git gets only the configuration below: no hooks, filters, pagers, prompts or remotes. It inherits nothing of
+this process's environment but PATH; an inherited GIT_DIR would lead it elsewhere. Untrusted text never
+becomes an option: revisions follow `--end-of-options`, paths follow `--`, and pathspecs are literal.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import IO, BinaryIO, NamedTuple, cast
 from workspaces.errors import Unavailable
 
 GIT_SECONDS_MAX = 60
-"""No reading of a workspace within its quota takes longer; a git that hangs is ended."""
+"""Seconds after which git is killed as hanging. No read of a workspace within its quota takes longer."""
 
 MEMORY_KIB_MAX = 1024 * 1024
-"""What git may take to look at bytes of strangers: a few of the largest files at once. Where the system
-knows no such limit it is not kept, and the time is."""
+"""Memory that git may use for untrusted bytes: a few of the largest files at once. On a system without such
+a limit only the time is limited."""
 
 PIPE_BYTES = 1024 * 1024
-"""Of what git is told, or prints, at once."""
+"""Buffer size of the pipes to and from git."""
 
 _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -66,62 +66,64 @@ _CONFIGURATION = (
 )
 
 
-def run_git(*arguments: str, told: bytes = b"", is_limited: bool = False) -> bytes:
-    """Return what the program prints. `told` is what it reads. `is_limited` bounds its memory, because
-    strangers wrote what it looks at.
+def run_git(*arguments: str, stdin: bytes = b"", is_limited: bool = False) -> bytes:
+    """Run git with `stdin` as its input and return its output. `is_limited` bounds its memory, for input from
+    untrusted writers.
 
     Raises: Unavailable when git fails, is missing, or hangs.
     """
-    # a file, not a pipe: of a file, index-pack sees whether it goes on behind the pack
-    with TemporaryFile() as stdin:
-        stdin.write(told)
-        stdin.seek(0)
-        process = _start(arguments, is_limited=is_limited, stdin=stdin, stderr=subprocess.PIPE)
+    # a file, not a pipe: only in a file does index-pack see whether bytes follow the pack
+    with TemporaryFile() as stdin_file:
+        stdin_file.write(stdin)
+        stdin_file.seek(0)
+        process = _start(arguments, is_limited=is_limited, stdin=stdin_file, stderr=subprocess.PIPE)
     with process:
         try:
-            printed, said = process.communicate(timeout=GIT_SECONDS_MAX)
+            stdout, stderr = process.communicate(timeout=GIT_SECONDS_MAX)
         except subprocess.TimeoutExpired as error:
             _kill(process)
             raise _failed(arguments, None, b"took longer than %g s" % GIT_SECONDS_MAX) from error
-        except BaseException:  # a Ctrl-C: nobody reads on
+        except BaseException:  # such as Ctrl-C: the caller no longer reads
             _kill(process)
             raise
     if process.returncode != 0:
-        raise _failed(arguments, process.returncode, said)
-    return printed
+        raise _failed(arguments, process.returncode, stderr)
+    return stdout
 
 
 class GitSession(NamedTuple):
-    """With a program that is told something while it runs, and read while it prints."""
+    """The pipes of a running git: the caller writes to it while it runs, and reads while it prints."""
 
-    told: BinaryIO
-    out: BinaryIO
+    stdin: BinaryIO
+    stdout: BinaryIO
 
 
 @contextmanager
 def open_git_session(*arguments: str, is_limited: bool = False) -> Generator[GitSession]:
-    """What the program prints is read while it is at it: printing and reading take a processor each. What it
-    is told is to be closed, and all that it prints is to be read. Unavailable as with `run_git`, when the
-    block ends, and then too when that was left because the program would not hear any more."""
+    """Run git and yield its pipes, so that the caller reads while git prints: each uses its own processor.
+    The caller must close `stdin` and read all of `stdout`.
+
+    Raises: Unavailable as `run_git` does, when the block ends. Also when a BrokenPipeError ended the
+    block, because git stopped reading."""
     with TemporaryFile() as errors:
         process = _start(arguments, is_limited=is_limited, stdin=subprocess.PIPE, stderr=errors)
-        talk = GitSession(cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout))
-        _widen(*talk)
+        session = GitSession(cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout))
+        _enlarge(*session)
         watchdog = Timer(GIT_SECONDS_MAX, _kill, [process])
         watchdog.start()
-        is_deaf = False
+        has_stopped_reading = False
         try:
             with suppress(BrokenPipeError), process:
                 try:
-                    yield talk
+                    yield session
                 except BrokenPipeError:
-                    is_deaf = True
+                    has_stopped_reading = True
                 except BaseException:
                     _kill(process)
                     raise
         finally:
             watchdog.cancel()
-        if is_deaf or process.returncode != 0:
+        if has_stopped_reading or process.returncode != 0:
             errors.seek(0)
             raise _failed(arguments, process.returncode, errors.read())
 
@@ -132,7 +134,7 @@ _WITHIN_LIMITS = f'ulimit -v {MEMORY_KIB_MAX} 2>/dev/null; exec "$@"'
 def _start(
     arguments: Sequence[str], *, is_limited: bool, stdin: int | IO[bytes], stderr: int | IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """Start git in a process group of its own: it is ended with the programs that it has started."""
+    """Start git in its own process group, so that `_kill` also ends the programs that git starts."""
     try:
         return subprocess.Popen(
             _command(arguments, is_limited=is_limited),
@@ -151,7 +153,8 @@ def _start(
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End git and what it has started, unless it has ended: then its number may be another's."""
+    """Kill git and the programs that it started. A git that has ended is left alone: another process may have
+    its id by now."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -159,23 +162,24 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _command(arguments: Sequence[str], *, is_limited: bool) -> list[str]:
     settings = [part for setting in _CONFIGURATION for part in ("-c", setting)]
-    within = ["sh", "-c", _WITHIN_LIMITS, "sh"] if is_limited else []
-    return [*within, "git", *settings, *arguments]
+    limits = ["sh", "-c", _WITHIN_LIMITS, "sh"] if is_limited else []
+    return [*limits, "git", *settings, *arguments]
 
 
-def _widen(*pipes: BinaryIO) -> None:
-    """So that whoever writes waits for whoever reads less often; where the system can, and lets us."""
+def _enlarge(*pipes: BinaryIO) -> None:
+    """Enlarge the pipe buffers, so that a writer waits for its reader less often. A system that cannot or may
+    not do that leaves them as they are."""
     for pipe in pipes:
         with suppress(AttributeError, OSError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
-def _failed(arguments: Sequence[str], status: int | None, said: bytes) -> Unavailable:
+def _failed(arguments: Sequence[str], status: int | None, stderr: bytes) -> Unavailable:
     if status == 127:
         return _missing()
     command_name = next(word for word in arguments if not word.startswith("-"))
     return Unavailable(
-        f"git {command_name}", said.decode(errors="replace").strip() or f"ended with {status}"
+        f"git {command_name}", stderr.decode(errors="replace").strip() or f"exited with {status}"
     )
 
 

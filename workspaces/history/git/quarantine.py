@@ -1,25 +1,26 @@
-"""A quarantine: bundles that came from elsewhere, and nobody has looked at them yet.
+"""A quarantine: unpack and check untrusted bundles before their objects enter the history.
 
-Whoever can write to the bucket can put anything there. So what comes is unpacked beside the history, in
-a git directory of its own, and looked at whole before any of it counts: git itself takes only objects
-that are well-formed and complete (`index-pack --strict`), within limits of memory and time; then every
-tree must hold nothing but regular files under names that are paths of a workspace (no link, no
-submodule, nothing that git or this system would look for), every directory must fit into a path, and
-every revision must bear a stamp that can be reckoned with. What breaks a rule refuses the bundle, whole.
+Any program with access to the bucket can put anything there. So a bundle is unpacked beside the history, in
+a separate git directory, and checked completely before any of it counts. Git itself accepts only objects
+that are well-formed and complete (`index-pack --strict`), within limits of memory and time. Then every tree
+must hold only regular files, under names that are valid in workspace paths: no link, no submodule, nothing
+that git or this system would look for. Every directory must fit into a path, and every revision must have a
+valid stamp. A bundle that breaks a rule is refused as a whole.
 
-Bundles that build on each other are unpacked as one: git is started once, and not for each of them. Where
-they cannot be (an object is in two of them, or one is bad) each is unpacked by itself. A long history comes
-in a few pieces, each in a chamber of its own (`chamber`) which sees those before it: while one is unpacked,
-the one before it is looked at. And where they build on nothing that is in the history git does not see the
-history at all: then what is found complete leads nowhere else, and need not be walked through again.
+Bundles that build on each other are unpacked as one, so git starts once and not for each of them. If they
+cannot be join_packs (two contain the same object, or one is damaged), each is unpacked by itself. A long
+history comes in a few pieces, each in its own stage (`quarantine_stage`), which borrows the objects of the
+stages before it. While one stage is unpacked, the one before it is checked. If the bundles build on nothing
+in the history, git does not see the history at all. Then a complete set of objects refers to nothing
+outside, and need not be walked again.
 
-`admit` moves the objects over, under the writer lock: until then nothing of it is in the history, and a
-crash leaves a directory that the next packing removes. Reachable it becomes only by the branch, which
-`History.follow` moves, after everything that it leads to has been found to be there.
+`admit` moves the objects into the history, under the writer lock. Until then the history has none of them,
+and a crash leaves a directory that the next packing removes. The objects become reachable only when
+`History.follow` moves the branch, after everything that the new tip reaches was found to be present.
 
-What is never looked at here: the contents of files. Whoever knows otherwise what they must be may have them
-before they are admitted (`files`). No hook, filter or attribute of anyone is looked at; a bundle has no place
-for a configuration.
+The contents of files are never checked here. A caller that knows from elsewhere what they must be can read
+them before they are admitted (`files`). Git runs and reads no hook, filter or attribute, and a bundle has
+no place for a configuration.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from types import TracebackType
 
 from workspaces.errors import NotFound, OverLimit, Refused, Unavailable
 from workspaces.history.git.bundle import BUNDLE_BYTES_MAX, parse_bundle
-from workspaces.history.git.commit import glance
+from workspaces.history.git.commit import parse_tree_and_stamp
 from workspaces.history.git.object_view import ObjectView
 from workspaces.history.git.objects import GitObjects, ObjectBatch, ObjectId, sync, unwritable
-from workspaces.history.git.packfile import joined
+from workspaces.history.git.packfile import join_packs
 from workspaces.history.git.quarantine_stage import HELD_BYTES_MAX, ObjectListing, QuarantineStage
 from workspaces.history.git.tree_check import TreeChecker, TreeNames, TreeSize
 from workspaces.paths import PARTS_MAX, PATH_BYTES_MAX, WorkspacePath
@@ -49,53 +50,54 @@ from workspaces.timestamp import is_stamp
 PREFIX = "incoming-"
 
 OBJECTS_MAX = 1_000_000
-"""A hundred thousand revisions and more."""
+"""Objects of all bundles together: more than a hundred thousand revisions."""
 
 COMMIT_BYTES_MAX = 64 * 1024
-"""Ours have a dozen lines of at most five hundred characters."""
+"""Largest commit. Commits made here have a dozen lines of at most five hundred characters."""
 
 TREES_BYTES_MAX = 512 * 2**20
-"""Trees and commits of all bundles together."""
+"""Bytes of the trees and commits of all bundles together."""
 
 FILES_MAX = 1_000_000
-"""Of one revision: a few small trees that name each other can spell out more files than there are atoms."""
+"""Files of one revision. A few small trees that contain each other can list more files than there are
+atoms."""
 
 LOOSE_MAX = 100
-"""From so many objects on they stay in their pack."""
+"""Most objects that are admitted as loose files. More stay in their pack."""
 
 PIECES = 2
-"""Of a long history, at most: while two processors have something to do, git is not started often."""
+"""Most pieces of a long history: enough to keep two processors busy, with few starts of git."""
 
 PIECE_BYTES_MIN = 64 * 1024
-"""Of packs. Less is unpacked and looked at sooner than git is started once more."""
+"""Smallest piece, in bytes of packs. Less is unpacked and checked faster than another git starts."""
 
 
 class Quarantine:
-    """Beside one history; gone when its block ends."""
+    """A quarantine beside one history. Its directory is removed when its block ends."""
 
     def __init__(self, git_directory: Path) -> None:
         self._history = git_directory
         self._objects = GitObjects(git_directory / "objects")
         self._tips: list[RevisionId] = []
-        """Of the bundles that were taken."""
+        """Newest revisions of the bundles."""
         self._waiting: list[bytes] = []
         """Packs that are not unpacked yet."""
-        self._chambers: list[QuarantineStage] = []
-        """In the order in which they build on each other."""
+        self._stages: list[QuarantineStage] = []
+        """Stages in the order in which they build on each other."""
         self._numbers = count()
-        self._stands_alone = True
-        """Nothing that was taken builds on something in the history: so it says, and git found no other."""
+        self._is_independent = True
+        """True while no bundle builds on the history: the headers say so, and git did not contradict."""
         self._is_checked = True
-        self._shapes = TreeChecker()
-        self._shape_of: dict[ObjectId, TreeNames] = {}
+        self._tree_checker = TreeChecker()
+        self._names_of: dict[ObjectId, TreeNames] = {}
         self._trees: dict[ObjectId, bytes] = {}
-        """Those with directories."""
+        """Bytes of the trees that contain directories."""
         self._extents: dict[ObjectId, TreeSize] = {}
-        """Of those with directories."""
-        self._same: dict[TreeSize, TreeSize] = {}
-        """Thousands of trees reach equally far."""
+        """Full sizes of the trees that contain directories."""
+        self._shared_extents: dict[TreeSize, TreeSize] = {}
+        """One object for each size: thousands of trees have the same size."""
         self._revisions: set[str] = set()
-        self._objects_found = self._trees_bytes = 0
+        self._objects_seen = self._trees_bytes = 0
         try:
             self._directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=git_directory))
         except OSError as error:
@@ -116,8 +118,10 @@ class Quarantine:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def take(self, data: bytes) -> RevisionId:
-        """A bundle, to be unpacked together with others: its newest revision. Refused, OverLimit; NotFound
-        when it builds on a revision that is not here."""
+        """Take in a bundle and return its newest revision. It is unpacked later, together with others.
+
+        Raises: Refused when it is no bundle; OverLimit when it is too large; NotFound when it builds on a
+        revision that is neither here nor in the history."""
         if len(data) > BUNDLE_BYTES_MAX:
             raise OverLimit(
                 "size of a bundle", maximum=BUNDLE_BYTES_MAX, actual=len(data), unit="bytes"
@@ -126,58 +130,65 @@ class Quarantine:
         for revision in bundle.known:
             if revision in self._tips:
                 continue
-            self._stands_alone = False
+            self._is_independent = False
             if not self._is_in_history(revision):
                 raise NotFound("revision", revision, remedy="the bundle before it is missing")
         if sum(map(len, self._waiting)) + len(bundle.pack) > BUNDLE_BYTES_MAX:
-            self._let_in()
+            self._unpack_waiting()
         self._is_checked = False
         self._waiting.append(bundle.pack)
         self._tips.append(bundle.tip)
         return bundle.tip
 
     def check(self) -> None:
-        """Unpack all that was taken and look at it. Refused, OverLimit."""
-        self._let_in()
+        """Unpack all bundles and check their objects.
+
+        Raises: Refused when an object breaks a rule; OverLimit when a limit is exceeded."""
+        self._unpack_waiting()
         for tip in self._tips:
             if tip not in self._revisions and not self._is_in_history(tip):
-                raise Refused("bundle", tip, "is named as its newest revision and is not in it")
+                raise Refused("bundle", tip, "is named as the newest revision but is missing")
         self._is_checked = True
 
     def admit(self) -> None:
-        """All of it, once it was checked, into the history, durably; under the writer lock."""
+        """Move all objects into the history, durably, after a check if none was made yet. The caller holds
+        the writer lock.
+
+        Raises: Refused and OverLimit as `check` does; Unavailable when the disk cannot be written."""
         if not self._is_checked:
             self.check()
-        sizes = [size for chamber in self._chambers for size in chamber.found().sizes]
-        if len(sizes) <= LOOSE_MAX and sum(sizes) <= HELD_BYTES_MAX:
+        sizes = [size for stage in self._stages for size in stage.objects_unpacked().sizes]
+        if len(sizes) <= LOOSE_MAX and sum(sizes) <= HELD_BYTES_MAX:  # few and small: loose files
             batch = ObjectBatch(self._history / "objects")
-            for chamber in self._chambers:
-                for kind, _, data in chamber.read():
+            for stage in self._stages:
+                for kind, _, data in stage.read():
                     batch.add(kind, data)
             batch.sync()
             return
-        there = self._history / "objects" / "pack"
+        packs = self._history / "objects" / "pack"
         try:
-            there.mkdir(exist_ok=True)
-            for file in (file for chamber in self._chambers for file in chamber.durable_files()):
-                file.rename(there / file.name)
-            sync(there)
+            packs.mkdir(exist_ok=True)
+            for file in (file for stage in self._stages for file in stage.durable_files()):
+                file.rename(packs / file.name)
+            sync(packs)
         except OSError as error:
             raise unwritable(error) from error
 
     def files(
         self, revision: RevisionId, wanted: Collection[WorkspacePath]
     ) -> Generator[tuple[WorkspacePath, bytes]]:
-        """What a revision that was checked says of these, as far as they can be held. Unavailable. Close it
-        where it is not gone through to the end."""
-        seeing = [*(chamber.objects for chamber in self._chambers), self._history / "objects"]
-        window = ObjectView(self._directory / str(next(self._numbers)), seeing=seeing)
-        return window.files(revision, wanted)
+        """Yield the wanted files of a checked revision, as many as fit into memory. A caller that stops early
+        must close the generator.
 
-    def leads_nowhere_else(self, revision: RevisionId) -> bool:
-        """Whether everything a revision leads to is known to be in here: git, which did not see the history,
-        has found it."""
-        return self._is_checked and self._stands_alone and revision in self._tips
+        Raises: Unavailable when git cannot read a file."""
+        alternates = [*(stage.objects for stage in self._stages), self._history / "objects"]
+        view = ObjectView(self._directory / str(next(self._numbers)), alternates=alternates)
+        return view.files(revision, wanted)
+
+    def is_self_contained(self, revision: RevisionId) -> bool:
+        """Return True if everything reachable from a revision is known to be in this quarantine: git found it
+        without seeing the history."""
+        return self._is_checked and self._is_independent and revision in self._tips
 
     def _is_in_history(self, revision: RevisionId) -> bool:
         try:
@@ -186,72 +197,73 @@ class Quarantine:
             return False
         return True
 
-    def _let_in(self) -> None:
-        """What waits. While a piece of it is unpacked, the one before is looked at; while the last is looked
-        at, what will stay in packs is made durable."""
+    def _unpack_waiting(self) -> None:
+        """Unpack and check the waiting packs. While one piece is unpacked, the one before is checked. While
+        the last is checked, packs that will stay packs are made durable."""
         packs, self._waiting = self._waiting, []
-        with ThreadPoolExecutor(1) as beside:
-            looks = [beside.submit(self._look_at, chamber) for chamber in self._filled(packs)]
+        with ThreadPoolExecutor(1) as executor:
+            checks = [executor.submit(self._check_stage, stage) for stage in self._unpack(packs)]
             if sum(map(len, packs)) >= PIECE_BYTES_MIN:
-                for chamber in self._chambers:
-                    chamber.durable_files()
-        for look in looks:
-            look.result()
+                for stage in self._stages:
+                    stage.durable_files()
+        for check in checks:
+            check.result()
 
-    def _filled(self, packs: Sequence[bytes]) -> Iterator[QuarantineStage]:
-        """Several packs are unpacked as one. Where they cannot be (an object is in two of them, or one is
-        bad) each is by itself."""
+    def _unpack(self, packs: Sequence[bytes]) -> Iterator[QuarantineStage]:
+        """Unpack several packs as one. If they cannot be join_packs (two contain the same object, or one is
+        damaged), unpack each by itself."""
         for piece in _pieces(packs):
-            one = self._as_one(piece)
-            if one is not None:
-                yield one
+            stage = self._unpack_joined(piece)
+            if stage is not None:
+                yield stage
                 continue
-            self._stands_alone = False  # whatever it says
-            yield from map(self._chamber, piece)
+            self._is_independent = False  # even if the headers require nothing from the history
+            yield from map(self._new_stage, piece)
 
-    def _as_one(self, packs: Sequence[bytes]) -> QuarantineStage | None:
-        one = packs[0] if len(packs) == 1 else joined(packs)
-        if one is None or (len(packs) == 1 and not self._stands_alone):
+    def _unpack_joined(self, packs: Sequence[bytes]) -> QuarantineStage | None:
+        pack = packs[0] if len(packs) == 1 else join_packs(packs)
+        if pack is None or (len(packs) == 1 and not self._is_independent):
             return None
         with suppress(Refused):
-            return self._chamber(one)
+            return self._new_stage(pack)
 
-    def _chamber(self, pack: bytes) -> QuarantineStage:
-        seeing = [chamber.objects for chamber in self._chambers]
-        if not self._stands_alone:
-            seeing.append(self._history / "objects")
-        chamber = QuarantineStage(self._directory / str(next(self._numbers)), pack, seeing=seeing)
-        self._chambers.append(chamber)
-        return chamber
+    def _new_stage(self, pack: bytes) -> QuarantineStage:
+        alternates = [stage.objects for stage in self._stages]
+        if not self._is_independent:
+            alternates.append(self._history / "objects")
+        directory = self._directory / str(next(self._numbers))
+        stage = QuarantineStage(directory, pack, alternates=alternates)
+        self._stages.append(stage)
+        return stage
 
-    def _look_at(self, chamber: QuarantineStage) -> None:
+    def _check_stage(self, stage: QuarantineStage) -> None:
         roots: set[ObjectId] = set()
-        with closing(chamber.read(("commit", "tree"), self._check_sizes)) as read:
-            for kind, name, data in read:
+        with closing(stage.read(("commit", "tree"), self._check_sizes)) as objects:
+            for kind, name, data in objects:
                 if kind == "tree":
-                    self._look_at_tree(name, data)
+                    self._check_tree(name, data)
                 else:
-                    roots.add(_checked_commit(RevisionId(name), data))
+                    roots.add(_check_commit(RevisionId(name), data))
                     self._revisions.add(name)
         for root in roots:
             self._check_extent(root)
 
-    def _check_sizes(self, found: ObjectListing) -> None:
-        self._objects_found += len(found.ids)
-        if self._objects_found > OBJECTS_MAX:
+    def _check_sizes(self, listing: ObjectListing) -> None:
+        self._objects_seen += len(listing.ids)
+        if self._objects_seen > OBJECTS_MAX:
             raise OverLimit(
                 "objects of a bundle",
                 maximum=OBJECTS_MAX,
-                actual=self._objects_found,
+                actual=self._objects_seen,
                 unit="objects",
             )
         limits = {"blob": BLOB_BYTES_MAX, "commit": COMMIT_BYTES_MAX, "tree": HELD_BYTES_MAX}
-        for kind, name, size in zip(*found, strict=True):
+        for kind, name, size in zip(*listing, strict=True):
             if kind not in limits:
-                raise Refused("bundle", name, f"is a {kind}, and no history has one")
+                raise Refused("bundle", name, f"is a {kind}, which no history may contain")
             if size > limits[kind]:
-                what = f"size of a {kind} in a bundle"
-                raise OverLimit(what, maximum=limits[kind], actual=size, unit="bytes")
+                limit = f"size of a {kind} in a bundle"
+                raise OverLimit(limit, maximum=limits[kind], actual=size, unit="bytes")
             if kind != "blob":
                 self._trees_bytes += size
         if self._trees_bytes > TREES_BYTES_MAX:
@@ -262,11 +274,11 @@ class Quarantine:
                 unit="bytes",
             )
 
-    def _look_at_tree(self, tree: ObjectId, data: bytes) -> TreeNames:
-        shape = self._shape_of[tree] = self._shapes.of(data)
-        if shape.directories:
+    def _check_tree(self, tree: ObjectId, data: bytes) -> TreeNames:
+        names = self._names_of[tree] = self._tree_checker.check(data)
+        if names.directories:
             self._trees[tree] = data
-        return shape
+        return names
 
     def _check_extent(self, root: ObjectId) -> None:
         extent = self._extent(root, PARTS_MAX)
@@ -278,45 +290,47 @@ class Quarantine:
             )
 
     def _extent(self, tree: ObjectId, parts_left: int) -> TreeSize:
-        found = self._extents.get(tree)
-        if found is None:
+        extent = self._extents.get(tree)
+        if extent is None:
             if parts_left == 0:
                 raise Refused("bundle", tree, f"has a path of more than {PARTS_MAX} parts")
-            shape = self._shape_of.get(tree) or self._look_at_tree(tree, self._known_tree(tree))
-            found = shape.extent
-            if shape.directories:
-                for length, child in shape.below(self._trees[tree]):
-                    found = found.over(length, self._extent(child, parts_left - 1))
-                self._extents[tree] = found = self._same.setdefault(found, found)
-        if found.parts > parts_left:
+            names = self._names_of.get(tree) or self._check_tree(tree, self._history_tree(tree))
+            extent = names.extent
+            if names.directories:
+                for length, child in names.below(self._trees[tree]):
+                    extent = extent.with_directory(length, self._extent(child, parts_left - 1))
+                self._extents[tree] = extent = self._shared_extents.setdefault(extent, extent)
+        if extent.parts > parts_left:
             raise Refused("bundle", tree, f"has a path of more than {PARTS_MAX} parts")
-        return found
+        return extent
 
-    def _known_tree(self, tree: ObjectId) -> bytes:
-        """One that was here before."""
+    def _history_tree(self, tree: ObjectId) -> bytes:
+        """Return a tree that the bundle lacks, from the history.
+
+        Raises: Refused when the history lacks it too."""
         try:
             return self._objects.read(tree)
         except Unavailable as failure:
-            raise Refused("bundle", tree, "is not in it, and not here") from failure
+            raise Refused("bundle", tree, "is missing in the bundle and the history") from failure
 
 
-def _checked_commit(revision: RevisionId, data: bytes) -> ObjectId:
-    tree, at = glance(revision, data)
+def _check_commit(revision: RevisionId, data: bytes) -> ObjectId:
+    tree, at = parse_tree_and_stamp(revision, data)
     if not is_stamp(at):
-        raise Refused("bundle", revision, f"bears the stamp {at!r}, which is none")
+        raise Refused("bundle", revision, f"has the invalid stamp {at!r}")
     return tree
 
 
 def sweep(git_directory: Path, older_than: float) -> None:
-    """Take away what killed processes have left, by when it was begun."""
-    for left in git_directory.glob(f"{PREFIX}*"):
+    """Remove quarantine directories that killed processes left and that were begun before `older_than`."""
+    for directory in git_directory.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            if left.stat().st_mtime < older_than:
-                shutil.rmtree(left, ignore_errors=True)
+            if directory.stat().st_mtime < older_than:
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 def _pieces(packs: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Neighbours, of about the same size together."""
+    """Yield the packs in order, grouped into pieces of about the same size."""
     least = max(PIECE_BYTES_MIN, sum(map(len, packs)) // PIECES)
     piece: list[bytes] = []
     for pack in packs:

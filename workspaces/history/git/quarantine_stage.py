@@ -1,7 +1,7 @@
-"""A chamber of a quarantine: a git directory of its own, in which one pack is unpacked, listed and read.
+"""One stage of a quarantine: a separate git directory in which one pack is unpacked, listed and read.
 
-While it is unpacked it sees what lies elsewhere, if it may build on that; bases of deltas that lie there are
-brought in. From then on it sees nothing but itself.
+While git unpacks the pack, the directory borrows objects from its alternates if the pack may build on them.
+Git copies delta bases from there. Afterwards the directory sees only its own objects.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from workspaces.history.git.objects import ObjectId, sync, unwritable
 from workspaces.history.git.program import open_git_session, run_git
 
 HELD_BYTES_MAX = 32 * 2**20
-"""Of one file: of larger ones git holds a piece at a time."""
+"""Largest file that git holds whole. It holds larger ones a piece at a time."""
 
 LISTED_BYTES = 64 * 1024
-"""Of what git lists, at once: a thousand objects."""
+"""Bytes of git's listing to read at once: a thousand objects."""
 
 KINDS = ("commit", "tree", "blob")
 
 
 class ObjectListing(NamedTuple):
-    """Of each object the same place in three lists: twenty thousand tuples would be walked through by the
-    garbage collector, again and again."""
+    """A listing of objects in three parallel lists. The garbage collector would walk through twenty thousand
+    tuples again and again."""
 
     kinds: list[str]
     ids: list[ObjectId]
@@ -39,67 +39,72 @@ class ObjectListing(NamedTuple):
 
 
 class QuarantineStage:
-    def __init__(self, directory: Path, pack: bytes, *, seeing: Sequence[Path]) -> None:
-        """In a directory that is not there yet. `seeing`: where objects lie that the pack may build on.
-        Refused when git finds it damaged, or leading to what is nowhere."""
+    """A git directory with the unpacked objects of one untrusted pack."""
+
+    def __init__(self, directory: Path, pack: bytes, *, alternates: Sequence[Path]) -> None:
+        """Create the directory, which must not exist yet, and unpack the pack. `alternates` are object
+        directories that the pack may build on.
+
+        Raises: Refused when git finds the pack damaged, or an object that it refers to is missing."""
         self._directory = directory
-        self._found = ObjectListing([], [], [])
+        self._listing = ObjectListing([], [], [])
         self._is_listed = False
         self._is_durable = False
-        elsewhere = make_git_directory(directory, seeing=seeing)
+        alternates_file = make_git_directory(directory, alternates=alternates)
         try:
             self._unpack(pack)
         except Unavailable as failure:
             shutil.rmtree(directory, ignore_errors=True)
-            raise Refused("bundle", "in S3", f"is not good: {failure.reason}") from failure
-        elsewhere.unlink()
+            raise Refused("bundle", "in S3", f"is damaged: {failure.reason}") from failure
+        alternates_file.unlink()
 
     @property
     def objects(self) -> Path:
         return self._directory / "objects"
 
-    def found(self) -> ObjectListing:
-        """All that was unpacked, in the order in which it is read fastest."""
+    def objects_unpacked(self) -> ObjectListing:
+        """Return all unpacked objects, in the order in which they are read fastest."""
         for _ in self.listing():
             pass
-        return self._found
+        return self._listing
 
     def read(
         self,
         kinds: Collection[str] = KINDS,
         check: Callable[[ObjectListing], None] = lambda _: None,
     ) -> Generator[tuple[str, ObjectId, bytes]]:
-        """Kind, id and bytes of each of these kinds, while git lists and unpacks the next ones. `check` is
-        told of all that are listed, before any of them is read; what it raises ends the reading. Close it
-        where it is not gone through to the end."""
+        """Yield kind, id and bytes of each object of these kinds, while git lists and unpacks the next ones.
+        `check` receives each part of the listing before an object of that part is read. An exception from
+        `check` ends the reading. A caller that stops early must close the generator."""
         wanted: SimpleQueue[list[tuple[str, ObjectId, int]] | None] = SimpleQueue()
 
-        def ask(told: BinaryIO) -> None:
+        def request(stdin: BinaryIO) -> None:
             try:
-                with suppress(BrokenPipeError), told:  # who reads finds out what it died of
+                with suppress(BrokenPipeError), stdin:  # the reading side reports why git died
                     for part in self.listing():
                         check(part)
-                        asked = [kind in kinds for kind in part.kinds]
-                        wanted.put([*compress(zip(*part, strict=True), asked)])
-                        told.writelines(f"{one}\n".encode() for one in compress(part.ids, asked))
-                        told.flush()
+                        is_wanted = [kind in kinds for kind in part.kinds]
+                        wanted.put([*compress(zip(*part, strict=True), is_wanted)])
+                        ids = compress(part.ids, is_wanted)
+                        stdin.writelines(f"{one}\n".encode() for one in ids)
+                        stdin.flush()
             finally:
                 wanted.put(None)
 
         command = (self._git_directory, "cat-file", "--batch", "--buffer")
-        with ThreadPoolExecutor(1) as beside, open_git_session(*command, is_limited=True) as git:
-            asking = beside.submit(ask, git.told)
+        with ThreadPoolExecutor(1) as executor, open_git_session(*command, is_limited=True) as git:
+            requesting = executor.submit(request, git.stdin)
             while (part := wanted.get()) is not None:
                 for kind, one, size in part:
-                    yield kind, one, read_object(git.out, kind, one, size)
-            asking.result()
+                    yield kind, one, read_object(git.stdout, kind, one, size)
+            requesting.result()
 
     def listing(self) -> Iterator[ObjectListing]:
-        """What was unpacked, some at a time."""
+        """Yield the unpacked objects, some at a time."""
         if self._is_listed:
-            yield self._found
+            yield self._listing
             return
-        found = self._found = ObjectListing([], [], [])
+        listing = self._listing = ObjectListing([], [], [])
         command = (
             self._git_directory,
             "cat-file",
@@ -108,21 +113,22 @@ class QuarantineStage:
             "--batch-check=%(objecttype) %(objectname) %(objectsize)",
         )
         with open_git_session(*command, is_limited=True) as git:
-            git.told.close()
-            while lines := git.out.readlines(LISTED_BYTES):
+            git.stdin.close()
+            while lines := git.stdout.readlines(LISTED_BYTES):
                 words = b"".join(lines).decode().split()
                 ids = cast("list[ObjectId]", words[1::3])
                 part = ObjectListing(words[::3], ids, [*map(int, words[2::3])])
-                found.kinds.extend(part.kinds)
-                found.ids.extend(part.ids)
-                found.sizes.extend(part.sizes)
+                listing.kinds.extend(part.kinds)
+                listing.ids.extend(part.ids)
+                listing.sizes.extend(part.sizes)
                 yield part
         self._is_listed = True
 
     def durable_files(self) -> list[Path]:
-        """Its pack as files that survive a power cut, the index last: who finds that finds the pack."""
-        found = (self.objects / "pack").glob("pack-*")
-        files = sorted(found, key=lambda file: file.suffix == ".idx")
+        """Return the files of the pack after a flush to disk, the index last. A reader that finds the index
+        must find the pack."""
+        pack_files = (self.objects / "pack").glob("pack-*")
+        files = sorted(pack_files, key=lambda file: file.suffix == ".idx")
         if not self._is_durable:
             try:
                 for file in files:
@@ -137,7 +143,7 @@ class QuarantineStage:
         return f"--git-dir={self._directory}"
 
     def _unpack(self, pack: bytes) -> None:
-        """With one thread: git checks one object at a time, and the other processor is not idle."""
+        """Unpack with one thread. Git checks one object at a time, and the other processor is busy anyway."""
         run_git(
             self._git_directory,
             "-c",
@@ -150,29 +156,31 @@ class QuarantineStage:
             "--strict",
             "--threads=1",
             f"--max-input-size={BUNDLE_BYTES_MAX}",
-            told=pack,
+            stdin=pack,
             is_limited=True,
         )
 
 
 def read_object(out: BinaryIO, kind: str, one: ObjectId, size: int) -> bytes:
-    """The next one that `git cat-file --batch` prints."""
+    """Read the next object from the output of `git cat-file --batch`.
+
+    Raises: Unavailable when the output is another object or ends early."""
     head = f"{one} {kind} {size}\n".encode()
     data = out.read(len(head) + size + 1)
     if len(data) != len(head) + size + 1 or not data.startswith(head):
-        raise Unavailable("git cat-file", f"did not print {one} as it listed it")
+        raise Unavailable("git cat-file", f"did not print {one} as listed")
     return data[len(head) : -1]
 
 
-def make_git_directory(directory: Path, *, seeing: Sequence[Path]) -> Path:
-    """Without objects of its own: it sees those that lie elsewhere, as long as the file is there that this
-    returns."""
-    elsewhere = directory / "objects" / "info" / "alternates"
+def make_git_directory(directory: Path, *, alternates: Sequence[Path]) -> Path:
+    """Create a git directory without objects of its own. It borrows those of the `alternates` as long as the
+    returned file exists."""
+    alternates_file = directory / "objects" / "info" / "alternates"
     try:
         for name in ("refs", "objects/pack", "objects/info"):
             (directory / name).mkdir(parents=True)
         (directory / "HEAD").write_text("ref: refs/heads/main\n")
-        elsewhere.write_text("".join(f"{one}\n" for one in seeing))
+        alternates_file.write_text("".join(f"{one}\n" for one in alternates))
     except OSError as error:
         raise unwritable(error) from error
-    return elsewhere
+    return alternates_file

@@ -1,17 +1,17 @@
-"""Packing: many loose objects become one pack, while readers read.
+"""Repacking: move many loose objects into one pack, while readers read.
 
-The order is the safety: the new pack is whole and durable before anything it replaces is taken away,
-and whoever looks in between finds an object twice, never nowhere. A reader that had listed the old
-places looks again (`objects`).
+The order of the steps makes it safe. The new pack is complete and durable before anything that it replaces
+is removed. A concurrent reader finds an object twice, never nowhere. A reader that listed the old files
+looks again (`objects`).
 
-What no revision reaches, because a writer was killed before its branch moved, goes: with the old packs at
-once, and loose after a day. Nobody misses it. Whoever writes objects or admits them from a quarantine holds
-the writer lock until a revision reaches them, and so does this. What a quarantine has looked at lies beside
-the history; where it leans on something here, that is looked for again under the lock before it is followed
-(`History.receive`), and what is gone by then is fetched once more. Bases of merges are versions that were
-recorded.
+Objects that no revision reaches are removed: those in old packs at once, loose ones after a day. A writer
+leaves them if it is killed before its branch moves, and nothing needs them. A process that writes objects,
+or admits them from a quarantine, holds the writer lock until a revision reaches them. Packing holds that
+lock too. The checked objects of a quarantine lie beside the history. If they build on objects of the
+history, `History.receive` looks for those again under the lock before the branch moves. Objects that are
+gone by then are fetched again. Bases of merges are recorded versions, so they stay.
 
-Nothing here runs on its own; the holder of the writer lock calls it.
+Nothing here runs on its own. The holder of the writer lock calls it.
 """
 
 from __future__ import annotations
@@ -25,27 +25,32 @@ from workspaces.history.git.program import run_git
 from workspaces.history.git.quarantine import sweep
 
 LOOSE_OBJECTS_MAX = 2_000
-"""Some five hundred revisions: below it packing gains little, far above it directories get slow."""
+"""Loose objects of about five hundred revisions. Below it packing gains little; far above it directories
+get slow."""
 
 PACKS_MAX = 32
-"""What comes from other machines in large pieces stays in packs: each is asked for each object."""
+"""Packs before packing is due. Large bundles from other machines stay as packs, and every lookup searches
+every pack."""
 
 INCOMING_KEPT_S = 24 * 3600
-"""No machine takes longer to look at what came from elsewhere."""
+"""Age at which a quarantine directory counts as abandoned. No machine checks a bundle for longer."""
 
 UNREACHABLE_KEPT = "1.day.ago"
-"""Longer than any writer takes from its first object to its revision, with room for a person to
-look at what a crash has left."""
+"""Age from which git prunes unreachable objects. It is longer than any writer takes from its first object to
+its revision, and leaves a person time to inspect the remains of a crash."""
 
 
 def pack(git_directory: Path) -> None:
-    """Only under the writer lock."""
+    """Pack the loose objects, prune unreachable ones and remove abandoned quarantines. The caller holds the
+    writer lock.
+
+    Raises: Unavailable when git fails or the directory cannot be written."""
     packs = git_directory / "objects" / "pack"
     git = f"--git-dir={git_directory}"
     try:
         packs.mkdir(exist_ok=True)
         before = _names(packs)
-        # Git flushes each file before it gets its name. Without -d whatever was there stays for now.
+        # Git flushes each file before it gets its name. Without -d the old packs stay for now.
         run_git(git, "-c", "core.fsync=committed", "repack", "-a", "-q", "-n")
         sync(packs)
         if _names(packs) - before:
@@ -67,15 +72,16 @@ def needs_packing(objects: Path) -> bool:
 
 
 def count_loose(objects: Path) -> int:
-    """How many loose objects there are, from a sixteenth of the directories: names are hashes."""
-    looked_at = 16
-    found = 0
-    for number in range(looked_at):
+    """Estimate the number of loose objects from a sixteenth of the directories. Names are hashes, so the
+    directories fill evenly."""
+    sampled = 16
+    objects_seen = 0
+    for number in range(sampled):
         try:
-            found += len(os.listdir(objects / f"{number * 16 + number:02x}"))  # noqa: PTH208
+            objects_seen += len(os.listdir(objects / f"{number * 16 + number:02x}"))  # noqa: PTH208
         except FileNotFoundError:
             continue
-    return found * 256 // looked_at
+    return objects_seen * 256 // sampled
 
 
 def _names(directory: Path) -> set[str]:
@@ -83,7 +89,7 @@ def _names(directory: Path) -> set[str]:
 
 
 def _remove_all(packs: Path, names: set[str]) -> None:
-    """An index goes before its pack: who finds the index must find the pack too."""
+    """Remove pack files, each index before its pack. A reader that finds an index must find its pack too."""
     for name in sorted(names, key=lambda name: not name.endswith(".idx")):
         (packs / name).unlink(missing_ok=True)
     sync(packs)

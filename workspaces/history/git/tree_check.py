@@ -1,9 +1,8 @@
-"""The shape of a tree: which names it has, and which of them are directories, whatever they hold.
+"""Check the names in untrusted git trees, and find their directories.
 
-Of thousands of revisions nearly every directory is one that was there before, with another object in the
-place of one: the same bytes but for ids. So a tree whose bytes outside of its ids are those of one that was
-looked at has the same entries, and is not taken apart again. Laid over each other as numbers, that is asked
-in a tenth of the time.
+In thousands of revisions nearly every directory repeats an earlier one with a single object replaced: the
+same bytes except for ids. So a tree whose bytes outside the ids equal those of a checked tree has the same
+names, and is not parsed again. Comparing the two as masked integers takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -17,27 +16,28 @@ from workspaces.history.git.objects import FILE_MODE, TREE_MODE, ObjectId
 from workspaces.paths import broken_rule
 
 KEPT_MAX = 512
-"""Shapes; when there are so many all are forgotten."""
+"""Checked trees in the cache. When it is full, it is emptied."""
 
 KEPT_BYTES_MAX = 32 * 1024
-"""Of a tree whose shape is kept: a directory of a thousand files."""
+"""Largest tree that enters the cache: a directory of a thousand files."""
 
 _ENTRY = re.compile(rb"([0-7]++) ([^\0]*+)\0(.{20})|.+", re.DOTALL)
-"""Mode, name, id. What is no entry is taken whole, so that nothing searches in it for the next."""
+"""Mode, name, id. An invalid rest matches whole, so that the search does not go on inside it."""
 _FILE, _TREE = FILE_MODE.encode(), TREE_MODE.encode()
 _ID_BYTES = 20
 
 
 class TreeSize(NamedTuple):
-    """How far a tree reaches."""
+    """The number of files in a tree and the size of its longest path."""
 
     files: int
     parts: int
+    """Path parts of its deepest path."""
     bytes: int
-    """Of its longest path."""
+    """Bytes of its longest path."""
 
-    def over(self, length: int, below: TreeSize) -> TreeSize:
-        """With a directory whose name has so many bytes."""
+    def with_directory(self, length: int, below: TreeSize) -> TreeSize:
+        """Return the size with a directory of size `below` added, whose name has `length` bytes."""
         return TreeSize(
             self.files + below.files,
             max(self.parts, 1 + below.parts),
@@ -46,55 +46,59 @@ class TreeSize(NamedTuple):
 
 
 class TreeNames(NamedTuple):
+    """The names in a tree, reduced to sizes and the positions of its directories."""
+
     extent: TreeSize
-    """Of what lies in it directly."""
+    """Size of the direct entries."""
     directories: tuple[tuple[int, int], ...] = ()
-    """Of each the bytes of its name, and where its id begins."""
+    """For each directory, the length of its name and the offset of its id."""
 
     def below(self, tree: bytes) -> Iterator[tuple[int, ObjectId]]:
-        """The directories of a tree that has this shape: bytes of the name, and tree."""
+        """Yield the directories of a tree with these names: length of the name, and tree id."""
         for length, begin in self.directories:
             yield length, ObjectId(tree[begin : begin + _ID_BYTES].hex())
 
 
 class TreeChecker:
-    """What strangers' trees look like."""
+    """A checker of untrusted trees, with a cache of the trees that it has checked."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[int, int, TreeNames]] = {}
-        """By how many bytes a tree has, the last such one: which bits are not of ids, what they are."""
+        self._cache: dict[int, tuple[int, int, TreeNames]] = {}
+        """The last tree of each size in bytes: the mask of the bits outside ids, those bits, the names."""
         self._names: set[bytes] = set()
-        """Good ones."""
+        """Names that passed the check."""
 
-    def of(self, tree: bytes) -> TreeNames:
-        """Refused where it holds anything but regular files and directories under names that are parts
-        of a workspace's paths. git has found the tree to be well-formed."""
+    def check(self, tree: bytes) -> TreeNames:
+        """Check a tree that git has found well-formed, and return its names.
+
+        Raises: Refused when it holds anything but regular files and directories, or a name that is no
+        valid part of a workspace path."""
         size = len(tree)
         if size > KEPT_BYTES_MAX:
-            return self._looked_at(tree)[0]
+            return self._parse(tree)[0]
         bits = int.from_bytes(tree, "little")
-        kept = self._kept.get(size)
-        if kept is not None and bits & kept[0] == kept[1]:
-            return kept[2]
-        shape, ids = self._looked_at(tree)
+        cached = self._cache.get(size)
+        if cached is not None and bits & cached[0] == cached[1]:  # the same names, other ids
+            return cached[2]
+        names, ids = self._parse(tree)
         outside = bytearray(b"\xff" * size)
         for begin in ids:
             outside[begin : begin + _ID_BYTES] = bytes(_ID_BYTES)
         mask = int.from_bytes(outside, "little")
-        if len(self._kept) >= KEPT_MAX:
-            self._kept.clear()
-        self._kept[size] = (mask, bits & mask, shape)
-        return shape
+        if len(self._cache) >= KEPT_MAX:
+            self._cache.clear()
+        self._cache[size] = (mask, bits & mask, names)
+        return names
 
-    def _looked_at(self, tree: bytes) -> tuple[TreeNames, list[int]]:
-        """And where its ids begin."""
+    def _parse(self, tree: bytes) -> tuple[TreeNames, list[int]]:
+        """Return the checked names of a tree, and the offsets of its ids."""
         files = longest = 0
         directories: list[tuple[int, int]] = []
         ids: list[int] = []
         for entry in _ENTRY.finditer(tree):
             mode, name, begin = entry[1], entry[2], entry.start(3)
             if mode is None:
-                raise Refused("bundle", tree[:40], "holds a tree that is none")
+                raise Refused("bundle", tree[:40], "is an invalid tree")
             if name not in self._names:
                 _check_name(name)
                 self._names.add(name)
@@ -103,8 +107,8 @@ class TreeChecker:
             elif mode == _FILE:
                 files += 1
             else:
-                told = name.decode()
-                raise Refused("bundle", told, f"has mode {mode.decode()}: no regular file")
+                rule = f"has mode {mode.decode()}: not a regular file"
+                raise Refused("bundle", name.decode(), rule)
             longest = max(longest, len(name))
             ids.append(begin)
         return TreeNames(TreeSize(files, 1, longest), tuple(directories)), ids
@@ -114,7 +118,7 @@ def _check_name(name: bytes) -> None:
     try:
         text = name.decode()
     except UnicodeDecodeError:
-        raise Refused("bundle", name.decode(errors="replace"), "is no UTF-8") from None
+        raise Refused("bundle", name.decode(errors="replace"), "is not valid UTF-8") from None
     rule = "contains a slash" if "/" in text else broken_rule(text)
     if rule is not None:
         raise Refused("bundle", text, rule)

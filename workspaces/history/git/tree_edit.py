@@ -1,4 +1,4 @@
-"""Changed files onto a tree of git's: only the directories on their way are written anew."""
+"""Apply changed files to a git tree. Only the directories on their paths are written again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workspaces.history.git.objects import (
 from workspaces.paths import WorkspacePath
 
 After: TypeAlias = "bytes | ObjectId | None"
-"""What a file becomes: bytes, what an object that is there already holds, or None: it goes."""
+"""The new state of a file: its bytes, the id of an existing blob, or None if the file is removed."""
 
 _Nested: TypeAlias = "dict[str, After | _Nested]"
 _Change: TypeAlias = "After | _Nested"
@@ -29,14 +29,14 @@ def replace_files(
     objects: GitObjects,
     batch: ObjectBatch,
 ) -> ObjectId:
-    """The tree `base` with these files set or, with None, removed."""
-    return _write_tree(base, _nested(changes), objects, batch) or batch.tree({})
+    """Return a tree: `base` with these files set, or removed where the value is None."""
+    return _write_tree(base, _nest(changes), objects, batch) or batch.tree({})
 
 
 def _write_tree(
     base: ObjectId | None, changes: _Nested, objects: GitObjects, batch: ObjectBatch
 ) -> ObjectId | None:
-    """None when nothing is left in it."""
+    """Write a directory with its changes. Return None if it is empty afterwards."""
     entries: Entries = objects.entries(base) if base else {}
     for name, change in changes.items():
         written = _write_entry(entries.get(name), change, objects, batch)
@@ -61,17 +61,17 @@ def _write_entry(
     return TreeEntry(TREE_MODE, tree) if tree else None
 
 
-def _nested(changes: Mapping[WorkspacePath, After]) -> _Nested:
-    """`{"notes/a.md": …}` as `{"notes": {"a.md": …}}`: the shape that trees are written in. What goes
-    comes first: a file may have the place of a directory now, or a directory that of a file."""
+def _nest(changes: Mapping[WorkspacePath, After]) -> _Nested:
+    """Turn `{"notes/a.md": …}` into `{"notes": {"a.md": …}}`, the form in which trees are written. Removals
+    come first, because a file may now have the name of a directory, or a directory that of a file."""
     root: _Nested = {}
     for path, after in sorted(changes.items(), key=lambda change: change[1] is not None):
         *directories, leaf = path.split("/")
-        here = root
+        current = root
         for directory in directories:
-            below = here.setdefault(directory, {})
-            if not isinstance(below, dict):  # a file that goes, and a directory in its place
-                below = here[directory] = {}
-            here = below
-        here[leaf] = after
+            below = current.setdefault(directory, {})
+            if not isinstance(below, dict):  # a removed file: a directory takes its name
+                below = current[directory] = {}
+            current = below
+        current[leaf] = after
     return root

@@ -180,15 +180,15 @@ def test_differences_name_what_two_revisions_do_not_share(ours: History) -> None
 
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What git is asked to do by the quarantine."""
-    told: list[str] = []
+    commands: list[str] = []
 
     def counted(*arguments: str, **how: Any) -> Any:
-        told.append(next(one for one in arguments if one in {"index-pack", "cat-file"}))
-        return (run_git if "told" in how else open_git_session)(*arguments, **how)
+        commands.append(next(one for one in arguments if one in {"index-pack", "cat-file"}))
+        return (run_git if "stdin" in how else open_git_session)(*arguments, **how)
 
     monkeypatch.setattr(quarantine_stage, "run_git", counted)
-    monkeypatch.setattr(quarantine_stage, "talking_git", counted)
-    return told
+    monkeypatch.setattr(quarantine_stage, "open_git_session", counted)
+    return commands
 
 
 def test_bundles_that_build_on_each_other_are_unpacked_as_one(
@@ -237,7 +237,7 @@ def test_a_long_history_is_unpacked_in_pieces_and_git_walks_through_nothing_twic
         for data in parts:
             quarantine.take(data)
         quarantine.check()
-        assert quarantine.leads_nowhere_else(tip)
+        assert quarantine.is_self_contained(tip)
         ours.receive(quarantine, tip)
     ours.follow(tip, {}, SYNC)
     assert asked.count("index-pack") == room.PIECES == 2

@@ -1,11 +1,11 @@
-"""A glance at a revision sees what reading it sees."""
+"""The short way to a commit's tree and stamp reads what parsing the whole commit reads."""
 
 from __future__ import annotations
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from workspaces.history.git.commit import commit_bytes, glance, parse_commit
+from workspaces.history.git.commit import commit_bytes, parse_commit, parse_tree_and_stamp
 from workspaces.history.git.objects import ObjectId
 from workspaces.revision import Author, RevisionId, message
 from workspaces.timestamp import Stamp
@@ -31,7 +31,7 @@ LINES = st.lists(
 def test_whatever_it_says(lines: list[str], end: str, more: str) -> None:
     data = (HEAD + more + "\n" + "\n".join(lines) + end).encode()
     commit = parse_commit(REVISION, data)
-    assert glance(REVISION, data) == (commit.tree, commit.at)
+    assert parse_tree_and_stamp(REVISION, data) == (commit.tree, commit.at)
 
 
 @given(st.text(max_size=30), st.text(max_size=30), st.lists(st.just(REVISION), max_size=3))
@@ -39,4 +39,4 @@ def test_of_revisions_that_are_made_here(name: str, told: str, parents: list[Rev
     author, at = Author(name, "id", "turn", {"Agent": told}), Stamp(AT.removeprefix("At: "))
     before = [parse_commit(parent, HEAD.encode()) for parent in parents]
     data = commit_bytes(ObjectId(ID), before, author, at, message([], author, at))
-    assert glance(REVISION, data) == (ID, at)
+    assert parse_tree_and_stamp(REVISION, data) == (ID, at)

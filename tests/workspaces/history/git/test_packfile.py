@@ -10,7 +10,7 @@ import pytest
 from tests.workspaces.conftest import AGENT
 from workspaces.clock import ManualClock
 from workspaces.history.git.objects import PACKED_FROM, GitObjects
-from workspaces.history.git.packfile import BYTES_MAX, Packed, fits, write_pack
+from workspaces.history.git.packfile import BYTES_MAX, Packed, fits_in_pack, write_pack
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 
@@ -111,8 +111,8 @@ def test_what_may_not_fit_is_written_otherwise() -> None:
         def __len__(self) -> int:
             return BYTES_MAX
 
-    assert fits({"a": Packed("blob", b"x")})
-    assert not fits({"a": Packed("blob", Endless())})
+    assert fits_in_pack({"a": Packed("blob", b"x")})
+    assert not fits_in_pack({"a": Packed("blob", Endless())})
 
 
 def _blob_id(data: bytes) -> str:

@@ -27,12 +27,12 @@ def a_program(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 
 def test_what_git_is_told_comes_back_as_with_a_run_that_is_waited_for() -> None:
     asked = ("hash-object", "--stdin-paths")
-    told = f"{__file__}\n".encode() * 1000
-    with open_git_session(*asked) as talk:
-        talk.told.write(told)
-        talk.told.close()
-        read = talk.out.read()
-    assert read == run_git(*asked, told=told)
+    stdin = f"{__file__}\n".encode() * 1000
+    with open_git_session(*asked) as git:
+        git.stdin.write(stdin)
+        git.stdin.close()
+        read = git.stdout.read()
+    assert read == run_git(*asked, stdin=stdin)
     assert read.count(b"\n") == 1000
 
 
@@ -41,12 +41,12 @@ def test_what_it_prints_can_be_read_before_it_ends(monkeypatch: pytest.MonkeyPat
     begun = time.monotonic()
     with (
         pytest.raises(Refused),
-        open_git_session("cat-file") as talk,
+        open_git_session("cat-file") as git,
     ):
-        assert talk.out.readline() == b"first\n"
-        talk.told.write(b"second\n")
-        talk.told.flush()
-        assert talk.out.readline() == b"second\n"
+        assert git.stdout.readline() == b"first\n"
+        git.stdin.write(b"second\n")
+        git.stdin.flush()
+        assert git.stdout.readline() == b"second\n"
         raise Refused("bundle", "x", "is bad")
     assert time.monotonic() - begun < 30, "nobody waits for what nobody reads"
 
@@ -55,17 +55,17 @@ def test_a_failure_is_told_after_what_was_printed(monkeypatch: pytest.MonkeyPatc
     a_program(monkeypatch, "echo half; echo fatal: it rains >&2; exit 128")
     with (
         pytest.raises(Unavailable, match="git cat-file: fatal: it rains"),
-        open_git_session("--git-dir=x", "cat-file") as talk,
+        open_git_session("--git-dir=x", "cat-file") as git,
     ):
-        assert talk.out.read() == b"half\n"
+        assert git.stdout.read() == b"half\n"
 
 
 def test_one_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "GIT_SECONDS_MAX", 0.1)
     a_program(monkeypatch, "exec sleep 60")
     begun = time.monotonic()
-    with pytest.raises(Unavailable, match="git cat-file"), open_git_session("cat-file") as talk:
-        assert talk.out.read() == b""
+    with pytest.raises(Unavailable, match="git cat-file"), open_git_session("cat-file") as git:
+        assert git.stdout.read() == b""
     assert time.monotonic() - begun < 30
 
 
@@ -128,26 +128,26 @@ def test_a_machine_without_git_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PATH", "/nonexistent")
     with (
         pytest.raises(Unavailable, match="not installed"),
-        open_git_session("cat-file", is_limited=True) as talk,
+        open_git_session("cat-file", is_limited=True) as git,
     ):
-        talk.out.read()
+        git.stdout.read()
 
 
 def test_who_tells_a_dead_one_hears_what_it_died_of(monkeypatch: pytest.MonkeyPatch) -> None:
     a_program(monkeypatch, "exec <&-; echo fatal: it rains >&2; exit 128")
     with (
         pytest.raises(Unavailable, match="git cat-file: fatal: it rains"),
-        open_git_session("cat-file") as talk,
+        open_git_session("cat-file") as git,
     ):
-        talk.told.write(bytes(4 * program.PIPE_BYTES))
+        git.stdin.write(bytes(4 * program.PIPE_BYTES))
 
 
 def test_one_that_ends_well_and_has_not_heard_all_has_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     a_program(monkeypatch, "exec <&-; exit 0")
-    with pytest.raises(Unavailable, match="git cat-file"), open_git_session("cat-file") as talk:
-        talk.told.write(bytes(4 * program.PIPE_BYTES))
+    with pytest.raises(Unavailable, match="git cat-file"), open_git_session("cat-file") as git:
+        git.stdin.write(bytes(4 * program.PIPE_BYTES))
 
 
 def test_where_pipes_cannot_be_widened_they_are_used_as_they_are(
@@ -155,6 +155,6 @@ def test_where_pipes_cannot_be_widened_they_are_used_as_they_are(
 ) -> None:
     """An unprivileged user may have few wide ones."""
     monkeypatch.setattr(program.fcntl, "F_SETPIPE_SZ", -1, raising=False)
-    with open_git_session("hash-object", "--stdin") as talk:
-        talk.told.close()
-        assert talk.out.read() == b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\n"
+    with open_git_session("hash-object", "--stdin") as git:
+        git.stdin.close()
+        assert git.stdout.read() == b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\n"

@@ -214,7 +214,7 @@ def test_what_a_path_has_in_several_pieces_is_counted_together(
                 quarantine.take(data)
             if rule is None:
                 quarantine.check()
-                assert len(quarantine._chambers) == 2
+                assert len(quarantine._stages) == 2
             else:
                 with pytest.raises(Refused, match=rule):
                     quarantine.check()
@@ -249,7 +249,7 @@ def test_memory_is_limited_where_strangers_are_unpacked(
     )
     entries = [("100644", b"%040d" % n, stranger.file) for n in range(1_000_000)]
     data = stranger.bundle(stranger.commit(stranger.tree(*entries)))
-    assert_refused(history, data, "is not good")
+    assert_refused(history, data, "is damaged")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_what_git_does_not_print_as_it_listed_it_is_not_looked_at(
     monkeypatch.setattr(QuarantineStage, "listing", other)
     with history.quarantine() as quarantine:
         quarantine.take(stranger.bundle(tip))
-        with pytest.raises(Unavailable, match="as it listed it"):
+        with pytest.raises(Unavailable, match="as listed"):
             quarantine.check()
 
 

@@ -28,8 +28,8 @@ def test_trees_that_come_after_others_look_as_if_each_were_the_first(
     known = TreeChecker()
     for entries, ids in trees:
         data = tree(entries, ids)
-        told = known.of(data)
-        assert told == TreeChecker().of(data)
+        told = known.check(data)
+        assert told == TreeChecker().check(data)
         files = [name for mode, name in entries if mode == "100644"]
         below = [(len(n), i.hex()) for (m, n), i in zip(entries, ids, strict=False) if m == "40000"]
         assert told.extent == (len(files), 1, max((len(name) for _, name in entries), default=0))
@@ -39,28 +39,28 @@ def test_trees_that_come_after_others_look_as_if_each_were_the_first(
 def test_ids_that_look_like_entries_are_ids() -> None:
     known, odd = TreeChecker(), b"100644 b.md\x00" + b"\0" * 8
     for one in (bytes(20), odd, b"120000 evil\x00" + b"1" * 8):
-        assert known.of(b"100644 a.md\0" + one) == ((1, 1, 4), ())
+        assert known.check(b"100644 a.md\0" + one) == ((1, 1, 4), ())
 
 
 def test_a_tree_of_the_same_length_is_not_taken_for_one_that_is_known() -> None:
     known, one = TreeChecker(), bytes(20)
-    known.of(b"100644 a.md\0" + one)
+    known.check(b"100644 a.md\0" + one)
     for bad in (b"120000 a.md\0", b"100644 a:md\0", b"100644 .git\0", b"160000 a.md\0"):
         with pytest.raises(Refused):
-            known.of(bad + one)
+            known.check(bad + one)
 
 
 def test_not_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree_check, "KEPT_MAX", 3)
     known = TreeChecker()
     for number in range(1, 20):
-        assert known.of(b"100644 " + b"n" * number + b"\0" + bytes(20)).extent.bytes == number
-        assert len(known._kept) <= 3
+        assert known.check(b"100644 " + b"n" * number + b"\0" + bytes(20)).extent.bytes == number
+        assert len(known._cache) <= 3
     large = b"".join(b"100644 %05d\0" % n + bytes(20) for n in range(2_000))
-    assert known.of(large).extent.files == 2_000
-    assert len(large) not in known._kept
+    assert known.check(large).extent.files == 2_000
+    assert len(large) not in known._cache
 
 
 def test_what_is_no_tree_is_refused_at_its_first_byte() -> None:
-    with pytest.raises(Refused, match="holds a tree that is none"):
-        TreeChecker().of(b"0" * 100_000)
+    with pytest.raises(Refused, match="is an invalid tree"):
+        TreeChecker().check(b"0" * 100_000)
