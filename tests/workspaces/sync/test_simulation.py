@@ -108,7 +108,7 @@ def local_wins(patch: pytest.MonkeyPatch) -> None:
     def met(path: Any, base: Any, here: bytes, there: bytes, *, later: Any) -> MergedVersions:
         return MergedVersions(here, 0, ())
 
-    patch.setattr(incoming, "met", met)
+    patch.setattr(incoming, "merge_versions", met)
 
 
 def mtime_compare(patch: pytest.MonkeyPatch) -> None:
