@@ -79,7 +79,7 @@ class _Shelled(MemoryTree):
 
     def has_place(self, path: str) -> bool:
         try:
-            self._refuse_no_place(path)
+            self._check_place(path)
         except Refused:
             return False
         return True

@@ -96,7 +96,7 @@ class MemoryTree:
         return (stat for stat in self.scan(inside) if matches(stat.name))
 
     def mend(self) -> DiskUsage:
-        """Return what the files take; there is nothing to close or to own."""
+        """Return the disk usage of the files. There is no mode or owner to repair."""
         return DiskUsage(len(self.files), sum(len(entry.data) for entry in self.files.values()))
 
     def is_at(self, root: Path) -> bool:
