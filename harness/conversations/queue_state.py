@@ -1,14 +1,15 @@
-"""The line of one conversation: the events that wait in it and the one that runs, as they lie in the records.
+"""Read and change the queue of one conversation: its waiting events and its running turn, as records.
 
-    inbox:<conversation>   tail       {next, bytes}            moved by whoever adds an event
-                           head       {next, bytes, running, paused?}   moved by the lease's holder alone
+    inbox:<conversation>   tail       {next, bytes}            moved by each caller that adds an event
+                           head       {next, bytes, running, paused?}   moved by the lease holder alone
                            <number>   {event, bytes, ends}     stays until its turn has ended
-                           cancel     {turn}                   wanted by anyone, looked for by its holder
+                           cancel     {turn}                   written by a caller, polled by the lease holder
 
-Numbers are given out by `tail` and never again; `bytes` counts all that ever came, so that what waits is
-the difference of the two, and adding and taking disturb nobody but their own kind.
+`tail` gives out each number once. `bytes` counts the bytes of all events that ever came, so that the bytes
+that wait are the difference of the two. Callers that add events disturb only each other, and so do lease
+holders that take them.
 
-This room reads the line and says what changes are; the inbox says which of them belong into one batch.
+This module reads the queue and builds its changes; `event_queue` decides which changes form one batch.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from workspaces.storage.records import (
 
 WAITING_MAX = 100
 WAITING_BYTES_MAX = 2**20
-"""Of the texts of waiting events, as UTF-8."""
+"""Bytes of the texts of waiting events, as UTF-8."""
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
@@ -52,12 +53,12 @@ class QueueHead:
 
 
 NOBODY_YET = QueueHead(ABSENT, 1, 0, None)
-"""Of a line in which nobody has stood."""
+"""Head of a queue that has no record yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextEvent:
-    """The event whose turn it is."""
+    """The first event in the queue, whose turn can begin."""
 
     number: int
     event: Event
@@ -67,17 +68,17 @@ class NextEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunningTurn:
-    """An event that is being answered, by us or by someone who stopped in the middle."""
+    """A turn that this process runs, or that another process left unfinished."""
 
     number: int
     event: Event
     turn_id: TurnId
     first: int
-    """The number of the turn's first entry."""
+    """Number of the turn's first entry."""
     attempt: int
     head: QueueHead
     uses_caller_model: bool = False
-    """Its model is a loop of the caller's own, which nobody else can go on with."""
+    """True if the turn's model is the caller's own loop, so that no other process can resume it."""
 
     def as_json(self) -> JsonObject:
         return {
@@ -102,24 +103,24 @@ class PausedTurn:
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """Of an event that is not done."""
+    """The position of an unfinished event."""
 
     is_begun: bool
     ahead: int
-    """So many events come before it."""
+    """Number of events before it."""
     turn_id: TurnId | None = None
     first: int | None = None
-    """The number of its turn's first entry."""
+    """Number of its turn's first entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueUsage:
-    """Of a line, as people see it."""
+    """The state of a queue, as people see it."""
 
     waiting: int
-    """Events; some of them may have been withdrawn."""
+    """Number of waiting events, including withdrawn ones."""
     turn_id: TurnId | None
-    """The turn that runs."""
+    """Id of the running turn."""
 
 
 class QueueState:
@@ -134,7 +135,7 @@ class QueueState:
     # reading
 
     def ends(self) -> tuple[QueueHead, Item | None]:
-        """Head and tail, in one look."""
+        """Return head and tail, with one read."""
         scan = self._records.scan(self._partition, start="head", end="tail\0")
         found = {item.key.sort: item for item in scan}
         tail, item = found.get("tail"), found.get("head")
@@ -163,7 +164,7 @@ class QueueState:
         return QueuePosition(head.next > number, ahead)
 
     def first(self, head: QueueHead, end: int) -> NextEvent | None:
-        """Of those that wait, up to the number `end`; some of them may have been withdrawn."""
+        """Return the first waiting event before the number `end`, skipping withdrawn ones."""
         for number in range(head.next, end):
             item = self.item(number)
             if item is not None:
@@ -177,7 +178,13 @@ class QueueState:
         event = self.event(self._begun(data["number"]))
         turn_id, uses_caller_model = TurnId(data["turn"]), data.get("own", False)
         return RunningTurn(
-            data["number"], event, turn_id, data["first"], data["attempt"], head, uses_caller_model
+            number=data["number"],
+            event=event,
+            turn_id=turn_id,
+            first=data["first"],
+            attempt=data["attempt"],
+            head=head,
+            uses_caller_model=uses_caller_model,
         )
 
     def paused(self, head: QueueHead) -> PausedTurn | None:
@@ -199,7 +206,12 @@ class QueueState:
         return item is not None and item.value["turn"] == turn_id
 
     def check_room(self, head: QueueHead, tail: Item | None, size: int) -> None:
-        """TooMany. An event that nothing is before waits for nobody, and may be as large as events may be."""
+        """Check that the queue has room for an event of this size.
+
+        An event with nothing before it may be as large as events may be.
+
+        Raises: TooMany when the queue is full.
+        """
         if tail is None or is_idle(head, tail):
             return
         number, size_bytes = tail.value["next"] - head.next, tail.value["bytes"] - head.bytes
@@ -207,7 +219,7 @@ class QueueState:
             return
         start = self._event_key(head.next).sort
         waiting = self._records.scan(self._partition, start=start, end="tail")
-        events = [item for item in waiting if "event" in item.value]  # without those withdrawn
+        events = [item for item in waiting if "event" in item.value]  # not counting withdrawn ones
         full = _is_full(len(events), sum(item.value["bytes"] for item in events) + size)
         if full is not None:
             raise full
@@ -225,7 +237,7 @@ class QueueState:
     def joined(
         self, event: Event, kept: JsonObject, tail: Item | None
     ) -> tuple[tuple[Put, Put], int]:
-        """What puts an event behind the tail, and the bytes that have come with it."""
+        """Return the changes that put an event behind the tail, and the bytes of all events so far."""
         number: int = tail.value["next"] if tail else 1
         size = event.size_bytes
         ends: int = size + (tail.value["bytes"] if tail else 0)
@@ -236,24 +248,27 @@ class QueueState:
         return (item, moved), ends
 
     def ending(self, turn_id: TurnId) -> Put:
-        """Wanted: the end of this turn."""
+        """Return the record that asks the lease holder to end this turn."""
         return Put(self._cancel_key, {"turn": turn_id})
 
-    # aside
+    # large values
 
     def kept(self, stated: JsonObject) -> JsonObject:
-        """An event as it is stated, or where it lies, when it is too large for a record."""
+        """Return the event's JSON, or a reference to it if it is too large for a record."""
         if not is_large(stated):
             return stated
         name = f"event-{secrets.token_hex(8)}"
         return {"id": stated["id"], **self._aside.keep(name, _JSON.encode(stated))}
 
     def forget(self, kept: JsonObject) -> None:
-        """What lies aside of an event that is not in the line any more."""
+        """Delete the large values of an event that has left the queue."""
         self._aside.forget(kept)
 
     def _begun(self, number: int) -> Item:
-        """Of the event of a turn that has not ended."""
+        """Return the event record of a turn that has not ended.
+
+        Raises: NotFound when it is missing.
+        """
         item = self.item(number)
         if item is None:
             raise NotFound("event", f"{number} of conversation {self._conversation_id}")
@@ -272,17 +287,20 @@ class QueueState:
 
 
 def is_idle(head: QueueHead, tail: Item | None) -> bool:
-    """Nothing runs, nothing waits in line."""
+    """Return True if no turn runs and no event is queued."""
     return head.running is None and (tail is None or head.next == tail.value["next"])
 
 
 def is_large(stated: JsonObject) -> bool:
-    """For a record that has more to hold."""
+    """Return True if the event is too large for a record that has other fields too."""
     return len(_JSON.encode(stated).encode()) > VALUE_BYTES_MAX // 2
 
 
 def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:
-    """`waiting_bytes` with those of the event that would like to join."""
+    """Return the error for a full queue, or None.
+
+    `waiting_bytes` include those of the event that shall be added.
+    """
     if waiting >= WAITING_MAX:
         what = "events waiting in the conversation"
         return TooMany(what, maximum=WAITING_MAX, actual=waiting + 1, unit="events")

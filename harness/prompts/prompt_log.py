@@ -1,13 +1,13 @@
-"""Showings: what a conversation's model was shown, kept so that it can be repeated and accounted for.
+"""Store the prompts that a conversation's model saw, so that they can be repeated and explained.
 
     shown:<conversation>   snapshot:<number>               the prompt and the tools, with their bytes
-                           delta:<snapshot>:<number>       what was told of changes since, with its bytes
+                           delta:<snapshot>:<number>       a notice of changes since, with its bytes
                            receipt:<number>                one for each request
 
-A request is kept before it is sent, in one batch under the lease's guard: what is new in it and its
-receipt. So a turn that is taken up by another process finds what was told, beside the same message, and
-what a model may have read is never unaccounted for. What is too large for a record lies `aside`, with what
-the transcript has there, and goes with it.
+A request is stored before it is sent, in one batch under the lease's guard: its new parts and its receipt. So
+a process that resumes a turn finds each notice beside the same message. Every byte that a model may have read
+is accounted for. Values too large for a record lie in the blob store with the transcript's, and are deleted
+with them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LAST = "\U0010ffff"
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """A question about to be kept."""
+    """The records of a request that is about to be stored."""
 
     question: PromptRequest
     receipt: Receipt
@@ -43,7 +43,7 @@ class PendingWrite:
 
 
 class PromptLog:
-    """One conversation's. Only the holder of its lease may keep anything."""
+    """The prompt log of one conversation. Only the lease holder may write to it."""
 
     def __init__(
         self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
@@ -59,11 +59,11 @@ class PromptLog:
 
     @property
     def unavailable(self) -> tuple[str, ...]:
-        """The sources of memory that could not be read at some request since this was opened."""
+        """The sources of memory that could not be read at some request since this log was opened."""
         return tuple(sorted(self._unavailable))
 
     def held(self) -> ShownState | None:
-        """What the model was shown up to the newest request; None before the first."""
+        """Return the state that the model has seen up to the newest request; None before the first."""
         if not self._is_loaded:
             self._load()
         return self._held
@@ -78,8 +78,10 @@ class PromptLog:
         remarks: tuple[Remark, ...] = (),
         purpose: RequestPurpose = "turn",
     ) -> Receipt:
-        """What is about to be asked, and what there was to say about it. LeaseLost when the conversation is
-        another's now."""
+        """Store a request before it is sent, with the remarks on it.
+
+        Raises: LeaseLost when another process holds the conversation now.
+        """
         writer = str(lease.generation)
         keeping = self.prepare(question, turn_id, model, writer, remarks=remarks, purpose=purpose)
         try:
@@ -99,27 +101,30 @@ class PromptLog:
         remarks: tuple[Remark, ...] = (),
         purpose: RequestPurpose = "turn",
     ) -> PendingWrite:
-        """What must be written before it is asked; `writer` is who holds the lease, or bids for it."""
+        """Return the records to write before the request is sent.
+
+        `writer` identifies the process that holds the lease, or bids for it.
+        """
         self.held()
         at = stamp_of(question.held.asked_at)
         made = receipt(
-            self._receipts + 1,
-            at,
-            turn_id,
-            model,
-            question.held,
-            question.said,
-            question.pruning,
-            question.request,
-            remarks,
-            purpose,
+            number=self._receipts + 1,
+            at=at,
+            turn_id=turn_id,
+            model=model,
+            held=question.held,
+            said=question.said,
+            pruning=question.pruning,
+            request=question.request,
+            remarks=remarks,
+            purpose=purpose,
         )
         news = [] if question.news is None else [self._news(question, writer)]
         put = self._put(f"receipt:{_digits(made.number)}", made.as_json(), writer)
         return PendingWrite(question, made, (*news, put))
 
     def mark_written(self, keeping: PendingWrite) -> None:
-        """It has been written."""
+        """Note that the records have been written."""
         self._held, self._receipts = keeping.question.held, keeping.receipt.number
         self._unavailable |= keeping.question.unavailable
 
@@ -128,8 +133,10 @@ class PromptLog:
         return [receipt_of(_number(item), self._aside.value(item.value)) for item in found]
 
     def resume(self, turn_id: TurnId) -> Receipt | None:
-        """A turn is gone on with that had asked before: what could not be read then is unavailable in it
-        now. The receipt of its newest request but for a flush; None when it has made none."""
+        """Return the receipt of the newest request of a resumed turn, flushes excluded; None if it made none.
+
+        Sources that could not be read at one of its requests count as unavailable now.
+        """
         newest = None
         for found in self._backwards():
             if found.turn_id != turn_id:
@@ -140,13 +147,13 @@ class PromptLog:
         return newest
 
     def as_shown(self, receipt: Receipt) -> ShownState:
-        """What the model had been shown with that request."""
+        """Return the state that the model had seen with this request."""
         snapshot = self._snapshot(receipt.snapshot)
         deltas = self._deltas(receipt.snapshot)[: receipt.deltas]
         return ShownState(snapshot, deltas, moment_of(receipt.at), receipt.length, receipt.last)
 
     def erase(self) -> None:
-        """All of it but what lies aside, which goes with the transcript's."""
+        """Delete all records. The transcript's erasure deletes the large values."""
         while found := self._records.scan(self._partition, limit=DELETED_AT_ONCE):
             self._records.write(*(Delete(item.key) for item in found))
 
@@ -157,7 +164,7 @@ class PromptLog:
         self._is_loaded = True
 
     def _backwards(self) -> Iterator[Receipt]:
-        """The newest first, one read each: a turn has few."""
+        """Yield the receipts, newest first, with one read each: a turn has few."""
         end = f"receipt:{_LAST}"
         while found := self._before(end):
             yield receipt_of(_number(found), self._aside.value(found.value))

@@ -1,12 +1,12 @@
-"""Audiences: who listens to the turns that run in this process.
+"""Publish the progress of the turns that run in this process.
 
-A turn tells on the *stage* of its conversation, whether anyone listens or not; a listener hears what is told
-there, from whichever task or thread. What is told is a hint, and may be lost: the truth is the transcript.
-So everything carries the number of the newest entry that was stored when it was told, and who has read
-further already knows that it is old.
+A turn publishes to the *channel* of its conversation, with or without subscribers. A subscriber receives
+messages from any task or thread. A message is a hint and may be lost: the transcript is the truth. So every
+message carries the number of the newest entry that was stored when the message was published. A reader that
+has already read further discards the message as old.
 
-A listener's memory is bounded, because its reader may be slow or gone: then what is lost are the pieces of
-the answer that come before its entry does, from some piece on, never one in between.
+A subscriber's buffer is bounded, because its reader may be slow or gone. On overflow the subscriber loses
+pieces of the answer that precede the answer's entry: all pieces from some piece on, never one in between.
 """
 
 from __future__ import annotations
@@ -21,31 +21,35 @@ from harness.messages.progress import Emit, Progress, TextArrived, Withdrawn
 from workspaces.ids import ConversationId
 
 HEARD_MAX = 256
-"""What a listener keeps for its reader; consecutive texts count as one."""
+"""Messages that a subscriber buffers for its reader. Consecutive texts count as one message."""
 
 TEXT_CHARACTERS_MAX = 256 * 1024
-"""Of the texts among it; and of the answer under way, which who comes late hears from its beginning."""
+"""Characters of text in a subscriber's buffer. Also the limit for the current answer, which a late subscriber
+receives from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The transcript has come this far."""
+    """A message that the transcript has grown up to the entry of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """Nothing more is told here for now: look what became of it."""
+    """A message that the turn has ended: nothing more is published for now.
+
+    The reader looks up the result.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
     entry: int
-    """The newest that was stored when it was told."""
+    """The newest stored entry when the message was published."""
     told: Progress | Stored | ChannelClosed
 
 
 class Subscriber:
-    """Hears in any thread; read in one event loop, by one reader."""
+    """A subscriber to one channel. Any thread may send to it; one reader in one event loop reads from it."""
 
     def __init__(self) -> None:
         self.is_dismissed = False
@@ -62,12 +66,12 @@ class Subscriber:
         self._rouse()
 
     def dismiss(self) -> None:
-        """There is nothing more to wait for."""
+        """Tell the reader that there is nothing more to wait for."""
         self.is_dismissed = True
         self._rouse()
 
     async def heard(self, wait_s: float) -> Sequence[Heard]:
-        """What was told since the last time; nothing when nothing is told for so long."""
+        """Return the messages since the last read; none if `wait_s` passes without one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._wake.wait()
@@ -80,9 +84,9 @@ class Subscriber:
 
     def _keep(self, heard: Heard) -> None:
         match heard.told:
-            case Stored() | ChannelClosed():
+            case Stored() | ChannelClosed():  # the transcript now holds the lost texts
                 self._is_behind = False
-            case _ if self._is_behind:
+            case _ if self._is_behind:  # an earlier piece was lost: drop the later ones too
                 return
             case TextArrived(text):
                 self._characters += len(text)
@@ -104,18 +108,18 @@ class Subscriber:
         return True
 
     def _fall_behind(self) -> None:
-        """Only how far the transcript has come is kept."""
+        """Drop the buffer, but keep how far the transcript has grown."""
         self._is_behind = True
         self._heard = [Heard(self._heard[-1].entry, Stored())]
         self._characters = 0
 
     def _rouse(self) -> None:
-        with suppress(RuntimeError):  # its loop has ended, and nobody reads any more
+        with suppress(RuntimeError):  # the reader's loop has ended, and its reader with it
             self._loop.call_soon_threadsafe(self._wake.set)
 
 
 class Channel:
-    """Where the turns of one conversation tell, one after the other."""
+    """The channel of one conversation, to which its turns publish one after the other."""
 
     def __init__(self) -> None:
         self.is_live = False
@@ -124,10 +128,10 @@ class Channel:
         self._entry = 0
         self._text: list[str] = []
         self._characters = 0
-        """Of the answer under way."""
+        """Characters of the current answer."""
 
     def begin(self, entry: int) -> None:
-        """The newest entry is this one."""
+        """Open the channel for a turn; `entry` is the newest stored entry."""
         self._entry = entry
         self.is_live = True
 
@@ -156,7 +160,7 @@ class Channel:
             self._tell(ChannelClosed())
 
     def enter(self, listener: Subscriber) -> None:
-        """Who comes late hears the answer under way from its beginning."""
+        """Add a subscriber. A late subscriber receives the current answer from its beginning."""
         with self._lock:
             self.listeners.append(listener)
             if self.is_live:
@@ -178,7 +182,7 @@ class Channel:
 
 
 class Broadcaster:
-    """All stages of a process."""
+    """The channels of all conversations that this process runs or follows."""
 
     def __init__(self) -> None:
         self._stages: dict[ConversationId, Channel] = {}
@@ -187,7 +191,7 @@ class Broadcaster:
 
     @contextmanager
     def stage(self, conversation_id: ConversationId) -> Generator[Channel]:
-        """For whoever runs a turn of this conversation."""
+        """Yield the channel of this conversation to the code that runs its turn; close it at the end."""
         with self._used(conversation_id) as stage:
             try:
                 yield stage
@@ -196,7 +200,7 @@ class Broadcaster:
 
     @contextmanager
     def listening(self, conversation_id: ConversationId) -> Generator[Subscriber]:
-        """To the turns of this conversation, whenever one runs here."""
+        """Yield a subscriber to all turns of this conversation that run in this process."""
         listener = Subscriber()
         with self._used(conversation_id) as stage:
             stage.enter(listener)

@@ -1,10 +1,11 @@
-"""The sequel of an event: what comes of it, as it comes.
+"""Stream the results of one event as they arrive.
 
-What is yielded in order: the entries of its turn, read from the transcript, each once; between them what
-its turn tells, where it runs in this process; at last where the event stands when nothing more comes of it
-by itself. Where the turn runs elsewhere, or not yet, the transcript is looked at now and then.
+The stream yields in order the entries of the event's turn, each once, read from the transcript. Between them
+it yields the progress of the turn, if the turn runs in this process. At the end it yields the event's status,
+once nothing more happens to the event by itself. If the turn runs in another process, or has not begun, the
+stream polls the transcript.
 
-Nothing that runs waits for whoever follows it.
+A running turn never waits for a client that streams it.
 """
 
 from __future__ import annotations
@@ -27,18 +28,19 @@ from harness.turns.dispatcher import Dispatcher
 from workspaces.ids import AgentId
 
 LOOK_S_MIN, LOOK_S_MAX = 0.05, 1.0
-"""Between two looks at an event that this process hears nothing of."""
+"""Seconds between two polls of an event about which this process publishes nothing."""
 
 SIGN_S = 15.0
-"""After so long a silence there is a sign of life; proxies hang up after thirty seconds and more."""
+"""Seconds without an item until a keep-alive is sent. Proxies close idle connections after thirty seconds and
+more."""
 
 
 NO_ENTRY = 10**12
-"""Behind every entry: for who wants none."""
+"""A number larger than any entry's. Pass it as `after` to skip all entries."""
 
 
 class ShutdownNotice:
-    """From some moment on, everyone who follows has to go. Any thread may call it."""
+    """A notice to all streaming clients that the process shuts down. Any thread may call it."""
 
     def __init__(self) -> None:
         self._is_called = False
@@ -66,12 +68,12 @@ class ShutdownNotice:
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """Nothing has come for a while."""
+    """An item that says only that the stream is alive: no other item came for a while."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Whoever follows was asked to go: this process is about to end."""
+    """An item that asks the client to disconnect, because this process is about to end."""
 
 
 T = TypeVar("T")
@@ -88,8 +90,12 @@ async def stream_events(
     curfew: ShutdownNotice,
     sign_s: float = SIGN_S,
 ) -> AsyncGenerator[StreamItem]:
-    """From behind the entry `after`; after `sign_s` without a word there is a sign of life. NotFound, as
-    long as nothing was yielded, and when it is deleted meanwhile."""
+    """Yield the entries behind `after`, the progress and the final status of an event.
+
+    After `sign_s` without an item, a keep-alive is yielded.
+
+    Raises: NotFound before the first item, or when the conversation is deleted during the stream.
+    """
     status = await run_in_thread(ingress.status, agent_id, event_id)
     reader = _Reader(ingress, agent_id, status, after)
     listening = ingress.broadcaster.listening(status.conversation_id)
@@ -117,7 +123,7 @@ async def stream_events(
 async def settled(
     ingress: Dispatcher, agent_id: AgentId, event_id: str, *, wait_s: float, curfew: ShutdownNotice
 ) -> EventStatus:
-    """Where an event stands, as soon as nothing more comes of it or so much time has passed."""
+    """Return the status of an event as soon as the event needs no more work, or after `wait_s`."""
     if wait_s > 0:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -130,7 +136,7 @@ async def settled(
 
 
 class _Reader:
-    """Of one event: its entries each once, and where it stands."""
+    """A reader of one event: of its entries, each once, and of its status."""
 
     def __init__(
         self, ingress: Dispatcher, agent_id: AgentId, status: EventStatus, after: int
@@ -142,7 +148,7 @@ class _Reader:
         self._ahead = 0
 
     def look(self) -> list[StreamItem]:
-        """Everything that came since the last look."""
+        """Return all items that are new since the last look."""
         status = self._ingress.status(self._agent_id, self.status.event_id)
         self.status = status
         steps: list[StreamItem] = list(self._entries(None))
@@ -159,20 +165,18 @@ class _Reader:
                 return await run_in_thread(self.look)
             case Stored() if one.entry > self._after:
                 return await run_in_thread(self._entries, one.entry)
-            case (
-                Stored() | ChannelClosed() | Counted()
-            ):  # the last is no word to anybody who follows
+            case Stored() | ChannelClosed() | Counted():  # nothing for the client
                 return ()
             case progress:
                 return (progress,) if one.entry >= self._after and self._is_begun else ()
 
     @property
     def _is_begun(self) -> bool:
-        """What is told before that is told of others."""
+        """True if the event's turn has begun. Progress before that belongs to other events."""
         return self.status.first is not None
 
     def _entries(self, last: int | None) -> list[Entry]:
-        """Of the event's own turn."""
+        """Return the new entries of the event's own turn."""
         first, turn_id = self.status.first, self.status.turn_id
         if first is None:
             return []
@@ -187,14 +191,14 @@ class _Reader:
         return entries
 
     def _own(self, entries: list[Entry]) -> list[Entry]:
-        """An answer begins in the middle of a turn."""
+        """Drop the entries before the event's own: an answer begins in the middle of a turn."""
         event_id = self.status.event_id
         mine = (at for at, entry in enumerate(entries) if entry.event_id == event_id)
         return entries[next(mine, 0) :]
 
 
 class _Sign:
-    """When a sign of life was given last."""
+    """A timer for keep-alives: it holds when the last item was sent."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s

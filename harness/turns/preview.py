@@ -1,4 +1,4 @@
-"""Previews: exactly what the next turn of a conversation would send, before anything is said."""
+"""Preview exactly what the next turn of a conversation would send, before any message is sent."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from workspaces.revision import Author
 from workspaces.timestamp import stamp_of
 
 _NEW = ConversationId("")
-"""Of a conversation that has not begun: nothing is kept for it, and no tool is called."""
+"""Id of a conversation that has not begun. Nothing is stored for it, and no tool is called."""
 
 _NEXT = TurnId("")
-"""The turn that would begin."""
+"""Id of the turn that would begin."""
 
 
 def preview(
@@ -34,10 +34,10 @@ def preview(
     policy: str = "",
     view_of: ViewOf = newest,
 ) -> PromptRequest:
-    """As if `message` were said now in the conversation with this key: a first turn, when there is none.
+    """Return the request that `message` would cause in the conversation with this key.
 
-    Nothing is stored by it, but that workspaces are brought up to date and a person's changes by hand
-    become revisions, as before a turn.
+    The turn would be the first one if there is no such conversation. The preview stores nothing, with two
+    exceptions that every turn makes too: workspaces are pulled, and manual edits are committed.
     """
     ingress.publish_pending()
     agent = ingress.agents.get(agent.id)
@@ -67,5 +67,5 @@ def preview(
 
 
 def _nobody(call_id: str) -> Author:
-    """Nothing is called in a preview."""
+    """Return a placeholder author: a preview calls no tool."""
     return Author("nobody", call_id, "turn")

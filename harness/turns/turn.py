@@ -1,15 +1,16 @@
-"""A turn: from something said to an outcome, step by step.
+"""Run a turn step by step, from an event to an outcome.
 
-Where a turn stands is what its entries say, and nothing else: a turn that was interrupted is built from
-the same entries by another process and goes on with the same loop. Calls whose results are missing may
-have run, wholly or in part, so they are never run again: the model is told, and decides.
+The state of a turn is its stored entries, and nothing else. Another process can rebuild an interrupted turn
+from the same entries and continue with the same loop. Calls without a stored result may have run, wholly or
+in part, so they are never run again: the model is told so, and decides.
 
-A reply is stored with which of its calls wait, for a person or for the client. As long as one does, none
-of them is run and the turn is at rest: it goes on when the last of them was allowed or answered.
+A reply is stored together with the list of its calls that wait for approval or for the client. As long as one
+of them waits, none of the reply's calls is run and the turn is paused. The turn continues when the last of
+them was approved or answered.
 
-What was only read is stored with the next question, in one batch: nothing acts on it before, and lost by a
-crash it is read again. A question is asked once that batch is durable. While it waits for the disk the model
-gets ready to ask it.
+Results of calls that only read are stored with the next request, in one batch. Nothing acts on them before,
+and after a crash they are read again. A request is sent once that batch is durable. While the batch waits for
+the disk, the model prepares to send the request.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from workspaces.timestamp import stamp_of
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Where a turn stands. Every message is stored before anything acts on it."""
+    """The state of a turn. Every message is stored before anything acts on it."""
 
     id: TurnId
     transcript: Transcript
@@ -73,24 +74,24 @@ class Turn:
     prompt_log: PromptLog
     limits: Limits
     before: tuple[Entry, ...]
-    """Those in the window that came before this turn."""
+    """Entries of the window from before this turn."""
     first: int
-    """The number of its first entry."""
+    """Number of the turn's first entry."""
     entries: tuple[Entry, ...] = ()
     instructions: str | None = None
-    """What the platform says to the model in this turn alone."""
+    """The platform's instructions to the model for this turn alone."""
     price: Price | None = None
     may_have_run: bool = False
-    """Whether calls without a result may have been run, by whoever was at it before."""
+    """True if an earlier lease holder may have run calls that have no result."""
     asides: tuple[Entry, ...] = ()
-    """Its own entries that are no messages: what was written down before a summary, and summaries."""
+    """The turn's own entries that are no messages: flushes before a summary, and summaries."""
     remarks: tuple[Remark, ...] = ()
     prune_all: bool = False
-    """Whether it shows as little as may be: the provider has refused more."""
+    """True if the turn shows as little as possible, because the provider refused more."""
     last_request: PromptRequest | None = None
-    """What the model is asked next, where that was put and kept with the newest entry."""
+    """The next request to the model, if it was already built and stored with the newest entry."""
     unstored: tuple[Entry, ...] = ()
-    """The newest of its entries, what was read and nothing else: they are stored with the next question."""
+    """The newest entries, all of them results of reads. They are stored with the next request."""
 
     @property
     def steps(self) -> int:
@@ -98,7 +99,7 @@ class Turn:
 
     @property
     def is_out_of_money(self) -> bool:
-        """Of what it may spend itself."""
+        """True if the turn has spent its own dollar limit."""
         if self.limits.dollars is None or self.price is None:
             return False
         spent = sum(self.price.of(entry.usage) for entry in self.own)
@@ -106,7 +107,7 @@ class Turn:
 
     @property
     def is_answered(self) -> bool:
-        """Nothing is left to be asked or run."""
+        """True if there is no more request to send and no more call to run."""
         newest = self.entries[-1]
         is_reply = newest.message.role == "assistant"
         return is_reply and not (newest.message.tool_calls and newest.is_complete)
@@ -116,17 +117,17 @@ class Turn:
         return open_calls(self.entries)
 
     def entry(self, message: Message, *, event_id: str | None = None) -> Entry:
-        """The next one."""
+        """Return the turn's next entry."""
         return Entry(self._last + 1, stamp_of(self.clock.now()), self.id, message, event_id)
 
     @property
     def _last(self) -> int:
-        """The number of its newest entry."""
+        """The number of the turn's newest entry."""
         return self.first + len(self.entries) + len(self.asides) - 1
 
     @property
     def own(self) -> tuple[Entry, ...]:
-        """All that it has stored."""
+        """The entries of this turn."""
         if not self.asides:
             return self.entries
         return tuple(sorted((*self.entries, *self.asides), key=lambda entry: entry.number))
@@ -135,7 +136,10 @@ class Turn:
         return replace(self, entries=(*self.entries, entry))
 
     async def append(self, entry: Entry) -> Turn:
-        """Stored under the lease's guard: after a return, nobody else has taken over meanwhile."""
+        """Store an entry under the lease's guard.
+
+        On return, no other process has taken over in the meantime.
+        """
         return await self.with_unstored(entry).stored()
 
     def with_unstored(self, entry: Entry) -> Turn:
@@ -148,7 +152,8 @@ class Turn:
         return replace(self, unstored=())
 
     async def replied(self, reply: Reply, asks: tuple[RequiredAnswer, ...]) -> Turn:
-        """With the note of what it has used up, which a cancellation in this moment must not lose."""
+        """Store the reply together with its usage record, so that a cancellation at this moment cannot lose
+        it."""
         entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
         entry = replace(entry, asks=asks if reply.is_complete else ())
         turn = self.with_unstored(entry)
@@ -158,7 +163,7 @@ class Turn:
         return replace(turn, unstored=())
 
     def resulted(self, result: ToolResult, news: ToolEffects = NO_NEWS) -> Turn:
-        """To be stored before anything is done that may write."""
+        """Add a tool's result. It must be stored before any call that may write."""
         entry = self.entry(Message("user", (result,)))
         return self.with_unstored(replace(entry, seen=news.seen, changes=news.changes))
 
@@ -171,7 +176,7 @@ class Turn:
         )
 
     def compacted(self, found: Compacted) -> Turn:
-        """With the window as a compaction has left it."""
+        """Return a copy with the window after a compaction."""
         stored = found.window.entries
         fresh = (one for one in stored if not one.is_said and one.number > self._last)
         remarks = tuple(dict.fromkeys((*self.remarks, *found.remarks)))
@@ -179,18 +184,18 @@ class Turn:
         return replace(self, session=session, asides=asides, remarks=remarks)
 
     def resumed(self) -> Turn:
-        """With what was said about its context, and how little it shows, up to its newest request."""
+        """Return a copy with the remarks and the pruning of the turn's newest request."""
         newest = self.prompt_log.resume(self.id)
         pruning = newest.pruning if newest else None
         prune_all = pruning is not None and pruning.prune_all
         return replace(self, remarks=remarks_of(newest, self.asides), prune_all=prune_all)
 
     def shown_hard(self) -> Turn:
-        """With as little of what was said as may be."""
+        """Return a copy that shows as little of the conversation as possible."""
         return replace(self, prune_all=True, remarks=(*self.remarks, PRUNED_HARD))
 
     def question(self, toolset: Toolset, *, prune_all: bool = False) -> PromptRequest:
-        """What the model is asked next."""
+        """Build the next request to the model."""
         return build_request(
             self.sources,
             self.prompt_log.held(),
@@ -203,7 +208,10 @@ class Turn:
         )
 
     def keep(self, question: PromptRequest) -> Turn:
-        """What is shown is kept before it is, with the entries that it shows first."""
+        """Store a request before it is sent, together with the unstored entries that it shows.
+
+        Raises: LeaseLost when another process holds the conversation now.
+        """
         keeping = self.keeping(question, str(self.lease.generation))
         try:
             self.transcript.extend(self.unstored, self.lease, *keeping.changes)
@@ -213,7 +221,7 @@ class Turn:
         return replace(self, unstored=())
 
     def keeping(self, question: PromptRequest, writer: str) -> PendingWrite:
-        """What must be written for that."""
+        """Return the records to write for a request."""
         model, remarks = self.sources.model, self.remarks
         return self.prompt_log.prepare(question, self.id, model, writer, remarks=remarks)
 
@@ -224,28 +232,30 @@ class Turn:
         return replace(ending, remarks=(*self.remarks, *unsettled))
 
 
-_UNSETTLED = "what was changed by hand is there, and in no revision yet, of"
+_UNSETTLED = "manual edits are in the files but not yet committed, in"
 
 
 def foreseen(
     turn: Turn, model: Model, question: PromptRequest, hand_up: HandUp
 ) -> AbstractContextManager[None]:
-    """Around the keeping of a question that is asked then."""
+    """Return a context manager for storing a request; the model prepares to send the request meanwhile."""
     tokens_max = turn.limits.output_tokens
     tell = partial(foresee, model, question.request, output_tokens_max=tokens_max)
     return meanwhile(partial(hand_up, tell))
 
 
 def _storable(reply: Reply) -> Reply:
-    """JSON may hold halves of surrogate pairs, which no store takes; a model's JSON sometimes does."""
+    """Remove halves of surrogate pairs: a model's JSON may contain them, and no store accepts them."""
     return replace(reply, message=message_of(sound_json(reply.message.as_json())))
 
 
 async def run_turn(
     turn: Turn, *, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Ending]:
-    """Ask the model until it asks for no more tools; then what people have changed meanwhile is settled,
-    unless a tool was run before."""
+    """Ask the model until its reply contains no tool calls.
+
+    Then commit the manual edits that people made in the meantime, unless a tool call has done so before.
+    """
     turn, status, failure = await _stepped(turn, model, toolset, compaction, emit)
     if turn.sources.owes:
         await completed(run_in_new_thread(turn.sources.settle))
@@ -255,12 +265,12 @@ async def run_turn(
 async def _stepped(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Status, ModelFailure | None]:
-    """Where it stands when nothing more is to be asked, and why."""
-    if turn.may_have_run and not pending(turn.entries) and turn.open_calls:
+    """Run steps until the turn needs no more requests. Return its state, its status and any failure."""
+    if turn.may_have_run and not pending(turn.entries) and turn.open_calls:  # resumed after a crash
         interrupted = (ToolResult(call.id, INTERRUPTED, is_error=True) for call in turn.open_calls)
         turn = await turn.append(turn.entry(Message("user", tuple(interrupted))))
     while not turn.is_answered:
-        if pending(turn.entries):
+        if pending(turn.entries):  # a call needs approval or the client: pause
             return turn, "waiting", None
         turn = await _called(turn, toolset, emit)
         if turn.steps >= turn.limits.steps:
@@ -276,9 +286,11 @@ async def _stepped(
 
 
 async def _called(turn: Turn, toolset: Toolset, emit: Emit) -> Turn:
-    """With the results of its newest calls. Those that only read run together; before one that may write
-    begins, all before it are stored, and what came of it at once: the guard of that write is what asks, each
-    time, whether the conversation is still ours."""
+    """Run the newest calls and return the turn with their results.
+
+    Calls that only read run together. Before a call that may write, all earlier results are stored; its own
+    result is stored at once. The guard of each such write checks that this process still holds the lease.
+    """
     for calls in toolset.rounds(turn.open_calls):
         turn = await turn.stored()
         for result, news in await toolset.run_together(calls, emit):
@@ -291,22 +303,25 @@ async def _called(turn: Turn, toolset: Toolset, emit: Emit) -> Turn:
 async def _asked(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Reply | ModelFailure]:
-    """One answer. What is too long for the limit is compacted before it is sent, and what is too long for
-    the provider is made shorter, once."""
+    """Get one reply from the model.
+
+    A prompt longer than the agent's limit is compacted before it is sent. A prompt too long for the provider
+    is shortened, once.
+    """
 
     async def ask(question: PromptRequest) -> Reply | ModelFailure:
         request, tokens_max = question.request, turn.limits.output_tokens
         return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
 
     turn, question = await _put(turn, model, toolset, compaction)
-    if question is None:
+    if question is None:  # a compaction is due
         turn, question = await _compacted(turn, toolset, compaction, emit)
     reply = await ask(question)
     if not _is_too_long(reply):
         return turn, reply
     if isinstance(reply, ModelFailure) and reply.kind == "window_full":
-        emit(Withdrawn())  # of that answer something was told
-    if not turn.prune_all:
+        emit(Withdrawn())  # a part of that answer was already published
+    if not turn.prune_all:  # there is still something to leave out: try once more
         turn = await _shortened(turn, question, toolset, compaction, emit)
         turn, question = await _kept(turn, toolset)
         reply = await ask(question)
@@ -318,8 +333,8 @@ async def _asked(
 async def _put(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction
 ) -> tuple[Turn, PromptRequest | None]:
-    """The next question, kept; None when something is to be done or to be said before it is asked."""
-    if turn.last_request is not None:
+    """Build and store the next request. Return None if it needs compaction or a remark before it is sent."""
+    if turn.last_request is not None:  # stored with the first entry
         return replace(turn, last_request=None), turn.last_request
     hand_up = handing_up()
 
@@ -330,7 +345,7 @@ async def _put(
         with foreseen(turn, model, question, hand_up):
             return turn.keep(question), question
 
-    if turn.unstored:  # what was read must not get lost by a cancellation in this moment
+    if turn.unstored:  # a cancellation at this moment must not lose these results
         return await run_shielded(put)
     return await run_in_thread(put)
 
@@ -355,7 +370,7 @@ async def _kept(turn: Turn, toolset: Toolset) -> tuple[Turn, PromptRequest]:
 async def _shortened(
     turn: Turn, question: PromptRequest, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> Turn:
-    """By a summary, if the agent has them, or by pruning all that may go."""
+    """Shorten the prompt: by a summary if the agent allows them, else by pruning everything that may go."""
     if compaction.config.enabled:
         shorter = await run_in_thread(lambda: turn.question(toolset, prune_all=True))
         found = await compaction.at_once(turn.window, question, emit, shorter=shorter)

@@ -1,5 +1,7 @@
-"""Whoever holds the lease of a conversation, at one event of its line: they make its first entry, run its
-turn, and end both, whatever happens."""
+"""Run one event of a conversation under the conversation's lease.
+
+The lease holder makes the event's first entry, runs its turn, and ends both, whatever happens.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from harness.billing.limits import Slot
 from harness.context.repair import INTERRUPTED
 from harness.conversations.conversation import Conversation
-from harness.conversations.event_queue import Opening, QueuedEvent
 from harness.conversations.queue_state import NextEvent, PausedTurn, RunningTurn
+from harness.conversations.queued_event import Opening, QueuedEvent
 from harness.messages.event import Event
 from harness.messages.message import Message, ToolResult
 from harness.messages.model_request import ModelFailure
@@ -48,16 +50,19 @@ from workspaces.storage.records import RecordChange as RecordChange
 from workspaces.timestamp import stamp_of
 
 ATTEMPTS_MAX = 3
-"""A turn whose process died this often is what kills it."""
+"""Attempts at a turn. A turn whose process died this often is probably what kills the process."""
 
 CANCEL_LOOK_S = 1.0
-"""Between two looks whether another process wants a turn to end: a person waits for it."""
+"""Seconds between two checks for a cancellation from another process: a person waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRunner:
-    """A runner of the turn for one event. `caller_waits`: a caller waits for the event in this call and
-    hears of failures. `caller_owns_event`: this caller brought the event, so cancelling the call ends it."""
+    """A runner of the turn for one event.
+
+    With `caller_waits`, a caller waits for the event in this call and receives its failures. With
+    `caller_owns_event`, this caller brought the event, so cancelling the call ends it.
+    """
 
     dependencies: TurnDependencies
     conversation: Conversation
@@ -67,18 +72,21 @@ class TurnRunner:
     emit: Emit
     channel: Channel
     slot: AsyncExitStack = field(default_factory=AsyncExitStack)
-    """Among the turns that an account may run at once. It is given back before the lease is let go of, or
-    whoever comes next in line would find it taken."""
+    """The slot among the turns that an account may run at once. The runner gives it back before it releases
+    the lease, or the next event in the queue would find the slot taken."""
 
     async def take(self, waiting: NextEvent) -> None:
-        """What is first in line: it begins a turn, or answers the one that is paused, or ends it, and then
-        it is first again. Everything up to the entry that it makes gives the event back when it fails."""
+        """Process the first event in the queue.
+
+        The event begins a turn, answers the paused turn, or ends the paused turn; after the last it is first
+        again. An error before the event's entry is stored gives the event back.
+        """
         async with self.slot:
             try:
                 entering = await self._entering(waiting)
             except LeaseLost:
                 raise
-            except Exception as problem:  # the event must not stand in the way for ever
+            except Exception as problem:  # the event must not block the queue for ever
                 why = problem if isinstance(problem, Failure) else Failure(_told(problem))
                 give_back = (self.conversation, waiting, why, self.lease)
                 await run_shielded(lambda: self.dependencies.event_queue.give_back(*give_back))
@@ -89,8 +97,12 @@ class TurnRunner:
                 await self._enter(waiting, entering)
 
     def open(self, opening: Opening, for_good: ForGood, hand_up: HandUp) -> Opened:
-        """What nothing is before: its turn is prepared first, and then all is written at once. Conflict
-        when somebody was faster, and nothing happened. `for_good` is called before anything is."""
+        """Prepare the turn of an event that has nothing before it, then write everything in one batch.
+
+        `for_good` is called before any write.
+
+        Raises: Conflict when another event came first; then nothing was written.
+        """
         inbox, allowance = self.dependencies.event_queue, self.dependencies.limiter
         with ExitStack() as undo:
             try:
@@ -100,7 +112,7 @@ class TurnRunner:
             except Exception as problem:
                 for_good()
                 why = problem if isinstance(problem, Failure) else Failure(_told(problem))
-                with suppress(Failure):  # whoever waits for it hears why in any case
+                with suppress(Failure):  # the waiting caller receives the reason in any case
                     inbox.refuse(opening, why)
                 raise
             for_good()
@@ -127,7 +139,7 @@ class TurnRunner:
         return Opened(replace(self, lease=lease), opening.accepted(lease), running, begun, slot)
 
     def end(self, running: RunningTurn) -> None:
-        """At once: whoever brought the event is gone."""
+        """End the turn at once: the caller that brought the event is gone."""
         ending = self._cut_short(running, "interrupted")
         self.dependencies.event_queue.finish(self.conversation, running, ending, self.lease)
         self.dependencies.leases.release(self.lease)
@@ -136,7 +148,7 @@ class TurnRunner:
         return replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
 
     async def _entering(self, waiting: NextEvent) -> _Entering | None:
-        """None when the event only ended what was paused."""
+        """Prepare the event's first entry. Return None when the event only ended the paused turn."""
         event, inbox = waiting.event, self.dependencies.event_queue
         paused = None
         if waiting.head.paused is not None:
@@ -167,7 +179,7 @@ class TurnRunner:
         number, event_id = entries[-1].number + 1, waiting.event.id
         entry = Entry(number, at, paused.turn_id, found.message, event_id, allowed=found.allowed)
         rest, begun = None, None
-        if pending([*entries, entry]):
+        if pending([*entries, entry]):  # other calls still wait
             rest = await run_in_thread(
                 self._ending, "waiting", paused.turn_id, paused.first, number
             )
@@ -182,13 +194,15 @@ class TurnRunner:
         return _Entering(entry, also, running, begun)
 
     async def _admitted(self) -> None:
-        """A turn that is gone on with after a crash was admitted when it began."""
+        """Take a slot of the account. A turn that resumes after a crash took one when it began."""
         account_id = self.conversation.account_id
         await self.slot.enter_async_context(self.dependencies.limiter.admitted(account_id))
 
     def _asking(self, opening: Opening) -> tuple[PreparedTurn, Entry, PendingWrite | None]:
-        """A turn with its first entry, and its first question, if nothing is to be done before that is
-        asked: so both can be written in one batch."""
+        """Prepare a turn, its first entry and its first request, so that one batch can store them.
+
+        The request is None if it needs a compaction or a remark before it is sent.
+        """
         event = opening.event
         window = None if opening.session is None else TranscriptWindow(opening.session, ())
         begun = self._prepared(event, TurnId(new_id("turn")), None, window=window)
@@ -206,7 +220,7 @@ class TurnRunner:
             await run_shielded(lambda: transcript.append(entry, self.lease, *entering.also))
         except Conflict as conflict:
             if conflict.name == str(waiting.item.key):
-                return  # withdrawn in this instant
+                return  # the event was withdrawn at this moment
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
             if self.caller_owns_event and running is not None:
@@ -218,7 +232,7 @@ class TurnRunner:
             await self.run(running, begun.with_turn(begun.turn.with_entry(entry)))
 
     def abandon(self, paused: PausedTurn, why: Unanswered) -> None:
-        """End a turn that waits: its calls were not run, and that is what the model will read."""
+        """End a paused turn. Its calls were not run, and the model will read that."""
         entries = self._entries(paused.first)
         number, at = entries[-1].number + 1, stamp_of(self.dependencies.clock.now())
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
@@ -245,21 +259,21 @@ class TurnRunner:
         )
 
     def transcript(self) -> Transcript:
-        """One that tells on the stage how far it has come."""
+        """Return the transcript; it publishes each stored entry to the channel."""
         conversations = self.dependencies.conversations
-        return conversations.transcript(self.conversation, told=self.channel.stored)
+        return conversations.transcript(self.conversation, on_append=self.channel.stored)
 
     def _entries(self, first: int) -> list[Entry]:
         return list(self.dependencies.conversations.transcript(self.conversation).entries(first))
 
     async def go_on(self, running: RunningTurn) -> None:
-        """With a turn that was interrupted, where it stopped."""
-        if running.uses_caller_model:
+        """Resume an interrupted turn where it stopped."""
+        if running.uses_caller_model:  # only that caller could resume it
             await self._interrupt(running)
             return
-        if running.attempt >= ATTEMPTS_MAX:
-            told = f"whoever ran it ended in the middle, {running.attempt} times"
-            await self._fail(running, told)
+        if running.attempt >= ATTEMPTS_MAX:  # the turn probably kills its process
+            reason = f"the process that ran this turn died, {running.attempt} times"
+            await self._fail(running, reason)
             return
         inbox = self.dependencies.event_queue
         running = await run_in_thread(inbox.resume, self.conversation, running, self.lease)
@@ -268,13 +282,13 @@ class TurnRunner:
                 self._prepared, running.event, running.turn_id, running.first
             )
             begun = begun.with_turn(replace(begun.turn, may_have_run=True))
-        except Exception as problem:  # noqa: BLE001 - or the event would stand in the way for ever
+        except Exception as problem:  # noqa: BLE001 - else the event would block the queue for ever
             await self._fail(running, _told(problem))
             return
         await self.run(running, begun)
 
     async def compact(self) -> Compacted:
-        """Outside of any turn, under an id of its own."""
+        """Compact the conversation outside of any turn, under a turn id of its own."""
         begun = await run_in_new_thread(self._prepared, None, TurnId(new_id("turn")), None)
         question = await run_in_thread(begun.turn.question, begun.toolset)
         found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
@@ -282,7 +296,7 @@ class TurnRunner:
         return found
 
     async def run(self, running: RunningTurn, begun: PreparedTurn) -> Outcome | None:
-        """What came of it, where it came to an end of its own; else it stands with its claim."""
+        """Run the turn. Return its outcome if it ended normally; else the outcome stands with its claim."""
         try:
             ending, own = await self._stoppable(running, begun)
             durable = await begun.pushed(own, self.dependencies.leases)
@@ -294,7 +308,7 @@ class TurnRunner:
                 raise
             return None
         except BaseException:
-            if self.caller_owns_event:  # else the next holder goes on with it
+            if self.caller_owns_event:  # else the next lease holder resumes the turn
                 await self._interrupt(running)
             raise
         told = replace(ending, left_out=begun.left_out, durable=durable)
@@ -304,7 +318,10 @@ class TurnRunner:
     async def _stoppable(
         self, running: RunningTurn, begun: PreparedTurn
     ) -> tuple[Ending, Sequence[Entry]]:
-        """The turn, until it ends, its time is up or somebody wants it to end; and what it has stored."""
+        """Run the turn until it ends, is cancelled or reaches its time limit.
+
+        Return its ending and its entries.
+        """
         stops = self.dependencies.cancellations
         stop = stops[running.turn_id] = Cancellation(begun.turn.limits.seconds)
         looking = asyncio.create_task(self._look_for_cancellation(running, stop))
@@ -329,7 +346,7 @@ class TurnRunner:
         return ending, await run_in_thread(self._entries, running.first)
 
     async def _is_cancelled(self, running: RunningTurn, stop: Cancellation) -> bool:
-        """A turn that would rest is looked at once more: nobody would look while it does."""
+        """Check once more before a turn pauses: no task looks for a cancellation while it is paused."""
         if stop.is_cancelled:
             return True
         return await run_in_thread(
@@ -337,21 +354,23 @@ class TurnRunner:
         )
 
     async def _look_for_cancellation(self, running: RunningTurn, stop: Cancellation) -> None:
-        """Whoever cancels may be in another process."""
+        """Poll for a cancellation, because the caller that cancels may be in another process."""
         inbox = self.dependencies.event_queue
         pause = 0.0 if running.attempt > 1 else CANCEL_LOOK_S
         while not stop.is_cancelled:
             await asyncio.sleep(pause)
             pause = CANCEL_LOOK_S
-            with suppress(Failure):  # a store that does not answer may answer the next time
+            with suppress(Failure):  # a store that fails now may answer the next time
                 if await run_in_thread(inbox.is_cancelled, self.conversation, running.turn_id):
                     stop.cancel()
 
     def _cut_short(
         self, running: RunningTurn, status: Status, failure: ModelFailure | None = None
     ) -> Ending:
-        """A turn that ends in its middle: calls without a result get one, so that what is stored is what
-        a provider takes."""
+        """End a turn in its middle.
+
+        Calls without a result get one, so that a provider accepts the transcript.
+        """
         entries = self._entries(running.first)
         last = entries[-1].number if entries else running.first
         calls = open_calls(entries)
@@ -359,7 +378,7 @@ class TurnRunner:
             last, at = last + 1, stamp_of(self.dependencies.clock.now())
             results = tuple(ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
             told = Message("user", results)
-            if pending(entries):  # then none of them was run
+            if pending(entries):  # the turn was paused: none of its calls was run
                 told = unanswered(entries, "cancelled")
             entry = Entry(last, at, running.turn_id, told)
             self.dependencies.conversations.transcript(self.conversation).append(entry, self.lease)
@@ -373,7 +392,7 @@ class TurnRunner:
         last: int,
         failure: ModelFailure | None = None,
     ) -> Ending:
-        """Of a turn that nobody has at hand: what there is to say of its context, its receipts say."""
+        """Return the ending of a turn that is not in memory; its remarks come from its receipts."""
         showing = self.dependencies.conversations.showing(self.conversation)
         remarks = remarks_of(showing.resume(turn_id), self._entries(first))
         unavailable = showing.unavailable
@@ -400,7 +419,7 @@ class TurnRunner:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A turn whose event was accepted in the same instant."""
+    """A turn that began in the same batch that accepted its event."""
 
     runner: TurnRunner
     accepted: QueuedEvent
@@ -409,12 +428,12 @@ class Opened:
     slot: Slot | None
 
     def end(self) -> None:
-        """At once: whoever brought the event is gone."""
+        """End the turn at once: the caller that brought the event is gone."""
         self.runner.dependencies.limiter.let_go(self.slot)
         self.runner.end(self.running)
 
     async def run(self) -> Outcome | None:
-        """What came of it, where it came to an end of its own."""
+        """Run the turn. Return its outcome if it ended normally."""
         holder, turn = self.runner, self.prepared.turn
         means, conversation_id = holder.dependencies, holder.conversation.id
         async with holder.slot:
@@ -429,12 +448,12 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class _Entering:
-    """An event about to make its entry, with what is written in the same batch."""
+    """An event about to make its first entry, with the changes to write in the same batch."""
 
     entry: Entry
     also: tuple[RecordChange, ...]
     running: RunningTurn | None
-    """None when the turn waits for more."""
+    """None when the turn still waits for other answers."""
     prepared: PreparedTurn | None
 
 

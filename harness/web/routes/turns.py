@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from harness.agents.agent import AgentRecord
 from harness.bootstrap.composition import Application, PrincipalServices
-from harness.conversations.event_queue import QueuedEvent
 from harness.conversations.event_status import EventStatus
+from harness.conversations.queued_event import QueuedEvent
 from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool, client_tools_of
 from harness.messages.event import (
     ITEMS_MAX,

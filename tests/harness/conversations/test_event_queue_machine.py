@@ -23,8 +23,9 @@ from hypothesis.stateful import (
 )
 
 from harness.conversations.conversation import Conversation, Conversations
-from harness.conversations.event_queue import EventQueue, Opening, QueuedEvent
+from harness.conversations.event_queue import EventQueue
 from harness.conversations.queue_state import NextEvent, RunningTurn, is_large
+from harness.conversations.queued_event import Opening, QueuedEvent
 from harness.jobs.job import Jobs
 from harness.messages.event import Event
 from harness.messages.message import Message, Text, user
