@@ -123,7 +123,7 @@ def conversation_key(account_id: AccountId, conversation_id: str) -> Key:
     return Key(f"account:{account_id}", f"conversation:{conversation_id}")
 
 
-def inbox_partition(conversation_id: ConversationId) -> str:
+def queue_partition(conversation_id: ConversationId) -> str:
     return f"inbox:{conversation_id}"
 
 
@@ -149,7 +149,7 @@ class Conversations:
 
     def find(self, agent_id: AgentId, key: str) -> Conversation | None:
         """Return the principal's conversation with this agent under this key, if it had a first turn."""
-        found = self._under(agent_id, key)
+        found = self._by_key(agent_id, key)
         return None if found is None or found.user_id != self._principal.user_id else found
 
     def get(self, conversation_id: str) -> Conversation:
@@ -157,7 +157,7 @@ class Conversations:
 
         Raises: NotFound, also for another user's conversation.
         """
-        found = self._look(conversation_id)
+        found = self._by_id(conversation_id)
         if found is None or found.user_id != self._principal.user_id:
             raise NotFound("conversation", conversation_id)
         return found
@@ -181,11 +181,11 @@ class Conversations:
 
         Raises: NotFound when it is another user's.
         """
-        found = self._under(agent_id, key)
+        found = self._by_key(agent_id, key)
         if found is None:
             fresh = self._new(agent_id, key)
             session = new_session(1, fresh.created_at)
-            return New(fresh, replace(session, counter=1), self._made(fresh, session))
+            return New(fresh, replace(session, counter=1), self._creation(fresh, session))
         if found.user_id != self._principal.user_id:
             raise NotFound("conversation", key, remedy="use another key")
         return found
@@ -201,7 +201,7 @@ class Conversations:
         end = behind or None
         while page := self._records.scan(partition, end=end, backwards=True, limit=LISTED_AT_ONCE):
             for item in page:
-                found = self._look(_listed_id(item))
+                found = self._by_id(_listed_id(item))
                 if found is not None and agent_id in (None, found.agent_id):
                     yield found
             end = page[-1].key.sort
@@ -211,7 +211,7 @@ class Conversations:
     ) -> Transcript:
         return Transcript(conversation.id, self._records, self._large, on_append=on_append)
 
-    def showing(self, conversation: Conversation) -> PromptLog:
+    def prompt_log(self, conversation: Conversation) -> PromptLog:
         return PromptLog(conversation.id, self._records, self._large)
 
     def reset(self, conversation: Conversation) -> Session:
@@ -219,7 +219,7 @@ class Conversations:
 
         Raises: Busy while a turn runs or was interrupted.
         """
-        with self._alone(conversation) as lease:
+        with self._leased(conversation) as lease:
             self.check_at_rest(conversation)
             return self.transcript(conversation).reset(lease, self._now())
 
@@ -228,7 +228,7 @@ class Conversations:
 
         Raises: Busy when a turn waits or was interrupted.
         """
-        head = self._records.get(Key(inbox_partition(conversation.id), "head"))
+        head = self._records.get(Key(queue_partition(conversation.id), "head"))
         if head is not None and head.value["running"] is not None:
             raise Busy("the conversation", holder="a turn that was interrupted")
         if head is not None and head.value.get("paused") is not None:
@@ -250,7 +250,7 @@ class Conversations:
             raise Refused("at", at, f"must be one of 1 to {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
         kept = [one for one in transcript.sessions() if one.first <= begun_until]
-        sessions = [_anew(one, transcript, at) for one in kept]
+        sessions = [_session_of_fork(one, transcript, at) for one in kept]
         return self._create(fresh, sessions, self.carried(conversation, at))
 
     def carried(self, conversation: Conversation, last: int | None = None) -> Iterator[Carried]:
@@ -269,9 +269,9 @@ class Conversations:
 
         Raises: AlreadyExists when the key is taken.
         """
-        return self._create(self._new(agent_id, key), sessions, self._admitted(entries))
+        return self._create(self._new(agent_id, key), sessions, self._check_instructions(entries))
 
-    def _admitted(self, entries: Iterable[Carried]) -> Iterator[Carried]:
+    def _check_instructions(self, entries: Iterable[Carried]) -> Iterator[Carried]:
         """Yield the entries, if the principal may bring the instructions in them.
 
         Raises: Forbidden when a user brings a platform's instructions to its models.
@@ -286,13 +286,13 @@ class Conversations:
 
         Raises: Busy while a turn runs.
         """
-        gone = self._gone(conversation)
-        with self._alone(conversation) as lease:
+        deleted_parts = self._count_parts(conversation)
+        with self._leased(conversation) as lease:
             self._remove(conversation, lease)
         with suppress(Conflict):  # another process runs the job at this moment, and will finish it
             self.erase(conversation.id)
             self._records.write(*self._jobs.unwanted(_erasure(conversation.id)))
-        return gone
+        return deleted_parts
 
     def delete_with(self, agent_id: AgentId) -> int:
         """Delete all users' conversations with this agent, which is being deleted. Return their number."""
@@ -323,7 +323,7 @@ class Conversations:
         return self._leases.acquire(conversation.lease_key)
 
     @contextmanager
-    def _alone(self, conversation: Conversation) -> Generator[Lease]:
+    def _leased(self, conversation: Conversation) -> Generator[Lease]:
         lease = self.acquire(conversation)
         try:
             yield lease
@@ -332,7 +332,7 @@ class Conversations:
 
     def _is_in_use(self, conversation: Conversation) -> bool:
         """Return True if a turn runs or an event waits."""
-        partition = inbox_partition(conversation.id)
+        partition = queue_partition(conversation.id)
         items = {item.key.sort: item.value for item in self._records.scan(partition, start="head")}
         head, tail = items.get("head"), items.get("tail")
         if head is None or tail is None:
@@ -340,7 +340,7 @@ class Conversations:
         return head["running"] is not None or head["next"] < tail["next"]
 
     def _delete_all(self, ids: Iterable[str]) -> int:
-        found = [one for one in map(self._look, ids) if one is not None]
+        found = [one for one in map(self._by_id, ids) if one is not None]
         for conversation in found:
             self.delete(conversation)
         return len(found)
@@ -352,24 +352,24 @@ class Conversations:
         because the claims are found by it.
         """
         transcript = Transcript(conversation_id, self._records, self._large)
-        place = self._records.get(self._tombstone(conversation_id))
-        if place is None:
+        tombstone = self._records.get(self._tombstone(conversation_id))
+        if tombstone is None:
             return
-        deleted = _conversation(conversation_id, self._principal.account_id, place)
-        inbox = with_prefix(self._records, inbox_partition(conversation_id), "")
-        waiting = (item.value["event"] for item in inbox if "event" in item.value)
+        deleted = _conversation(conversation_id, self._principal.account_id, tombstone)
+        queue = with_prefix(self._records, queue_partition(conversation_id), "")
+        waiting = (item.value["event"] for item in queue if "event" in item.value)
         said = (entry.event_id for entry in transcript.entries() if entry.event_id is not None)
         events = dict.fromkeys([*(one["id"] for one in waiting), *said])
         claims = (self._records.get(deleted.claim_key(event)) for event in events)
-        doomed = [item.key for item in inbox]
-        doomed += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
-        doomed += self._usage_rows(deleted)
-        for start in range(0, len(doomed), DELETED_AT_ONCE):
-            batch = doomed[start : start + DELETED_AT_ONCE]
+        keys = [item.key for item in queue]
+        keys += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
+        keys += self._usage_rows(deleted)
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            batch = keys[start : start + DELETED_AT_ONCE]
             self._records.write(*(Delete(key) for key in batch))
         PromptLog(conversation_id, self._records, self._large).erase()
         transcript.erase()
-        self._records.write(Delete(place.key), *self._jobs.unwanted(f"turn:{conversation_id}"))
+        self._records.write(Delete(tombstone.key), *self._jobs.unwanted(f"turn:{conversation_id}"))
 
     def _usage_rows(self, conversation: Conversation) -> list[Key]:
         """Return the usage rows, from the day before the conversation began: clocks of machines differ."""
@@ -400,10 +400,10 @@ class Conversations:
         except Conflict as error:
             raise Busy("the conversation", holder="a process that was faster") from error
 
-    def _gone(self, conversation: Conversation) -> DeletedParts:
+    def _count_parts(self, conversation: Conversation) -> DeletedParts:
         transcript = self.transcript(conversation)
         newest = transcript.newest()
-        waiting = with_prefix(self._records, inbox_partition(conversation.id), "0")
+        waiting = with_prefix(self._records, queue_partition(conversation.id), "0")
         return DeletedParts(
             newest.number if newest else 0, len(transcript.sessions()), len(waiting)
         )
@@ -427,23 +427,23 @@ class Conversations:
         Its parts are written first, so a conversation that can be found is complete.
         """
         key = conversation.key
-        if self._under(conversation.agent_id, key) is not None:
+        if self._by_key(conversation.agent_id, key) is not None:
             raise AlreadyExists("conversation", key)
         transcript = self.transcript(conversation)
         *earlier, newest = sessions
         try:
-            transcript.fill(earlier, self._unloaded(conversation, entries))
+            transcript.fill(earlier, self._with_full_texts(conversation, entries))
         except BaseException:
             transcript.erase()
             raise
         try:
-            self._records.write(*self._made(conversation, newest))
+            self._records.write(*self._creation(conversation, newest))
         except Conflict as error:
             transcript.erase()
             raise AlreadyExists("conversation", key) from error
         return conversation
 
-    def _made(self, conversation: Conversation, newest: Session) -> tuple[Put, ...]:
+    def _creation(self, conversation: Conversation, newest: Session) -> tuple[Put, ...]:
         """Return the records by which the conversation is found, with its newest session."""
         pointer = self._pointer(conversation.agent_id, conversation.key)
         return (
@@ -453,14 +453,16 @@ class Conversations:
             Put(self._listed(conversation), {}),
         )
 
-    def _under(self, agent_id: AgentId, key: str) -> Conversation | None:
+    def _by_key(self, agent_id: AgentId, key: str) -> Conversation | None:
         """Return the conversation under this key, of any user."""
         pointer = self._records.get(self._pointer(agent_id, key))
         if pointer is None:
             return None
         return _conversation(pointer.value["id"], self._principal.account_id, pointer)
 
-    def _unloaded(self, conversation: Conversation, entries: Iterable[Carried]) -> Iterator[Entry]:
+    def _with_full_texts(
+        self, conversation: Conversation, entries: Iterable[Carried]
+    ) -> Iterator[Entry]:
         """Store the full texts of shortened results, and yield each entry after its texts."""
         results = StoredResults(conversation.id, self._large)
         for entry, whole in entries:
@@ -468,7 +470,7 @@ class Conversations:
                 results.keep(call_id, text)
             yield entry
 
-    def _look(self, conversation_id: str) -> Conversation | None:
+    def _by_id(self, conversation_id: str) -> Conversation | None:
         if not _CONVERSATION_ID.fullmatch(conversation_id):
             return None
         item = self._records.get(self._key(conversation_id))
@@ -511,7 +513,7 @@ def _erasure(conversation_id: ConversationId) -> str:
     return f"{ERASE}:{conversation_id}"
 
 
-def _anew(session: Session, transcript: Transcript, at: int) -> Session:
+def _session_of_fork(session: Session, transcript: Transcript, at: int) -> Session:
     """Return the session as a fork has it: with the summary that stood at entry `at`."""
     fresh = new_session(session.first, session.started_at)
     if session.window_from <= at and (session.summary or 0) <= at:

@@ -39,7 +39,7 @@ from datetime import timedelta
 
 from harness.conversations.conversation import INSTRUCT, Conversation, Conversations, New, claim_key
 from harness.conversations.queue_state import (
-    NOBODY_YET,
+    EMPTY_HEAD,
     NextEvent,
     PausedTurn,
     QueueHead,
@@ -83,7 +83,7 @@ LET_GO_TRIES = 50
 """Attempts before a lease on an idle queue counts as in use. Usually such a lease is released a moment later.
 So a caller that just saw the end of a turn is not rejected because of it."""
 
-MET_MAX = 1_000
+CACHED_MAX = 1_000
 """Conversations to cache: those of a busy day."""
 
 TRIES_MAX = 200
@@ -111,7 +111,7 @@ class EventQueue:
         self._claims = claims
         self._leases = leases
         self._jobs = jobs
-        self._met: dict[tuple[AgentId, str], Conversation] = {}
+        self._cached: dict[tuple[AgentId, str], Conversation] = {}
         """Conversations that accepted an event here. If one was deleted, the next batch fails."""
 
     def accept(self, agent_id: AgentId, event: Event, *, rejects: bool) -> QueuedEvent:
@@ -122,18 +122,18 @@ class EventQueue:
         Forbidden when a user's key gives instructions.
         """
         self._check_may_say(event)
-        stated = event.as_json()
-        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
+        event_json = event.as_json()
+        claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
         conversation: Conversation | None = None
-        for number in _tries():
-            standing = self._claims.look(claim, body)
-            if isinstance(standing, Claim):
-                return self._again(standing)
+        for number in _attempts():
+            existing = self._claims.look(claim, body)
+            if isinstance(existing, Claim):
+                return self._earlier(existing)
             if conversation is None:
                 conversation = self._conversation(agent_id, event)
             try:
-                return self._added(
-                    conversation, event, stated, body, claim, standing, rejects=rejects
+                return self._add(
+                    conversation, event, event_json, body, claim, existing, rejects=rejects
                 )
             except Busy:
                 if self._is_in_use(conversation) or number >= LET_GO_TRIES:
@@ -141,7 +141,7 @@ class EventQueue:
             except Conflict as conflict:
                 is_gone = conflict.name == str(conversation.exists.key)
                 if is_gone:  # the conversation was deleted, now or earlier
-                    self._met.pop((agent_id, event.conversation_key), None)
+                    self._cached.pop((agent_id, event.conversation_key), None)
                     conversation = None
         raise Busy("the conversation", holder="too many callers at once")
 
@@ -155,20 +155,20 @@ class EventQueue:
         if event.is_answer:
             return None
         self._check_may_say(event)
-        stated = event.as_json()
-        if is_large(stated):
+        event_json = event.as_json()
+        if is_large(event_json):
             return None
-        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
+        claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
         expect = self._claims.look(claim, body)
         if isinstance(expect, Claim):
             return None
         found = self._conversations.found_or_new(agent_id, event.conversation_key)
         if isinstance(found, New):
             conversation, made, session = found.conversation, found.changes, found.session
-            head, tail = NOBODY_YET, None
+            head, tail = EMPTY_HEAD, None
         else:
             conversation, made, session = found, (found.exists,), None
-            head, tail = self._line(conversation).ends()
+            head, tail = self._queue(conversation).ends()
         bid = self._bid(conversation, rejects=False) if is_idle(head, tail) else None
         if bid is None or head.paused is not None:
             return None
@@ -177,7 +177,7 @@ class EventQueue:
             made=made,
             session=session,
             event=event,
-            stated=stated,
+            stated=event_json,
             body=body,
             claim=claim,
             expect=expect,
@@ -191,11 +191,11 @@ class EventQueue:
     ) -> tuple[RunningTurn, tuple[RecordChange, ...]]:
         """Return the turn that begins, and the changes to write with its first entry under the
         opening's bid."""
-        conversation, line = opening.conversation, self._line(opening.conversation)
+        conversation, queue = opening.conversation, self._queue(opening.conversation)
         claim, expect = opening.claim, opening.expect
         about = _about(conversation, opening.number)
         claimed = self._claims.made(claim, opening.body, about, expect)
-        joined, ends = line.joined(opening.event, opening.stated, opening.tail)
+        joined, ends = queue.joined(opening.event, opening.stated, opening.tail)
         running = RunningTurn(
             number=opening.number,
             event=opening.event,
@@ -206,8 +206,8 @@ class EventQueue:
             uses_caller_model=uses_caller_model,
         )
         begun = QueueHead(opening.head.counter, opening.number + 1, ends, running.as_json())
-        job = self._jobs.wanted_anew(self._looking_after(conversation))
-        return running, (*opening.made, claimed, *joined, line.moved(begun), *job)
+        job = self._jobs.wanted_anew(self._job_of(conversation))
+        return running, (*opening.made, claimed, *joined, queue.moved(begun), *job)
 
     def refuse(self, opening: Opening, why: Failure) -> None:
         """Record that the event failed before anything happened, so that it may be sent again.
@@ -216,7 +216,7 @@ class EventQueue:
         """
         about = _about(opening.conversation, 0)
         claim, body, expect = opening.claim, opening.body, opening.expect
-        refused = self._claims.refused(claim, body, about, expect, _told(why))
+        refused = self._claims.refused(claim, body, about, expect, _error_json(why))
         self._records.write(*opening.made, refused)
 
     def lost(self, opening: Opening) -> None:
@@ -236,25 +236,25 @@ class EventQueue:
 
     def _is_in_use(self, conversation: Conversation) -> bool:
         """Return True if a turn runs or an event is queued."""
-        return not is_idle(*self._line(conversation).ends())
+        return not is_idle(*self._queue(conversation).ends())
 
     def state(self, conversation: Conversation) -> QueueUsage:
-        return self._line(conversation).usage()
+        return self._queue(conversation).usage()
 
     def position_of(self, conversation: Conversation, number: int) -> QueuePosition:
-        return self._line(conversation).position_of(number)
+        return self._queue(conversation).position_of(number)
 
     def next(self, conversation: Conversation, lease: Lease) -> RunningTurn | NextEvent | None:
         """Return the lease holder's next work: a turn to resume, an event to begin, or None."""
-        line = self._line(conversation)
-        head, tail = line.ends()
+        queue = self._queue(conversation)
+        head, tail = queue.ends()
         if head.running is not None:
-            return line.running(head)
+            return queue.running(head)
         end = tail.value["next"] if tail else 1
-        first = line.first(head, end)
+        first = queue.first(head, end)
         if first is None and tail is not None and head.next < end:  # all were withdrawn
             moved = replace(head, next=end, bytes=tail.value["bytes"])
-            self._guarded(lease, line.moved(moved))
+            self._write_guarded(lease, queue.moved(moved))
         return first
 
     def beginning(
@@ -279,13 +279,13 @@ class EventQueue:
         )
         head = QueueHead(waiting.head.counter, waiting.number + 1, ends, running.as_json())
         still_there = Check(waiting.item.key, waiting.item.counter)
-        return running, (still_there, self._line(conversation).moved(head))
+        return running, (still_there, self._queue(conversation).moved(head))
 
     def resume(self, conversation: Conversation, running: RunningTurn, lease: Lease) -> RunningTurn:
         """Count another attempt at an interrupted turn before it is made."""
         again = replace(running, attempt=running.attempt + 1)
         head = replace(running.head, running=again.as_json())
-        self._guarded(lease, self._line(conversation).moved(head))
+        self._write_guarded(lease, self._queue(conversation).moved(head))
         return again
 
     def finish(
@@ -300,14 +300,14 @@ class EventQueue:
         """Write the ending and remove the event. Release the lease if no event waits, or if `is_last`."""
         claim = self._claims.find(conversation.claim_key(running.event.id))
         outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
-        self._settle(conversation, running.number, None, outcome, lease, is_last=is_last)
+        self._complete(conversation, running.number, None, outcome, lease, is_last=is_last)
 
     def paused(
         self, conversation: Conversation, head: QueueHead | None = None
     ) -> PausedTurn | None:
         """Return the turn that waits for an answer, if there is one."""
-        line = self._line(conversation)
-        return line.paused(head or line.head())
+        queue = self._queue(conversation)
+        return queue.paused(head or queue.head())
 
     def pause(
         self,
@@ -320,11 +320,11 @@ class EventQueue:
     ) -> None:
         """Pause the turn. `is_last` means the same as in `finish`."""
         claim = self._claims.find(conversation.claim_key(running.event.id))
-        told = () if claim is None else (self._claims.resting(claim, ending.as_json()),)
-        head = self._line(conversation).head()
+        claim_change = () if claim is None else (self._claims.resting(claim, ending.as_json()),)
+        head = self._queue(conversation).head()
         paused = {"number": running.number, "turn": running.turn_id, "first": running.first}
         rests = replace(head, running=None, paused=paused)
-        self._settle(conversation, None, rests, told, lease, is_last=is_last)
+        self._complete(conversation, None, rests, claim_change, lease, is_last=is_last)
 
     def answering(
         self,
@@ -347,9 +347,9 @@ class EventQueue:
             head = replace(head, running=running.as_json(), paused=None)
         return running, (
             Delete(waiting.item.key, expect=waiting.item.counter),
-            self._line(conversation).moved(head),
-            *self._led(conversation, waiting.event, paused.event),
-            *self._standing(conversation, paused.event, rest),
+            self._queue(conversation).moved(head),
+            *self._point_to(conversation, waiting.event, paused.event),
+            *self._update_claim(conversation, paused.event, rest),
         )
 
     def abandoning(
@@ -358,25 +358,25 @@ class EventQueue:
         """Return the changes to write with the entry that ends a paused turn."""
         claim = self._claims.find(conversation.claim_key(paused.event.id))
         outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
-        head = replace(self._line(conversation).head(), paused=None)
+        head = replace(self._queue(conversation).head(), paused=None)
         return (
             Delete(paused.item.key),
-            self._line(conversation).moved(head),
+            self._queue(conversation).moved(head),
             *outcome,
         )
 
     def cancel(self, conversation: Conversation) -> TurnId | None:
         """Ask the process that runs a turn here to end it. Return None when no turn runs."""
-        line = self._line(conversation)
-        running = line.head().running
+        queue = self._queue(conversation)
+        running = queue.head().running
         if running is None:
             return None
         turn_id = TurnId(running["turn"])
-        self._records.write(line.ending(turn_id))
+        self._records.write(queue.ending(turn_id))
         return turn_id
 
     def is_cancelled(self, conversation: Conversation, turn_id: TurnId) -> bool:
-        return self._line(conversation).is_to_end(turn_id)
+        return self._queue(conversation).is_to_end(turn_id)
 
     def began(self, conversation: Conversation, claim: Claim) -> Claim:
         """Return the claim that holds the outcome of the turn that this claim's event began or answered.
@@ -394,37 +394,37 @@ class EventQueue:
 
     def forget(self, conversation: Conversation, gone: NextEvent | PausedTurn) -> None:
         """Delete the large values of an event that has left the queue."""
-        self._line(conversation).forget(gone.item.value["event"])
+        self._queue(conversation).forget(gone.item.value["event"])
 
     def give_back(
         self, conversation: Conversation, waiting: NextEvent, why: Failure, lease: Lease
     ) -> None:
         """Give the event back: nothing has happened yet, and it may be sent again."""
         claim = self._claims.find(conversation.claim_key(waiting.event.id))
-        refusal = () if claim is None else (self._claims.released(claim, _told(why)),)
+        refusal = () if claim is None else (self._claims.released(claim, _error_json(why)),)
         head = replace(waiting.head, next=waiting.number + 1, bytes=waiting.item.value["ends"])
-        self._settle(conversation, waiting.number, head, refusal, lease)
+        self._complete(conversation, waiting.number, head, refusal, lease)
 
     def withdraw(self, accepted: QueuedEvent) -> bool:
         """Take back an event whose turn has not begun. Return False if it has."""
-        line = self._line(accepted.conversation)
-        item = line.item(accepted.number)
+        queue = self._queue(accepted.conversation)
+        item = queue.item(accepted.number)
         claim = self._claims.find(accepted.claim)
         if item is None or claim is None or claim.outcome is not None or claim.refusal is not None:
             return False
-        head = line.head()
+        head = queue.head()
         if head.next > accepted.number:
             return False
-        told = {"code": "withdrawn", "message": "the event was withdrawn", "remedy": None}
+        error = {"code": "withdrawn", "message": "the event was withdrawn", "remedy": None}
         try:
             self._records.write(
-                line.unmoved(head),
+                queue.unmoved(head),
                 Delete(item.key, expect=item.counter),
-                self._claims.released(claim, told),
+                self._claims.released(claim, error),
             )
         except Conflict:
             return self.withdraw(accepted)
-        line.forget(item.value["event"])
+        queue.forget(item.value["event"])
         return True
 
     def _check_may_say(self, event: Event) -> None:
@@ -438,23 +438,23 @@ class EventQueue:
         Raises: NotFound for an answer to an unknown conversation, and for another user's.
         """
         name = (agent_id, event.conversation_key)
-        found = self._met.get(name)
-        if found is None and event.is_answer:
-            found = self._conversations.find(*name)
-        elif found is None:
-            found = self._conversations.open(*name)
-        if found is None:
+        conversation = self._cached.get(name)
+        if conversation is None and event.is_answer:
+            conversation = self._conversations.find(*name)
+        elif conversation is None:
+            conversation = self._conversations.open(*name)
+        if conversation is None:
             raise NotFound("conversation", event.conversation_key)
-        if len(self._met) >= MET_MAX:
-            self._met.clear()
-        self._met[name] = found
-        return found
+        if len(self._cached) >= CACHED_MAX:
+            self._cached.clear()
+        self._cached[name] = conversation
+        return conversation
 
-    def _led(self, conversation: Conversation, answer: Event, to: Event) -> tuple[Put, ...]:
+    def _point_to(self, conversation: Conversation, answer: Event, to: Event) -> tuple[Put, ...]:
         claim = self._claims.find(conversation.claim_key(answer.id))
         return () if claim is None else (self._claims.finished(claim, {"of": to.id}),)
 
-    def _standing(
+    def _update_claim(
         self, conversation: Conversation, event: Event, rest: Ending | None
     ) -> tuple[Put, ...]:
         claim = self._claims.find(conversation.claim_key(event.id))
@@ -464,35 +464,35 @@ class EventQueue:
             return (self._claims.resumed(claim),)
         return (self._claims.resting(claim, rest.as_json()),)
 
-    def _again(self, claim: Claim) -> QueuedEvent:
+    def _earlier(self, claim: Claim) -> QueuedEvent:
         conversation = self._conversations.get(claim.about["conversation"])
         return QueuedEvent(conversation, claim.key, claim.about["number"])
 
-    def _added(
+    def _add(
         self,
         conversation: Conversation,
         event: Event,
-        stated: JsonObject,
+        event_json: JsonObject,
         body: str,
         claim: Key,
         expect: Condition,
         *,
         rejects: bool,
     ) -> QueuedEvent:
-        line = self._line(conversation)
-        head, tail = line.ends()
+        queue = self._queue(conversation)
+        head, tail = queue.ends()
         is_alone = is_idle(head, tail)
         number: int = tail.value["next"] if tail else 1
-        line.check_room(head, tail, event.size_bytes)
+        queue.check_capacity(head, tail, event.size_bytes)
         bid = self._bid(conversation, rejects=rejects)
         claimed = self._claims.made(claim, body, _about(conversation, number), expect)
-        kept = line.kept(stated)
-        (put, moved), _ = line.joined(event, kept, tail)
+        stored_event = queue.store_event(event_json)
+        (put, moved), _ = queue.joined(event, stored_event, tail)
         bids, job = bid.changes if bid else (), self._job(conversation, is_alone=is_alone)
         try:
             counters = self._records.write(*bids, conversation.exists, claimed, put, moved, *job)
         except Conflict:
-            line.forget(kept)
+            queue.forget(stored_event)
             raise
         except Unavailable:
             if bid is not None:
@@ -508,7 +508,7 @@ class EventQueue:
 
     def _job(self, conversation: Conversation, *, is_alone: bool) -> tuple[RecordChange, ...]:
         """Return the changes for the job that looks after an event."""
-        job = self._looking_after(conversation)
+        job = self._job_of(conversation)
         if is_alone:  # no event is before this one, so no caller can want the job earlier
             return self._jobs.wanted_anew(job)
         return self._jobs.wanted(job, at_the_latest=True)
@@ -521,7 +521,7 @@ class EventQueue:
                 raise
             return None
 
-    def _looking_after(self, conversation: Conversation) -> Job:
+    def _job_of(self, conversation: Conversation) -> Job:
         payload = {
             "accountId": conversation.account_id,
             "userId": conversation.user_id,
@@ -530,7 +530,7 @@ class EventQueue:
         due = self._clock.now() + timedelta(seconds=LOOK_AFTER_S)
         return Job(_job_id(conversation), TURN, due, payload)
 
-    def _settle(
+    def _complete(
         self,
         conversation: Conversation,
         number: int | None,
@@ -541,15 +541,15 @@ class EventQueue:
         is_last: bool = False,
     ) -> None:
         """Remove the event, if any; if no other event waits, also remove the job and release the lease."""
-        line = self._line(conversation)
-        item = None if number is None else line.item(number)
-        head = head or replace(line.head(), running=None)
+        queue = self._queue(conversation)
+        item = None if number is None else queue.item(number)
+        head = head or replace(queue.head(), running=None)
         gone = (Delete(item.key),) if item else ()
         for job in (self._job_when_empty(conversation, head), ()):
             lets_go = is_last or bool(job)
             guard = self._leases.releasing(lease) if lets_go else lease.guard
             try:
-                self._records.write(guard, *ending, line.moved(head), *gone, *job)
+                self._records.write(guard, *ending, queue.moved(head), *gone, *job)
             except Conflict as conflict:
                 if job and conflict.name == str(wish_key(_job_id(conversation))):
                     continue  # another caller has just added an event: the job stays
@@ -558,7 +558,7 @@ class EventQueue:
                 self._leases.let_go(lease)
             break
         if item is not None:
-            line.forget(item.value["event"])
+            queue.forget(item.value["event"])
 
     def _job_when_empty(
         self, conversation: Conversation, head: QueueHead
@@ -567,13 +567,13 @@ class EventQueue:
         # Read the job before the tail. A caller that adds an event writes both: an event added after this
         # read makes the deletion of the job conflict.
         changes = self._jobs.unwanted(_job_id(conversation))
-        _, tail = self._line(conversation).ends()
+        _, tail = self._queue(conversation).ends()
         return changes if tail is None or tail.value["next"] == head.next else ()
 
-    def _line(self, conversation: Conversation) -> QueueState:
+    def _queue(self, conversation: Conversation) -> QueueState:
         return QueueState(conversation.id, self._records, self._large)
 
-    def _guarded(self, lease: Lease, *changes: RecordChange) -> None:
+    def _write_guarded(self, lease: Lease, *changes: RecordChange) -> None:
         try:
             self._records.write(lease.guard, *changes)
         except Conflict as conflict:
@@ -582,7 +582,7 @@ class EventQueue:
             raise
 
 
-def _tries() -> Iterator[int]:
+def _attempts() -> Iterator[int]:
     """Yield attempt numbers; pause for a random time after each, so that callers do not retry together."""
     for number in range(TRIES_MAX):
         yield number
@@ -594,7 +594,7 @@ def _about(conversation: Conversation, number: int) -> JsonObject:
     return {"conversation": conversation.id, "number": number}
 
 
-def _told(why: Failure) -> JsonObject:
+def _error_json(why: Failure) -> JsonObject:
     return {"code": why.code, "message": str(why), "remedy": why.remedy}
 
 

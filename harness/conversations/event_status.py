@@ -32,7 +32,7 @@ class EventStatus:
     """Why the event was given back before anything happened; it may be sent again."""
 
     @property
-    def is_settled(self) -> bool:
+    def is_at_rest(self) -> bool:
         """True if nothing more happens to the event by itself."""
         return self.state not in {"queued", "running"}
 

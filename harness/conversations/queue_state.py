@@ -18,7 +18,7 @@ import json
 import secrets
 from dataclasses import dataclass
 
-from harness.conversations.conversation import inbox_partition
+from harness.conversations.conversation import queue_partition
 from harness.messages.event import Event, event_of
 from harness.transcripts.large_values import LargeValues
 from workspaces.conditions import ABSENT
@@ -52,7 +52,7 @@ class QueueHead:
     paused: JsonObject | None = None
 
 
-NOBODY_YET = QueueHead(ABSENT, 1, 0, None)
+EMPTY_HEAD = QueueHead(ABSENT, 1, 0, None)
 """Head of a queue that has no record yet."""
 
 
@@ -128,9 +128,9 @@ class QueueState:
         self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
     ) -> None:
         self._conversation_id = conversation_id
-        self._partition = inbox_partition(conversation_id)
+        self._partition = queue_partition(conversation_id)
         self._records = records
-        self._aside = LargeValues(conversation_id, large)
+        self._large_values = LargeValues(conversation_id, large)
 
     # reading
 
@@ -140,7 +140,7 @@ class QueueState:
         found = {item.key.sort: item for item in scan}
         tail, item = found.get("tail"), found.get("head")
         if item is None:
-            return NOBODY_YET, tail
+            return EMPTY_HEAD, tail
         value = item.value
         paused = value.get("paused")
         return QueueHead(
@@ -175,7 +175,7 @@ class QueueState:
         data = head.running
         if data is None:
             return None
-        event = self.event(self._begun(data["number"]))
+        event = self.event(self._unfinished(data["number"]))
         turn_id, uses_caller_model = TurnId(data["turn"]), data.get("own", False)
         return RunningTurn(
             number=data["number"],
@@ -191,7 +191,7 @@ class QueueState:
         data = head.paused
         if data is None:
             return None
-        item = self._begun(data["number"])
+        item = self._unfinished(data["number"])
         turn_id = TurnId(data["turn"])
         return PausedTurn(data["number"], self.event(item), item, turn_id, data["first"])
 
@@ -199,13 +199,13 @@ class QueueState:
         return self._records.get(self._event_key(number))
 
     def event(self, item: Item) -> Event:
-        return event_of(self._aside.value(item.value["event"]))
+        return event_of(self._large_values.value(item.value["event"]))
 
     def is_to_end(self, turn_id: TurnId) -> bool:
         item = self._records.get(self._cancel_key)
         return item is not None and item.value["turn"] == turn_id
 
-    def check_room(self, head: QueueHead, tail: Item | None, size: int) -> None:
+    def check_capacity(self, head: QueueHead, tail: Item | None, size: int) -> None:
         """Check that the queue has room for an event of this size.
 
         An event with nothing before it may be as large as events may be.
@@ -235,13 +235,13 @@ class QueueState:
         return Check(self._head_key, head.counter)
 
     def joined(
-        self, event: Event, kept: JsonObject, tail: Item | None
+        self, event: Event, stored_event: JsonObject, tail: Item | None
     ) -> tuple[tuple[Put, Put], int]:
         """Return the changes that put an event behind the tail, and the bytes of all events so far."""
         number: int = tail.value["next"] if tail else 1
         size = event.size_bytes
         ends: int = size + (tail.value["bytes"] if tail else 0)
-        value = {"event": kept, "bytes": size, "ends": ends}
+        value = {"event": stored_event, "bytes": size, "ends": ends}
         item = Put(self._event_key(number), value, ABSENT)
         counter = tail.counter if tail else ABSENT
         moved = Put(Key(self._partition, "tail"), {"next": number + 1, "bytes": ends}, counter)
@@ -253,18 +253,18 @@ class QueueState:
 
     # large values
 
-    def kept(self, stated: JsonObject) -> JsonObject:
+    def store_event(self, event_json: JsonObject) -> JsonObject:
         """Return the event's JSON, or a reference to it if it is too large for a record."""
-        if not is_large(stated):
-            return stated
+        if not is_large(event_json):
+            return event_json
         name = f"event-{secrets.token_hex(8)}"
-        return {"id": stated["id"], **self._aside.keep(name, _JSON.encode(stated))}
+        return {"id": event_json["id"], **self._large_values.keep(name, _JSON.encode(event_json))}
 
-    def forget(self, kept: JsonObject) -> None:
+    def forget(self, stored_event: JsonObject) -> None:
         """Delete the large values of an event that has left the queue."""
-        self._aside.forget(kept)
+        self._large_values.forget(stored_event)
 
-    def _begun(self, number: int) -> Item:
+    def _unfinished(self, number: int) -> Item:
         """Return the event record of a turn that has not ended.
 
         Raises: NotFound when it is missing.
@@ -291,9 +291,9 @@ def is_idle(head: QueueHead, tail: Item | None) -> bool:
     return head.running is None and (tail is None or head.next == tail.value["next"])
 
 
-def is_large(stated: JsonObject) -> bool:
+def is_large(event_json: JsonObject) -> bool:
     """Return True if the event is too large for a record that has other fields too."""
-    return len(_JSON.encode(stated).encode()) > VALUE_BYTES_MAX // 2
+    return len(_JSON.encode(event_json).encode()) > VALUE_BYTES_MAX // 2
 
 
 def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:
@@ -302,9 +302,9 @@ def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:
     `waiting_bytes` include those of the event that shall be added.
     """
     if waiting >= WAITING_MAX:
-        what = "events waiting in the conversation"
-        return TooMany(what, maximum=WAITING_MAX, actual=waiting + 1, unit="events")
+        kind = "events waiting in the conversation"
+        return TooMany(kind, maximum=WAITING_MAX, actual=waiting + 1, unit="events")
     if waiting_bytes > WAITING_BYTES_MAX:
-        what = "texts waiting in the conversation"
-        return TooMany(what, maximum=WAITING_BYTES_MAX, actual=waiting_bytes, unit="bytes")
+        kind = "texts waiting in the conversation"
+        return TooMany(kind, maximum=WAITING_BYTES_MAX, actual=waiting_bytes, unit="bytes")
     return None

@@ -98,34 +98,34 @@ class Compaction:
     turn_id: TurnId
 
     async def when_due(
-        self, window: TranscriptWindow, question: PromptRequest, emit: Emit
+        self, window: TranscriptWindow, prompt: PromptRequest, emit: Emit
     ) -> Compacted | None:
         """Compact before a request, if that is due. Return None when there is nothing to do or to report.
 
         This happens once in a turn. If the context is too long after that, the newest turns are, and they
         stay.
         """
-        if not self.is_due(window, question):
+        if not self.is_due(window, prompt):
             return None
         characters_max = self.config.max_context_length
-        match question.due:
+        match prompt.due:
             case None:
                 return None
             case SystemTooLong(characters):
                 return Compacted(window, (_system_too_long(characters, characters_max),))
             case TurnTooLong():
                 return Compacted(window, (_turn_too_long(characters_max),))
-            case Cover() as found:
-                return await self._covered(found, window, question, question, emit)
+            case Cover() as covered:
+                return await self._covered(covered, window, prompt, prompt, emit)
 
-    def is_due(self, window: TranscriptWindow, question: PromptRequest) -> bool:
+    def is_due(self, window: TranscriptWindow, prompt: PromptRequest) -> bool:
         """Return True if there is something to do or to report before this request."""
-        return question.due is not None and not self._has_stored("summary", window)
+        return prompt.due is not None and not self._has_stored("summary", window)
 
     async def at_once(
         self,
         window: TranscriptWindow,
-        question: PromptRequest,
+        prompt: PromptRequest,
         emit: Emit,
         *,
         shorter: PromptRequest | None = None,
@@ -134,33 +134,33 @@ class Compaction:
 
         `shorter` may be sent in place of a request that the provider refused.
         """
-        state = question.state
+        state = prompt.state
         if shorter is not None and not has_grown(state):
             return Compacted(window, ())
         length = state.characters if shorter is None else state.characters // 2
-        found = cover(state, length)
-        if isinstance(found, TurnTooLong):
+        covered = cover(state, length)
+        if isinstance(covered, TurnTooLong):
             return Compacted(window, (Remark("turn_too_long", _ONE_TURN),))
-        return await self._covered(found, window, question, shorter or question, emit)
+        return await self._covered(covered, window, prompt, shorter or prompt, emit)
 
     async def _covered(
         self,
-        found: Cover,
+        covered: Cover,
         window: TranscriptWindow,
-        question: PromptRequest,
+        prompt: PromptRequest,
         flush: PromptRequest,
         emit: Emit,
     ) -> Compacted:
-        emit(Compacting(question.length.characters))
+        emit(Compacting(prompt.length.characters))
         work = _Work(self, window, _quietly(emit))
-        hopeless = await work.flush(flush) if self._may_flush(window) else None
-        if hopeless is None:
-            summary = await work.summary(found, question)
+        failure = await work.flush(flush) if self._may_flush(window) else None
+        if failure is None:
+            summary = await work.summary(covered, prompt)
         else:
-            summary = Unusable(f"the model could not be asked: {hopeless.reason}")
+            summary = Unusable(f"the model could not be asked: {failure.reason}")
         if isinstance(summary, Unusable):
-            return await work.failed(summary, question.length.characters)
-        return await work.done(summary, found)
+            return await work.failed(summary, prompt.length.characters)
+        return await work.done(summary, covered)
 
     def _may_flush(self, window: TranscriptWindow) -> bool:
         """Return True if this turn has not flushed yet and a mount is writable."""
@@ -181,11 +181,11 @@ class _Work:
         self._usage = NO_USAGE
         self._remarks: list[Remark] = []
 
-    async def flush(self, question: PromptRequest) -> ModelFailure | None:
+    async def flush(self, prompt: PromptRequest) -> ModelFailure | None:
         """Let the model write down what must last. Return the failure if no other request can succeed."""
-        request = flushing(question.request)
+        request = flushing(prompt.request)
         model, toolset = self._with.model, self._with.toolset
-        await run_in_thread(self._keep, replace(question, request=request))
+        await run_in_thread(self._keep, replace(prompt, request=request))
         reply = await model.reply(request, output_tokens_max=FLUSH_TOKENS_MAX, emit=self._emit)
         if isinstance(reply, ModelFailure):
             self._remarks.append(Remark("flush_failed", f"{_FLUSH_FAILED}: {reply.reason}"))
@@ -206,16 +206,16 @@ class _Work:
             await self._store(replace(entry, seen=news.seen, changes=news.changes))
         return None
 
-    def _keep(self, question: PromptRequest) -> None:
+    def _keep(self, prompt: PromptRequest) -> None:
         """Store the request before it is sent: it shows memory to a model that may write."""
         turn_id, lease = self._with.turn_id, self._with.lease
         name = self._with.model.name
-        self._with.prompt_log.record(question, turn_id, name, lease, purpose="flush")
+        self._with.prompt_log.record(prompt, turn_id, name, lease, purpose="flush")
 
-    async def summary(self, found: Cover, question: PromptRequest) -> str | Unusable:
-        covered = [one for one in question.said if one.number <= found.until]
-        since = question.held.snapshot.traffic_from
-        shown = prune(covered, question.pruning, render, running=None, traffic_from=since)
+    async def summary(self, covered: Cover, prompt: PromptRequest) -> str | Unusable:
+        messages = [one for one in prompt.said if one.number <= covered.until]
+        since = prompt.held.snapshot.traffic_from
+        shown = prune(messages, prompt.pruning, render, running=None, traffic_from=since)
         texts, size = input_of(_as_shown(shown), render), CHUNK_CHARACTERS_MAX
         before = self._window.summary
         summary = before.message.text if before else None
@@ -232,20 +232,20 @@ class _Work:
             summary, texts = written, rest
         return summary or Unusable("there is nothing to summarise")
 
-    async def done(self, summary: str, found: Cover) -> Compacted:
+    async def done(self, summary: str, covered: Cover) -> Compacted:
         session = self._window.session
         written = self._entry(Message("assistant", (Text(summary),)), "summary")
         window = self._window
         carried = window.summary.system if window.summary else ()
-        system = (*carried, *window.system_until(found.until))
-        entry = replace(written, usage=self._usage, covers=found.until, system=system)
-        session = replace(session, window_from=found.until + 1, summary=entry.number, failed_at=0)
+        system = (*carried, *window.system_until(covered.until))
+        entry = replace(written, usage=self._usage, covers=covered.until, system=system)
+        session = replace(session, window_from=covered.until + 1, summary=entry.number, failed_at=0)
         session = await run_in_thread(
             self._with.transcript.compact, entry, session, self._with.lease
         )
         entries = (*self._window.entries, entry)
         kept = tuple(one for one in entries if one.number >= session.window_from)
-        remarks = (*self._remarks, _compacted(found.until))
+        remarks = (*self._remarks, _compacted(covered.until))
         return Compacted(TranscriptWindow(session, kept), remarks, is_done=True)
 
     async def failed(self, why: Unusable, characters: int) -> Compacted:

@@ -37,7 +37,7 @@ _LAST = "\U0010ffff"
 class PendingWrite:
     """The records of a request that is about to be stored."""
 
-    question: PromptRequest
+    prompt: PromptRequest
     receipt: Receipt
     changes: tuple[Put, ...]
 
@@ -51,7 +51,7 @@ class PromptLog:
         self._conversation_id = conversation_id
         self._partition = f"shown:{conversation_id}"
         self._records = records
-        self._aside = LargeValues(conversation_id, large)
+        self._large_values = LargeValues(conversation_id, large)
         self._held: ShownState | None = None
         self._receipts = 0
         self._is_loaded = False
@@ -70,7 +70,7 @@ class PromptLog:
 
     def record(
         self,
-        question: PromptRequest,
+        prompt: PromptRequest,
         turn_id: TurnId,
         model: str,
         lease: Lease,
@@ -83,17 +83,19 @@ class PromptLog:
         Raises: LeaseLost when another process holds the conversation now.
         """
         writer = str(lease.generation)
-        keeping = self.prepare(question, turn_id, model, writer, remarks=remarks, purpose=purpose)
+        pending_write = self.prepare(
+            prompt, turn_id, model, writer, remarks=remarks, purpose=purpose
+        )
         try:
-            self._records.write(lease.guard, *keeping.changes)
+            self._records.write(lease.guard, *pending_write.changes)
         except Conflict as conflict:
             raise LeaseLost(lease.key) from conflict
-        self.mark_written(keeping)
-        return keeping.receipt
+        self.mark_written(pending_write)
+        return pending_write.receipt
 
     def prepare(
         self,
-        question: PromptRequest,
+        prompt: PromptRequest,
         turn_id: TurnId,
         model: str,
         writer: str,
@@ -106,31 +108,31 @@ class PromptLog:
         `writer` identifies the process that holds the lease, or bids for it.
         """
         self.held()
-        at = stamp_of(question.held.asked_at)
-        made = receipt(
+        at = stamp_of(prompt.held.asked_at)
+        new_receipt = receipt(
             number=self._receipts + 1,
             at=at,
             turn_id=turn_id,
             model=model,
-            held=question.held,
-            said=question.said,
-            pruning=question.pruning,
-            request=question.request,
+            held=prompt.held,
+            said=prompt.said,
+            pruning=prompt.pruning,
+            request=prompt.request,
             remarks=remarks,
             purpose=purpose,
         )
-        news = [] if question.news is None else [self._news(question, writer)]
-        put = self._put(f"receipt:{_digits(made.number)}", made.as_json(), writer)
-        return PendingWrite(question, made, (*news, put))
+        new_parts = [] if prompt.news is None else [self._new_part(prompt, writer)]
+        put = self._put(f"receipt:{_digits(new_receipt.number)}", new_receipt.as_json(), writer)
+        return PendingWrite(prompt, new_receipt, (*new_parts, put))
 
-    def mark_written(self, keeping: PendingWrite) -> None:
+    def mark_written(self, pending_write: PendingWrite) -> None:
         """Note that the records have been written."""
-        self._held, self._receipts = keeping.question.held, keeping.receipt.number
-        self._unavailable |= keeping.question.unavailable
+        self._held, self._receipts = pending_write.prompt.held, pending_write.receipt.number
+        self._unavailable |= pending_write.prompt.unavailable
 
     def receipts(self) -> list[Receipt]:
         found = with_prefix(self._records, self._partition, "receipt:")
-        return [receipt_of(_number(item), self._aside.value(item.value)) for item in found]
+        return [receipt_of(_number(item), self._large_values.value(item.value)) for item in found]
 
     def resume(self, turn_id: TurnId) -> Receipt | None:
         """Return the receipt of the newest request of a resumed turn, flushes excluded; None if it made none.
@@ -167,12 +169,12 @@ class PromptLog:
         """Yield the receipts, newest first, with one read each: a turn has few."""
         end = f"receipt:{_LAST}"
         while found := self._before(end):
-            yield receipt_of(_number(found), self._aside.value(found.value))
+            yield receipt_of(_number(found), self._large_values.value(found.value))
             end = found.key.sort
 
-    def _news(self, question: PromptRequest, writer: str) -> Put:
-        snapshot, deltas = question.held.snapshot, question.held.deltas
-        if question.news is snapshot:
+    def _new_part(self, prompt: PromptRequest, writer: str) -> Put:
+        snapshot, deltas = prompt.held.snapshot, prompt.held.deltas
+        if prompt.news is snapshot:
             return self._put(f"snapshot:{_digits(snapshot.number)}", snapshot.as_json(), writer)
         name = f"delta:{_digits(snapshot.number)}:{_digits(len(deltas))}"
         return self._put(name, deltas[-1].as_json(), writer)
@@ -181,11 +183,11 @@ class PromptLog:
         item = self._records.get(Key(self._partition, f"snapshot:{_digits(number)}"))
         if item is None:
             raise NotFound("snapshot", f"{number} of {self._conversation_id}")
-        return snapshot_of(number, self._aside.value(item.value))
+        return snapshot_of(number, self._large_values.value(item.value))
 
     def _deltas(self, snapshot: int) -> tuple[Delta, ...]:
         found = with_prefix(self._records, self._partition, f"delta:{_digits(snapshot)}:")
-        return tuple(delta_of(self._aside.value(item.value)) for item in found)
+        return tuple(delta_of(self._large_values.value(item.value)) for item in found)
 
     def _before(self, end: str) -> Item | None:
         start = "receipt:"
@@ -194,7 +196,7 @@ class PromptLog:
 
     def _put(self, sort: str, value: JsonObject, writer: str) -> Put:
         name = f"{sort.replace(':', '-')}-{writer}"
-        return self._aside.put(Key(self._partition, sort), value, name)
+        return self._large_values.put(Key(self._partition, sort), value, name)
 
 
 def _digits(number: int) -> str:

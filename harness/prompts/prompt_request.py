@@ -128,12 +128,12 @@ def as_asked(receipt: Receipt, held: ShownState, said: Sequence[HistoryMessage])
 
 def flushing(request: ModelRequest) -> ModelRequest:
     """Return the same request, with an instruction to write down what must last."""
-    told = user(render("compaction/flush.md"))
-    return replace(request, messages=repair((*request.messages, told)))
+    instruction = user(render("compaction/flush.md"))
+    return replace(request, messages=repair((*request.messages, instruction)))
 
 
 def build_request(
-    briefing: PromptSources,
+    sources: PromptSources,
     held: ShownState | None,
     window: TranscriptWindow,
     tools: tuple[ToolSpec, ...],
@@ -149,7 +149,7 @@ def build_request(
     any. `instructions` are the platform's for this turn alone. With `prune_all` the request shows as little
     as possible, whatever the agent's setting.
     """
-    now = briefing.moment(
+    now = sources.moment(
         at,
         window.newest_number,
         tools=tools,
@@ -157,16 +157,16 @@ def build_request(
         shown=held.revisions() if held else {},
         summary=window.summary.message.text if window.summary else None,
     )
-    said, pruning = window.said, briefing.pruning_for(prune_all=prune_all)
+    said, pruning = window.said, sources.pruning_for(prune_all=prune_all)
     since = held.snapshot.traffic_from if held else 0
-    found = leaving(said, pruning, render, running=running, traffic_from=since)
-    news, before = decide(held, replace(now, leaving=found), render), held
+    pruned = leaving(said, pruning, render, running=running, traffic_from=since)
+    news, shown_before = decide(held, replace(now, leaving=pruned), render), held
     held = after(held, news, at)
     since = held.snapshot.traffic_from
     messages = prune(said, pruning, render, running=running, traffic_from=since)
     request = assemble(held.snapshot, held.deltas, messages, kept=window.system, turn=instructions)
-    turned_out, is_new = _turned_out(before, window), news is held.snapshot
-    length = measured(request, turned_out, is_same=not is_new)
+    counted, is_new = _counted_length(shown_before, window), news is held.snapshot
+    length = measured(request, counted, is_same=not is_new)
     held = replace(held, length=length, entry=window.newest_number)
     return PromptRequest(
         request=request,
@@ -176,12 +176,12 @@ def build_request(
         running=running,
         news=news,
         length=length,
-        characters_max=briefing.characters_max,
+        characters_max=sources.characters_max,
         failed_at=window.session.failed_at,
     )
 
 
-def _turned_out(held: ShownState | None, window: TranscriptWindow) -> Length | None:
+def _counted_length(held: ShownState | None, window: TranscriptWindow) -> Length | None:
     """Return the length of the previous request, as the provider has counted it."""
     if held is None or held.length is None:
         return None

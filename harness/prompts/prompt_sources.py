@@ -58,7 +58,7 @@ def newest(mount: Mount) -> View:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _MountMemory:
     """The memory of a mount, as of a revision."""
 
     revision: RevisionId | None
@@ -103,10 +103,10 @@ class PromptSources:
         called. `policy` is the memory policy that this turn asked for, in a comparable form.
         """
         self.model = model
-        self.unsettled: tuple[str, ...] = ()
+        self.uncommitted: tuple[str, ...] = ()
         """Reasons why manual edits could not be committed."""
-        self._may_wait = memories is not None
-        self._owed: list[tuple[str, Workspace]] = []
+        self._has_cache = memories is not None
+        self._uncommitted_workspaces: list[tuple[str, Workspace]] = []
         self._memories = memories or MemoryCache()
         self._instructions = config.system
         self._mounts = tuple(mounts)
@@ -116,36 +116,36 @@ class PromptSources:
         self._pruning = config.session.as_pruned
         compaction = config.session.compaction
         self.characters_max = compaction.max_context_length if compaction.enabled else None
-        self._found: dict[str, _Found] = {}
-        self._seen_at: tuple[date, str | None] | None = None
+        self._memory_by_mount: dict[str, _MountMemory] = {}
+        self._parts_key: tuple[date, str | None] | None = None
         self._parts: tuple[PromptPart, ...] = ()
 
     def parts(self, day: date, summary: str | None = None) -> tuple[PromptPart, ...]:
         """Return the parts of a snapshot taken now; `summary` covers the messages before the window."""
-        moved = [self._look(mount) for mount in self._mounts]
-        if any(moved) or (day, summary) != self._seen_at:
+        moved = [self._read_again(mount) for mount in self._mounts]
+        if any(moved) or (day, summary) != self._parts_key:
             self._parts = _parts_of(self._sources(day, summary))
-            self._seen_at = (day, summary)
+            self._parts_key = (day, summary)
         return self._parts
 
     @property
-    def owes(self) -> bool:
-        """True if workspaces wait for `settle`."""
-        return bool(self._owed)
+    def has_uncommitted_edits(self) -> bool:
+        """True if workspaces wait for `commit_remaining_edits`."""
+        return bool(self._uncommitted_workspaces)
 
-    def settle(self) -> None:
+    def commit_remaining_edits(self) -> None:
         """Commit the manual edits for which the first prompt did not wait.
 
         A process that holds a workspace longer than the wait has committed them when it began.
         """
-        owed, self._owed = self._owed, []
-        for name, workspace in owed:
+        waiting, self._uncommitted_workspaces = self._uncommitted_workspaces, []
+        for name, workspace in waiting:
             try:
                 with suppress(Busy):
                     workspace.commit_edits(wait_s=SETTLE_WAIT_S)
             except Failure as failure:
                 reason = str(failure).replace(workspace.namespace, name)
-                self.unsettled = (*self.unsettled, f"{name}: {reason}")
+                self.uncommitted = (*self.uncommitted, f"{name}: {reason}")
 
     def pruning_for(self, *, prune_all: bool) -> Pruning | None:
         """Return the pruning of a request; None if everything is shown."""
@@ -186,24 +186,26 @@ class PromptSources:
             parts=parts,
             tools=tools,
             is_erased=self._is_erased(shown),
-            seams=self._seams(shown),
+            seams=self._merge_marks(shown),
         )
 
-    def _look(self, mount: Mount) -> bool:
+    def _read_again(self, mount: Mount) -> bool:
         """Read a mount again. Return True if its memory differs from before."""
-        before = self._found.get(mount.name)
+        before = self._memory_by_mount.get(mount.name)
         is_first = before is None or before.is_unavailable
         if before is not None and mount.is_distant:
             return False  # read once in a turn, like a copy that is pulled before the turn
         try:
-            found = self._remembered(mount, None if is_first else before, settle=is_first)
+            memory = self._memory_of(mount, None if is_first else before, commit=is_first)
         except Failure as failure:
             reason = str(failure).replace(mount.namespace, mount.name)  # a model knows no namespace
-            found = _Found(None, Memory(mount.name, None, unavailable=reason))
-        self._found[mount.name] = found
-        return found != before
+            memory = _MountMemory(None, Memory(mount.name, None, unavailable=reason))
+        self._memory_by_mount[mount.name] = memory
+        return memory != before
 
-    def _remembered(self, mount: Mount, before: _Found | None, *, settle: bool) -> _Found:
+    def _memory_of(
+        self, mount: Mount, before: _MountMemory | None, *, commit: bool
+    ) -> _MountMemory:
         """Return the mount's memory; `before` itself if it is unchanged."""
         view, workspace = self._views[mount.name], mount.workspace
         if isinstance(workspace, RemoteWorkspace):
@@ -212,14 +214,14 @@ class PromptSources:
                     "S3", "a workspace that is read in place shows its newest state only"
                 )
             memory = remote_memory(mount.name, workspace)
-            return _Found(memory.revision if memory else None, memory)
-        revision = self._revision(mount.name, workspace, view, settle=settle)
+            return _MountMemory(memory.revision if memory else None, memory)
+        revision = self._revision(mount.name, workspace, view, commit=commit)
         if before is not None and revision == before.revision:
             return before
-        return _Found(revision, self._memories.at(mount.name, workspace, revision))
+        return _MountMemory(revision, self._memories.at(mount.name, workspace, revision))
 
     def _revision(
-        self, mount: str, workspace: Workspace, view: View, *, settle: bool
+        self, mount: str, workspace: Workspace, view: View, *, commit: bool
     ) -> RevisionId | None:
         """Return the revision that a view shows.
 
@@ -227,18 +229,18 @@ class PromptSources:
         """
         if view != HEAD:
             return workspace.history.resolve(view)
-        if settle:
-            if not (self._may_wait and self._memories.is_fresh(mount, workspace)):
+        if commit:
+            if not (self._has_cache and self._memories.is_fresh(mount, workspace)):
                 with suppress(Busy):
                     return workspace.commit_edits()
             else:
-                self._owed.append((mount, workspace))
+                self._uncommitted_workspaces.append((mount, workspace))
         return workspace.tip()
 
     def _sources(self, day: date, summary: str | None) -> Sources:
         default = next((mount for mount in self._mounts if not mount.is_private), None)
-        found = [self._found[mount.name].memory for mount in self._mounts]
-        memories = [memory for memory in found if memory is not None]
+        read = [self._memory_by_mount[mount.name].memory for mount in self._mounts]
+        memories = [memory for memory in read if memory is not None]
         if needs_ages(memories, self._memory_max):
             by_name = {mount.name: mount for mount in self._mounts}
             memories = [_with_ages(by_name[memory.mount], memory) for memory in memories]
@@ -251,23 +253,23 @@ class PromptSources:
             summary,
         )
 
-    def _seams(self, shown: Mapping[str, RevisionId]) -> dict[str, list[MergeMark]]:
+    def _merge_marks(self, shown: Mapping[str, RevisionId]) -> dict[str, list[MergeMark]]:
         """Return the places that sync has merged since the shown revision, in workspaces with newer
         revisions."""
-        found: dict[str, list[MergeMark]] = {}
+        marks: dict[str, list[MergeMark]] = {}
         for mount in self._mounts:
             source, workspace = memory_of(mount.name), mount.workspace
-            before, now = shown.get(source), self._found[mount.name].revision
+            before, now = shown.get(source), self._memory_by_mount[mount.name].revision
             if isinstance(workspace, RemoteWorkspace) or now is None or before in {None, now}:
                 continue
             with suppress(Failure):  # an addition only: the delta names the changes without it too
-                found[source] = marks_since(workspace.history, now, before)
-        return found
+                marks[source] = marks_since(workspace.history, now, before)
+        return marks
 
     def _is_erased(self, shown: Mapping[str, RevisionId]) -> bool:
         """Return True if a workspace's history no longer holds a revision that was shown."""
         return any(
-            self._found[mount.name].has_lost(revision, mount.workspace)
+            self._memory_by_mount[mount.name].has_lost(revision, mount.workspace)
             for mount in self._mounts
             if (revision := shown.get(memory_of(mount.name))) is not None
         )
@@ -283,8 +285,8 @@ def _configuration(
     model: str, memory_max: int, trusted: tuple[str, ...], offered: tuple[str, ...]
 ) -> str:
     """Return a digest equal to that of the JSON of all arguments, tools included."""
-    told = _ASCII.encode([model, memory_max, trusted])
-    return _hash(f"{told[:-1]},[{','.join(offered)}]]")
+    encoded = _ASCII.encode([model, memory_max, trusted])
+    return _hash(f"{encoded[:-1]},[{','.join(offered)}]]")
 
 
 def _access(mount: Mount) -> list[object]:

@@ -178,7 +178,7 @@ class Transcript:
         self._partition = f"transcript:{conversation_id}"
         self._sessions = f"sessions:{conversation_id}"
         self._records = records
-        self._aside = LargeValues(conversation_id, large)
+        self._large_values = LargeValues(conversation_id, large)
 
     def session(self) -> Session:
         """Return the newest session."""
@@ -253,7 +253,7 @@ class Transcript:
             note(lambda noted: self._records.write(*noted))
             raise
 
-        def written(noted: Sequence[Put]) -> Sequence[Counter]:
+        def write(noted: Sequence[Put]) -> Sequence[Counter]:
             """Write the batch.
 
             The usage sums come first, but the entries show whether a batch has arrived.
@@ -261,7 +261,7 @@ class Transcript:
             return self._records.write(lease.guard, *noted, *puts, *also)[: len(noted)]
 
         try:
-            note(written)
+            note(write)
         except Conflict as conflict:
             if lease.is_lost_by(conflict) or conflict.name in {str(put.key) for put in puts}:
                 raise LeaseLost(lease.key) from conflict
@@ -342,14 +342,16 @@ class Transcript:
         for partition in (self._partition, self._sessions):
             while found := self._records.scan(partition, backwards=True, limit=DELETED_AT_ONCE):
                 self._records.write(*(Delete(item.key) for item in found))
-        self._aside.erase()
+        self._large_values.erase()
 
     def _put(self, entry: Entry, writer: str) -> Put:
         sort = _sort(entry.number)
-        return self._aside.put(Key(self._partition, sort), entry.as_json(), f"{sort}-{writer}")
+        return self._large_values.put(
+            Key(self._partition, sort), entry.as_json(), f"{sort}-{writer}"
+        )
 
     def _entry(self, item: Item) -> Entry:
-        return entry_of(int(item.key.sort), self._aside.value(item.value))
+        return entry_of(int(item.key.sort), self._large_values.value(item.value))
 
 
 def entry_of(number: int, value: JsonObject) -> Entry:

@@ -77,7 +77,7 @@ seconds."""
 class Dispatcher(TurnDependencies):
     """The dispatcher of one principal's events."""
 
-    _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
+    _waiter_locks: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
     """Locks, so that only one waiter of this process at a time contends for a conversation."""
@@ -87,37 +87,37 @@ class Dispatcher(TurnDependencies):
 
         Raises: the same errors as `EventQueue.accept`.
         """
-        async with self._turnstile(f"{agent.id} {event.conversation_key}"):  # in order of arrival
-            found = await self._received(agent, event, emit)
-        if isinstance(found, QueuedEvent):
-            return await self.wait(found, emit)
+        async with self._waiter_lock(f"{agent.id} {event.conversation_key}"):  # in order of arrival
+            received = await self._receive(agent, event, emit)
+        if isinstance(received, QueuedEvent):
+            return await self.wait(received, emit)
         outcome = None
         with suppress(LeaseLost):
-            async with self._leased(found.runner.lease):
-                outcome = await found.run()
-        return outcome or await self._awaited(found.accepted, emit)
+            async with self._holding(received.runner.lease):
+                outcome = await received.run()
+        return outcome or await self._wait_for_outcome(received.accepted, emit)
 
     async def enqueue(self, agent: AgentRecord, event: Event) -> QueuedEvent:
         """Put an event into the queue durably.
 
         Raises: Conflict, Busy, TooMany, NotFound, Forbidden or Refused, as `EventQueue.accept` does.
         """
-        rejects = self._checked(agent, event)
+        rejects = self._check_event(agent, event)
         return await run_or_undo(
-            lambda: self.event_queue.accept(agent.id, event, rejects=rejects), self._given_up
+            lambda: self.event_queue.accept(agent.id, event, rejects=rejects), self._give_up
         )
 
     async def wait(self, accepted: QueuedEvent, emit: Emit = silent) -> Outcome:
         """Work on the queue until the accepted event is done, and return its outcome."""
         try:
             if accepted.lease is not None:
-                await self._work(accepted.conversation, accepted.lease, accepted, emit)
-                return await self._awaited(accepted, emit)
-            turnstile = self._turnstile(accepted.conversation.id)
-            if turnstile.locked():
+                await self._run_under_lease(accepted.conversation, accepted.lease, accepted, emit)
+                return await self._wait_for_outcome(accepted, emit)
+            lock = self._waiter_lock(accepted.conversation.id)
+            if lock.locked():
                 emit(Queued(await run_in_thread(self.event_queue.ahead, accepted)))
-            async with turnstile:
-                return await self._awaited(accepted, emit)
+            async with lock:
+                return await self._wait_for_outcome(accepted, emit)
         except asyncio.CancelledError:
             if accepted.is_new:
                 with suppress(Failure):  # the store fails: the job looks after the event
@@ -133,9 +133,9 @@ class Dispatcher(TurnDependencies):
             conversation = await run_in_thread(self.conversations.get, conversation_id)
         except NotFound:  # the conversation was deleted, and its events with it
             return
-        lease = await self._acquired(conversation)
-        async with self._leased(lease):
-            await self._line(conversation, lease, None, silent)
+        lease = await self._acquire(conversation)
+        async with self._holding(lease):
+            await self._run_queue(conversation, lease, None, silent)
 
     async def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
         """Summarise the beginning of a conversation now, however short it is.
@@ -145,19 +145,19 @@ class Dispatcher(TurnDependencies):
         lease = await run_or_undo(
             lambda: self.conversations.acquire(conversation), self.leases.release
         )
-        async with self._leased(lease):
+        async with self._holding(lease):
             await run_in_thread(self.conversations.check_at_rest, conversation)
-            with self.broadcaster.stage(conversation.id) as stage:
-                holder = TurnRunner(
+            with self.broadcaster.channel(conversation.id) as channel:
+                runner = TurnRunner(
                     dependencies=self,
                     conversation=conversation,
                     lease=lease,
                     caller_waits=True,
                     caller_owns_event=True,
-                    emit=both(emit, stage.emit),
-                    channel=stage,
+                    emit=both(emit, channel.emit),
+                    channel=channel,
                 )
-                return await holder.compact()
+                return await runner.compact()
 
     async def cancel(self, conversation: Conversation) -> bool:
         """End the turn that runs, waits or is about to begin in a conversation; its outcome will be
@@ -169,39 +169,39 @@ class Dispatcher(TurnDependencies):
         Raises: Busy while the turn changes from running to waiting or back.
         """
         give_up_at = asyncio.get_running_loop().time() + BEGIN_S_MAX
-        while not await self._cancelled(conversation):
-            line = await run_in_thread(self.event_queue.state, conversation)
-            is_about_to_begin = line.waiting > 0 or line.turn_id is not None
+        while not await self._cancel_once(conversation):
+            queue = await run_in_thread(self.event_queue.state, conversation)
+            is_about_to_begin = queue.waiting > 0 or queue.turn_id is not None
             if not is_about_to_begin or asyncio.get_running_loop().time() > give_up_at:
                 return False
             await asyncio.sleep(LOOK_S_MIN)
         return True
 
-    async def _cancelled(self, conversation: Conversation) -> bool:
+    async def _cancel_once(self, conversation: Conversation) -> bool:
         turn_id = await run_in_thread(self.event_queue.cancel, conversation)
         if turn_id is not None:
-            stop = self.cancellations.get(turn_id)
-            if stop is not None:
-                stop.cancel()
+            cancellation = self.cancellations.get(turn_id)
+            if cancellation is not None:
+                cancellation.cancel()
             return True
         if await run_in_thread(self.event_queue.paused, conversation) is None:
             return False
-        lease = await self._acquired(conversation)
-        async with self._leased(lease):
+        lease = await self._acquire(conversation)
+        async with self._holding(lease):
             paused = await run_in_thread(self.event_queue.paused, conversation)
             if paused is None:
                 return False
-            with self.broadcaster.stage(conversation.id) as stage:
-                holder = TurnRunner(
+            with self.broadcaster.channel(conversation.id) as channel:
+                runner = TurnRunner(
                     dependencies=self,
                     conversation=conversation,
                     lease=lease,
                     caller_waits=False,
                     caller_owns_event=False,
-                    emit=stage.emit,
-                    channel=stage,
+                    emit=channel.emit,
+                    channel=channel,
                 )
-                await run_shielded(holder.abandon, paused, "cancelled")
+                await run_shielded(runner.abandon, paused, "cancelled")
         return True
 
     def status(self, agent_id: AgentId, event_id: str) -> EventStatus:
@@ -222,10 +222,10 @@ class Dispatcher(TurnDependencies):
             outcome = self._outcome(conversation, ending)
             turn_id, first, state = ending.turn_id, ending.first, state_of(outcome)
             return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
-        found = self.event_queue.position_of(conversation, began.about["number"])
-        state = "running" if found.is_begun else "queued"
-        turn_id, first = found.turn_id, found.first
-        return replace(event, state=state, ahead=found.ahead, turn_id=turn_id, first=first)
+        position = self.event_queue.position_of(conversation, began.about["number"])
+        state = "running" if position.is_begun else "queued"
+        turn_id, first = position.turn_id, position.first
+        return replace(event, state=state, ahead=position.ahead, turn_id=turn_id, first=first)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """Return the calls of a conversation that wait for approval or for the client."""
@@ -234,7 +234,7 @@ class Dispatcher(TurnDependencies):
             return ()
         return pending(list(self.conversations.transcript(conversation).entries(paused.first)))
 
-    def _checked(self, agent: AgentRecord, event: Event) -> bool:
+    def _check_event(self, agent: AgentRecord, event: Event) -> bool:
         """Return True if a conversation in use shall reject the event.
 
         Raises: Refused when the event brings too many tools, or a tool whose name is taken.
@@ -242,31 +242,31 @@ class Dispatcher(TurnDependencies):
         check_names(event.tools, (tool.name for tool in self.tools))
         return (event.on_busy or agent.config.on_busy) == "reject"
 
-    async def _received(self, agent: AgentRecord, event: Event, emit: Emit) -> QueuedEvent | Opened:
+    async def _receive(self, agent: AgentRecord, event: Event, emit: Emit) -> QueuedEvent | Opened:
         """Begin the event's turn if nothing is before it and no other event comes first; else enqueue the
         event."""
-        rejects = self._checked(agent, event)
+        rejects = self._check_event(agent, event)
         hand_up = handing_up()
 
         def receive(for_good: ForGood) -> QueuedEvent | Opened:
             opening = self.event_queue.opening(agent.id, event)
             if opening is not None:
                 try:
-                    return self._opener(opening, emit).open(opening, for_good, hand_up)
+                    return self._opening_runner(opening, emit).open(opening, for_good, hand_up)
                 except Conflict:  # another event came first: take the long way
                     self.event_queue.lost(opening)
             for_good()
             return self.event_queue.accept(agent.id, event, rejects=rejects)
 
-        def give_up(found: QueuedEvent | Opened) -> None:
-            if isinstance(found, Opened):
-                found.end()
+        def give_up(received: QueuedEvent | Opened) -> None:
+            if isinstance(received, Opened):
+                received.end()
             else:
-                self._given_up(found)
+                self._give_up(received)
 
         return await run_or_abandon(receive, give_up)
 
-    def _opener(self, opening: Opening, emit: Emit) -> TurnRunner:
+    def _opening_runner(self, opening: Opening, emit: Emit) -> TurnRunner:
         """Return a turn runner whose channel has no subscribers until the turn has begun."""
         return TurnRunner(
             dependencies=self,
@@ -278,25 +278,25 @@ class Dispatcher(TurnDependencies):
             channel=Channel(),
         )
 
-    async def _awaited(self, accepted: QueuedEvent, emit: Emit) -> Outcome:
+    async def _wait_for_outcome(self, accepted: QueuedEvent, emit: Emit) -> Outcome:
         """Work on the queue whenever the conversation is free, until the event is done."""
-        conversation, pause, is_told = accepted.conversation, LOOK_S_MIN, False
-        with self.broadcaster.listening(conversation.id) as listener:
-            while (outcome := await run_in_thread(self._settled, accepted)) is None:
+        conversation, pause, is_reported = accepted.conversation, LOOK_S_MIN, False
+        with self.broadcaster.subscribe(conversation.id) as subscriber:
+            while (outcome := await run_in_thread(self._outcome_if_done, accepted)) is None:
                 try:
-                    lease = await self._acquired(conversation)
+                    lease = await self._acquire(conversation)
                 except Busy:
-                    if not is_told:
+                    if not is_reported:
                         emit(Queued(await run_in_thread(self.event_queue.ahead, accepted)))
-                        is_told = True
-                    await _turn_ended(listener, pause)
+                        is_reported = True
+                    await _wait_for_turn_end(subscriber, pause)
                     pause = min(pause * 1.5, LOOK_S_MAX)
                     continue
-                await self._work(conversation, lease, accepted, emit)
+                await self._run_under_lease(conversation, lease, accepted, emit)
                 pause = LOOK_S_MIN
         return outcome
 
-    async def _acquired(self, conversation: Conversation) -> Lease:
+    async def _acquire(self, conversation: Conversation) -> Lease:
         """Acquire the lease of a conversation.
 
         Raises: Busy when another holds it.
@@ -304,43 +304,43 @@ class Dispatcher(TurnDependencies):
         key = conversation.lease_key
         return await run_or_undo(lambda: self.leases.acquire(key), self.leases.release)
 
-    async def _work(
+    async def _run_under_lease(
         self, conversation: Conversation, lease: Lease, accepted: QueuedEvent, emit: Emit
     ) -> None:
         """Run queued events until our own event is done, or the lease is lost."""
         with suppress(LeaseLost):
-            async with self._leased(lease):
-                await self._line(conversation, lease, accepted, emit)
+            async with self._holding(lease):
+                await self._run_queue(conversation, lease, accepted, emit)
 
-    async def _line(
+    async def _run_queue(
         self, conversation: Conversation, lease: Lease, accepted: QueuedEvent | None, emit: Emit
     ) -> None:
         first = accepted.first if accepted is not None and accepted.lease == lease else None
         while not self.leases.has_let_go(lease):
-            found = first or await run_in_thread(self.event_queue.next, conversation, lease)
+            event = first or await run_in_thread(self.event_queue.next, conversation, lease)
             first = None
-            if found is None or (accepted is not None and found.number > accepted.number):
+            if event is None or (accepted is not None and event.number > accepted.number):
                 return  # nothing is queued, or our own event is done
-            caller_waits = accepted is not None and found.number == accepted.number
+            caller_waits = accepted is not None and event.number == accepted.number
             caller_owns_event = caller_waits and accepted is not None and accepted.is_new
-            with self.broadcaster.stage(conversation.id) as stage:
-                told = both(emit, stage.emit) if caller_waits else stage.emit
-                holder = TurnRunner(
+            with self.broadcaster.channel(conversation.id) as channel:
+                publish = both(emit, channel.emit) if caller_waits else channel.emit
+                runner = TurnRunner(
                     dependencies=self,
                     conversation=conversation,
                     lease=lease,
                     caller_waits=caller_waits,
                     caller_owns_event=caller_owns_event,
-                    emit=told,
-                    channel=stage,
+                    emit=publish,
+                    channel=channel,
                 )
-                if isinstance(found, NextEvent):
-                    await holder.take(found)
+                if isinstance(event, NextEvent):
+                    await runner.take(event)
                 else:
-                    await holder.go_on(found)
+                    await runner.go_on(event)
 
     @asynccontextmanager
-    async def _leased(self, lease: Lease) -> AsyncGenerator[None]:
+    async def _holding(self, lease: Lease) -> AsyncGenerator[None]:
         try:
             async with kept_alive(lambda: self.leases.renew(lease), self.leases.terms, lease.key):
                 yield
@@ -351,16 +351,16 @@ class Dispatcher(TurnDependencies):
                 with suppress(Failure):  # the lease expires by itself
                     await run_shielded(self.leases.release, lease)
 
-    def _given_up(self, accepted: QueuedEvent) -> None:
+    def _give_up(self, accepted: QueuedEvent) -> None:
         if accepted.lease is not None:
             self.leases.release(accepted.lease)
         if accepted.is_new:
             self.event_queue.withdraw(accepted)
 
-    def _turnstile(self, name: str) -> asyncio.Lock:
-        return self._turnstiles.setdefault((asyncio.get_running_loop(), name), asyncio.Lock())
+    def _waiter_lock(self, name: str) -> asyncio.Lock:
+        return self._waiter_locks.setdefault((asyncio.get_running_loop(), name), asyncio.Lock())
 
-    def _settled(self, accepted: QueuedEvent) -> Outcome | None:
+    def _outcome_if_done(self, accepted: QueuedEvent) -> Outcome | None:
         """Return the outcome of an accepted event; None while the event is unfinished.
 
         Raises: GivenBack when the event was given back; NotFound when the conversation was deleted.
@@ -384,7 +384,7 @@ class Dispatcher(TurnDependencies):
         return outcome_of(ending, conversation.id, own)
 
 
-async def _turn_ended(listener: Subscriber, wait_s: float) -> None:
+async def _wait_for_turn_end(subscriber: Subscriber, wait_s: float) -> None:
     """Wait until a turn in this process ends, or `wait_s` has passed.
 
     Turns elsewhere are not published here.
@@ -392,6 +392,7 @@ async def _turn_ended(listener: Subscriber, wait_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
             while not any(
-                isinstance(heard.told, ChannelClosed) for heard in await listener.heard(wait_s)
+                isinstance(message.content, ChannelClosed)
+                for message in await subscriber.read(wait_s)
             ):
                 pass

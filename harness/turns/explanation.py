@@ -62,7 +62,7 @@ class Explanation:
 
     def __init__(
         self,
-        showing: PromptLog,
+        prompt_log: PromptLog,
         workspaces: Mapping[str, Workspace],
         entries: Iterable[Entry] = (),
     ) -> None:
@@ -73,29 +73,29 @@ class Explanation:
         self._answers = [
             entry for entry in entries if entry.is_said and entry.message.role == "assistant"
         ]
-        self._showing = showing
+        self._prompt_log = prompt_log
         self._workspaces = {memory_of(name): one for name, one in workspaces.items()}
-        self._receipts = showing.receipts()
-        self._held = cache(self._as_shown)
+        self._receipts = prompt_log.receipts()
+        self._shown_state = cache(self._as_shown)
 
     def turns(self, turn: str | None = None) -> list[ExplainedTurn]:
         """Return all turns, or the one turn whose id begins with `turn`.
 
         Raises: NotFound when no turn matches, or several do.
         """
-        found = list(self._turns())
+        turns = list(self._turns())
         if turn is None:
-            return found
-        matching = [one for one in found if one.id == turn]
-        matching = matching or [one for one in found if one.id.startswith(turn)]
+            return turns
+        matching = [one for one in turns if one.id == turn]
+        matching = matching or [one for one in turns if one.id.startswith(turn)]
         if len(matching) != 1:
-            what = "turn" if not matching else "single turn that begins with"
-            raise NotFound(what, turn, remedy="without a turn, all of them are explained")
+            kind = "turn" if not matching else "single turn that begins with"
+            raise NotFound(kind, turn, remedy="without a turn, all of them are explained")
         return matching
 
     def reason(self, receipt: Receipt) -> str:
         """Return why the snapshot in this request was taken."""
-        return self._held(receipt.snapshot, receipt.deltas).snapshot.reason
+        return self._shown_state(receipt.snapshot, receipt.deltas).snapshot.reason
 
     def counted(self, receipt: Receipt) -> int | None:
         """Return the tokens of the request as the provider counted them; None when the provider did not."""
@@ -108,26 +108,26 @@ class Explanation:
 
     def text(self, receipt: Receipt) -> str:
         """Return everything beside the messages that the request showed, as it stood there."""
-        held = self._held(receipt.snapshot, receipt.deltas)
-        parts = [part.text for part in held.snapshot.parts]
-        told = [f"(beside entry {delta.entry})\n{delta.text}" for delta in held.deltas]
-        return "\n\n".join([*parts, *told])
+        shown = self._shown_state(receipt.snapshot, receipt.deltas)
+        parts = [part.text for part in shown.snapshot.parts]
+        notices = [f"(beside entry {delta.entry})\n{delta.text}" for delta in shown.deltas]
+        return "\n\n".join([*parts, *notices])
 
     def sightings(self, text: str) -> list[Sighting]:
         """Return where a text first appeared in the shown memory, and where it disappeared."""
         seen: dict[str, bool] = {}
-        found: list[Sighting] = []
+        sightings: list[Sighting] = []
         for receipt in self._receipts:
-            held = self._held(receipt.snapshot, receipt.deltas)
-            parts = {part.source: part for part in held.parts if part.is_memory}
+            shown = self._shown_state(receipt.snapshot, receipt.deltas)
+            parts = {part.source: part for part in shown.parts if part.is_memory}
             for source in [*parts, *(one for one in seen if one not in parts)]:
                 part = parts.get(source)
                 is_shown = part is not None and text in part.text
                 if is_shown != seen.get(source, False):
                     revision = part.revision if part else None
-                    found.append(Sighting(receipt, source, revision, is_shown))
+                    sightings.append(Sighting(receipt, source, revision, is_shown))
                 seen[source] = is_shown
-        return found
+        return sightings
 
     def revisions(self, entrance: Entrance) -> list[Revision]:
         """Return the revisions between the shown one and the one shown before, newest first.
@@ -143,8 +143,8 @@ class Explanation:
             )
         except Failure:
             return []
-        found = [one for one in log if any(map(_is_memory, one.paths))]
-        return found if entrance.before else found[:1]
+        revisions = [one for one in log if any(map(_is_memory, one.paths))]
+        return revisions if entrance.before else revisions[:1]
 
     def as_json(self, turn: str | None = None, *, with_text: bool = False) -> JsonObject:
         return {"turns": [self._turn_json(one, with_text) for one in self.turns(turn)]}
@@ -188,10 +188,10 @@ class Explanation:
         receipt = next(
             one for one in self._receipts if (one.snapshot, one.deltas) == (snapshot, deltas)
         )
-        return self._showing.as_shown(receipt)
+        return self._prompt_log.as_shown(receipt)
 
 
-def explained(
+def explain(
     conversation: Conversation, agents: AgentCatalog, conversations: Conversations
 ) -> Explanation:
     """Explain what a conversation's turns saw, and which turn first saw which revision of which memory."""
@@ -201,7 +201,7 @@ def explained(
         mounts = []
     workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
     entries = conversations.transcript(conversation).entries()
-    return Explanation(conversations.showing(conversation), workspaces, entries)
+    return Explanation(conversations.prompt_log(conversation), workspaces, entries)
 
 
 def _is_memory(path: str) -> bool:

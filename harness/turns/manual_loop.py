@@ -54,14 +54,14 @@ class ManualLoop:
     the turn.
     """
 
-    def __init__(self, name: str, notation: WireFormat, begin: Begin) -> None:
+    def __init__(self, name: str, wire_format: WireFormat, begin: Begin) -> None:
         self.name = name
-        self._notation = notation
+        self._wire_format = wire_format
         self.outcome: Outcome | None = None
         """Outcome of the newest turn that ended."""
         self._begin = begin
         self._turn: UnderWay[Outcome] | None = None
-        self._told: SimpleQueue[_Question | None] = SimpleQueue()
+        self._requests: SimpleQueue[_Question | None] = SimpleQueue()
         """Requests from the turn; None at the turn's end."""
         self._question: _Question | None = None
 
@@ -91,13 +91,13 @@ class ManualLoop:
         """
         data = _as_json(message)
         if data["role"] == "user":
-            self._say(data)
+            self._start_turn(data)
         else:
             self._reply(data)
 
     def answer(self, *answers: Answer) -> None:
         """Answer the calls that the turn waits for, once its outcome says so. The turn continues."""
-        self._go_on(*answers)
+        self._deliver(*answers)
 
     async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         """Return the caller's reply to the turn.
@@ -106,7 +106,7 @@ class ManualLoop:
         """
         del output_tokens_max, emit
         question = _Question(request, asyncio.get_running_loop().create_future())
-        self._told.put(question)
+        self._requests.put(question)
         return await question.answer
 
     def close(self) -> None:
@@ -125,45 +125,45 @@ class ManualLoop:
     ) -> None:
         self.close()
 
-    def _say(self, data: JsonObject) -> None:
+    def _start_turn(self, data: JsonObject) -> None:
         if self._turn is not None:
             rule = "cannot be recorded now: the turn waits for the model's reply"
             raise Refused("message", "user", rule, remedy="record the reply, or leave the context")
         (said,) = items_of([{"type": "user", "content": data["content"]}], within="message")
-        self._go_on(said)
+        self._deliver(said)
 
-    def _go_on(self, *items: EventItem) -> None:
+    def _deliver(self, *items: EventItem) -> None:
         turn = self._turn = self._begin(items, self)
-        turn.then(lambda: self._told.put(None))
-        self._hear()
+        turn.then(lambda: self._requests.put(None))
+        self._wait_for_request()
 
     def _reply(self, data: JsonObject) -> None:
-        answer = self._asked().answer
+        answer = self._open_request().answer
         for at, part in enumerate(data["content"]):
             check_part(f"message.content.{at}", part)
-        reply = self._notation.reply(data)
+        reply = self._wire_format.reply(data)
         self._question = None
-        answer.get_loop().call_soon_threadsafe(_settle, answer, reply)
-        self._hear()
+        answer.get_loop().call_soon_threadsafe(_resolve, answer, reply)
+        self._wait_for_request()
 
-    def _hear(self) -> None:
+    def _wait_for_request(self) -> None:
         """Block until the turn asks for a reply or ends."""
-        self._question = self._told.get()
+        self._question = self._requests.get()
         if self._question is None and self._turn is not None:
             turn, self._turn = self._turn, None
             self.outcome = turn.result()
 
     def _parameters(self) -> JsonObject:
-        return self._notation.question(self.name, self._asked().request)
+        return self._wire_format.question(self.name, self._open_request().request)
 
-    def _asked(self) -> _Question:
+    def _open_request(self) -> _Question:
         if self._question is None:
             rule = "has no open request: no message was recorded, or the turn has ended"
             raise Refused("model", self.name, rule, remedy="record the user's message")
         return self._question
 
 
-def _settle(answer: asyncio.Future[Reply], reply: Reply) -> None:
+def _resolve(answer: asyncio.Future[Reply], reply: Reply) -> None:
     if not answer.done():  # done means: the turn was stopped in the meantime
         answer.set_result(reply)
 
@@ -172,10 +172,10 @@ def _as_json(message: object) -> JsonObject:
     if isinstance(message, str):
         return {"role": "user", "content": [{"type": "text", "text": message}]}
     as_dict: Callable[[], Any] | None = getattr(message, "to_dict", None)
-    stated = message if as_dict is None else as_dict()
-    if not isinstance(stated, Mapping):
+    value = message if as_dict is None else as_dict()
+    if not isinstance(value, Mapping):
         raise Refused("message", type(message).__name__, "is not a message")
-    data = dict(cast("Mapping[str, Any]", stated))
+    data = dict(cast("Mapping[str, Any]", value))
     if data.get("role") not in {"user", "assistant"}:
         raise Refused("message.role", data.get("role"), "must be user or assistant")
     if isinstance(data.get("content"), str):

@@ -36,7 +36,7 @@ class PreparedTurn:
     left_out: tuple[str, ...]
     """Mounts whose workspace or sandbox is missing."""
 
-    async def pushed(self, entries: Iterable[Entry], leases: Leases) -> Durable:
+    async def push_changes(self, entries: Iterable[Entry], leases: Leases) -> Durable:
         """Push the changes of these entries to the shared workspaces, and return where they are durable.
 
         Raises: LeaseLost when another process holds the conversation now; that process pushes the changes.
@@ -51,7 +51,7 @@ class PreparedTurn:
     def with_turn(self, turn: Turn) -> PreparedTurn:
         return replace(self, turn=turn)
 
-    def held(self, lease: Lease, transcript: Transcript) -> PreparedTurn:
+    def with_lease(self, lease: Lease, transcript: Transcript) -> PreparedTurn:
         """Return a copy that uses the lease and the transcript that the holder has now."""
         turn = replace(self.turn, lease=lease, transcript=transcript)
         compaction = replace(self.compaction, lease=lease, transcript=transcript)
@@ -59,10 +59,10 @@ class PreparedTurn:
 
 
 def prepare_turn(
-    means: TurnDependencies,
+    dependencies: TurnDependencies,
     conversation: Conversation,
     lease: Lease,
-    stage: Channel,
+    channel: Channel,
     event: Event | None,
     turn_id: TurnId,
     first: int | None,
@@ -77,59 +77,64 @@ def prepare_turn(
 
     Raises: Refused where the agent's dollar limit needs a price that is unknown.
     """
-    means.publish_pending()
-    agent = means.agents.get(conversation.agent_id)
-    own_model = means.callers_model if caller_waits else None
-    model = (own_model or means.open_model)(agent, conversation.id)
-    mounts = means.agents.bindings(agent)
+    dependencies.publish_pending()
+    agent = dependencies.agents.get(conversation.agent_id)
+    own_model = dependencies.callers_model if caller_waits else None
+    model = (own_model or dependencies.open_model)(agent, conversation.id)
+    mounts = dependencies.agents.bindings(agent)
     pull(mounts)
-    transcript = means.conversations.transcript(conversation, on_append=stage.stored)
+    transcript = dependencies.conversations.transcript(conversation, on_append=channel.stored)
     window = window or transcript.window()
-    stage.begin(window.next_number - 1)
+    channel.begin(window.next_number - 1)
     is_resumed, first = first is not None, window.next_number if first is None else first
-    briefing = PromptSources(
+    sources = PromptSources(
         agent.config,
         mounts,
         model=model.name,
-        memories=means.memory_cache,
+        memories=dependencies.memory_cache,
         policy=_policy(event),
     )
     turn = Turn(
         id=turn_id,
         transcript=transcript,
         lease=lease,
-        clock=means.clock,
+        clock=dependencies.clock,
         session=window.session,
-        sources=briefing,
-        prompt_log=means.conversations.showing(conversation),
+        sources=sources,
+        prompt_log=dependencies.conversations.prompt_log(conversation),
         limits=agent.config.limits,
         before=tuple(entry for entry in window.entries if entry.number < first),
         first=first,
         entries=tuple(one for one in window.entries if one.number >= first and one.is_said),
         instructions=event.system_once if event else None,
-        price=_price(means, agent, model.name),
+        price=_price(dependencies, agent, model.name),
         asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
     )
     seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
-    desk = ToolContext(
+    tool_context = ToolContext(
         mounts,
         _authorship(agent, conversation, turn_id, event, model),
         seen=seen,
-        workshop=means.programs(),
-        results=means.results(conversation.id),
+        workshop=dependencies.programs(),
+        results=dependencies.results(conversation.id),
     )
     left_out = tuple(missing_mounts(agent, mounts))
-    mine = means.callers_tools if caller_waits else ()
-    theirs = (*agent.config.tools, *(event.tools if event else ()))
-    toolset = Toolset((*means.tools, *mine), desk, theirs, first=briefing.settle)
+    callers_tools = dependencies.callers_tools if caller_waits else ()
+    clients_tools = (*agent.config.tools, *(event.tools if event else ()))
+    toolset = Toolset(
+        (*dependencies.tools, *callers_tools),
+        tool_context,
+        clients_tools,
+        first=sources.commit_remaining_edits,
+    )
     compaction = Compaction(
         config=agent.config.session.compaction,
-        model=means.open_model(agent, conversation.id, "compaction"),
+        model=dependencies.open_model(agent, conversation.id, "compaction"),
         toolset=toolset,
         transcript=transcript,
         prompt_log=turn.prompt_log,
         lease=lease,
-        clock=means.clock,
+        clock=dependencies.clock,
         turn_id=turn_id,
     )
     return PreparedTurn(
@@ -137,12 +142,12 @@ def prepare_turn(
     )
 
 
-def _price(means: TurnDependencies, agent: AgentRecord, model: str) -> Price | None:
+def _price(dependencies: TurnDependencies, agent: AgentRecord, model: str) -> Price | None:
     """Return the model's price.
 
     Raises: Refused when the agent has a dollar limit and the model has no price.
     """
-    price = means.price(model)
+    price = dependencies.price(model)
     if agent.config.limits.dollars is not None and price is None:
         rule = "has no price, so the agent's limit `dollars` cannot be enforced"
         remedy = "add its price to the file named by the setting `prices`"

@@ -140,18 +140,18 @@ class Turn:
 
         On return, no other process has taken over in the meantime.
         """
-        return await self.with_unstored(entry).stored()
+        return await self.with_unstored(entry).store_entries()
 
     def with_unstored(self, entry: Entry) -> Turn:
         return replace(self.with_entry(entry), unstored=(*self.unstored, entry))
 
-    async def stored(self) -> Turn:
+    async def store_entries(self) -> Turn:
         if not self.unstored:
             return self
         await run_in_thread(self.transcript.extend, self.unstored, self.lease)
         return replace(self, unstored=())
 
-    async def replied(self, reply: Reply, asks: tuple[RequiredAnswer, ...]) -> Turn:
+    async def store_reply(self, reply: Reply, asks: tuple[RequiredAnswer, ...]) -> Turn:
         """Store the reply together with its usage record, so that a cancellation at this moment cannot lose
         it."""
         entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
@@ -162,7 +162,7 @@ class Turn:
         )
         return replace(turn, unstored=())
 
-    def resulted(self, result: ToolResult, news: ToolEffects = NO_NEWS) -> Turn:
+    def with_result(self, result: ToolResult, news: ToolEffects = NO_NEWS) -> Turn:
         """Add a tool's result. It must be stored before any call that may write."""
         entry = self.entry(Message("user", (result,)))
         return self.with_unstored(replace(entry, seen=news.seen, changes=news.changes))
@@ -175,12 +175,12 @@ class Turn:
             self.session, tuple(entry for entry in entries if entry.number >= since)
         )
 
-    def compacted(self, found: Compacted) -> Turn:
+    def with_compaction(self, compaction: Compacted) -> Turn:
         """Return a copy with the window after a compaction."""
-        stored = found.window.entries
+        stored = compaction.window.entries
         fresh = (one for one in stored if not one.is_said and one.number > self._last)
-        remarks = tuple(dict.fromkeys((*self.remarks, *found.remarks)))
-        session, asides = found.window.session, (*self.asides, *fresh)
+        remarks = tuple(dict.fromkeys((*self.remarks, *compaction.remarks)))
+        session, asides = compaction.window.session, (*self.asides, *fresh)
         return replace(self, session=session, asides=asides, remarks=remarks)
 
     def resumed(self) -> Turn:
@@ -190,11 +190,11 @@ class Turn:
         prune_all = pruning is not None and pruning.prune_all
         return replace(self, remarks=remarks_of(newest, self.asides), prune_all=prune_all)
 
-    def shown_hard(self) -> Turn:
+    def with_all_pruned(self) -> Turn:
         """Return a copy that shows as little of the conversation as possible."""
         return replace(self, prune_all=True, remarks=(*self.remarks, PRUNED_HARD))
 
-    def question(self, toolset: Toolset, *, prune_all: bool = False) -> PromptRequest:
+    def build_prompt(self, toolset: Toolset, *, prune_all: bool = False) -> PromptRequest:
         """Build the next request to the model."""
         return build_request(
             self.sources,
@@ -207,40 +207,42 @@ class Turn:
             prune_all=prune_all or self.prune_all,
         )
 
-    def keep(self, question: PromptRequest) -> Turn:
+    def store_prompt(self, prompt: PromptRequest) -> Turn:
         """Store a request before it is sent, together with the unstored entries that it shows.
 
         Raises: LeaseLost when another process holds the conversation now.
         """
-        keeping = self.keeping(question, str(self.lease.generation))
+        pending_write = self.prepare_prompt(prompt, str(self.lease.generation))
         try:
-            self.transcript.extend(self.unstored, self.lease, *keeping.changes)
+            self.transcript.extend(self.unstored, self.lease, *pending_write.changes)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
-        self.prompt_log.mark_written(keeping)
+        self.prompt_log.mark_written(pending_write)
         return replace(self, unstored=())
 
-    def keeping(self, question: PromptRequest, writer: str) -> PendingWrite:
+    def prepare_prompt(self, prompt: PromptRequest, writer: str) -> PendingWrite:
         """Return the records to write for a request."""
         model, remarks = self.sources.model, self.remarks
-        return self.prompt_log.prepare(question, self.id, model, writer, remarks=remarks)
+        return self.prompt_log.prepare(prompt, self.id, model, writer, remarks=remarks)
 
-    def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
+    def ending(self, status: Status, failure: ModelFailure | None = None) -> Ending:
         unavailable = self.prompt_log.unavailable
         ending = Ending(status, self.id, self.first, self._last, failure, unavailable)
-        unsettled = (Remark("unsettled", f"{_UNSETTLED} {why}") for why in self.sources.unsettled)
-        return replace(ending, remarks=(*self.remarks, *unsettled))
+        uncommitted = (
+            Remark("unsettled", f"{_UNCOMMITTED} {why}") for why in self.sources.uncommitted
+        )
+        return replace(ending, remarks=(*self.remarks, *uncommitted))
 
 
-_UNSETTLED = "manual edits are in the files but not yet committed, in"
+_UNCOMMITTED = "manual edits are in the files but not yet committed, in"
 
 
 def foreseen(
-    turn: Turn, model: Model, question: PromptRequest, hand_up: HandUp
+    turn: Turn, model: Model, prompt: PromptRequest, hand_up: HandUp
 ) -> AbstractContextManager[None]:
     """Return a context manager for storing a request; the model prepares to send the request meanwhile."""
     tokens_max = turn.limits.output_tokens
-    tell = partial(foresee, model, question.request, output_tokens_max=tokens_max)
+    tell = partial(foresee, model, prompt.request, output_tokens_max=tokens_max)
     return meanwhile(partial(hand_up, tell))
 
 
@@ -256,13 +258,13 @@ async def run_turn(
 
     Then commit the manual edits that people made in the meantime, unless a tool call has done so before.
     """
-    turn, status, failure = await _stepped(turn, model, toolset, compaction, emit)
-    if turn.sources.owes:
-        await completed(run_in_new_thread(turn.sources.settle))
-    return turn, turn.ended(status, failure)
+    turn, status, failure = await _run_steps(turn, model, toolset, compaction, emit)
+    if turn.sources.has_uncommitted_edits:
+        await completed(run_in_new_thread(turn.sources.commit_remaining_edits))
+    return turn, turn.ending(status, failure)
 
 
-async def _stepped(
+async def _run_steps(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Status, ModelFailure | None]:
     """Run steps until the turn needs no more requests. Return its state, its status and any failure."""
@@ -272,35 +274,35 @@ async def _stepped(
     while not turn.is_answered:
         if pending(turn.entries):  # a call needs approval or the client: pause
             return turn, "waiting", None
-        turn = await _called(turn, toolset, emit)
+        turn = await _run_calls(turn, toolset, emit)
         if turn.steps >= turn.limits.steps:
-            return await turn.stored(), "out_of_steps", None
+            return await turn.store_entries(), "out_of_steps", None
         if turn.is_out_of_money:
-            return await turn.stored(), "out_of_money", None
-        turn, reply = await _asked(turn, model, toolset, compaction, emit)
+            return await turn.store_entries(), "out_of_money", None
+        turn, reply = await _ask_model(turn, model, toolset, compaction, emit)
         if isinstance(reply, ModelFailure):
             return turn, "failed", reply
         reply = _storable(reply)
-        turn = await turn.replied(reply, toolset.asks(reply.message.tool_calls))
+        turn = await turn.store_reply(reply, toolset.asks(reply.message.tool_calls))
     return turn, "done" if turn.entries[-1].is_complete else "cut", None
 
 
-async def _called(turn: Turn, toolset: Toolset, emit: Emit) -> Turn:
+async def _run_calls(turn: Turn, toolset: Toolset, emit: Emit) -> Turn:
     """Run the newest calls and return the turn with their results.
 
     Calls that only read run together. Before a call that may write, all earlier results are stored; its own
     result is stored at once. The guard of each such write checks that this process still holds the lease.
     """
     for calls in toolset.rounds(turn.open_calls):
-        turn = await turn.stored()
+        turn = await turn.store_entries()
         for result, news in await toolset.run_together(calls, emit):
-            turn = turn.resulted(result, news)
+            turn = turn.with_result(result, news)
         if any(toolset.may_write(call) for call in calls):
-            turn = await turn.stored()
+            turn = await turn.store_entries()
     return turn
 
 
-async def _asked(
+async def _ask_model(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Reply | ModelFailure]:
     """Get one reply from the model.
@@ -309,28 +311,28 @@ async def _asked(
     is shortened, once.
     """
 
-    async def ask(question: PromptRequest) -> Reply | ModelFailure:
-        request, tokens_max = question.request, turn.limits.output_tokens
+    async def ask(prompt: PromptRequest) -> Reply | ModelFailure:
+        request, tokens_max = prompt.request, turn.limits.output_tokens
         return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
 
-    turn, question = await _put(turn, model, toolset, compaction)
-    if question is None:  # a compaction is due
-        turn, question = await _compacted(turn, toolset, compaction, emit)
-    reply = await ask(question)
+    turn, prompt = await _next_prompt(turn, model, toolset, compaction)
+    if prompt is None:  # a compaction is due
+        turn, prompt = await _compact(turn, toolset, compaction, emit)
+    reply = await ask(prompt)
     if not _is_too_long(reply):
         return turn, reply
     if isinstance(reply, ModelFailure) and reply.kind == "window_full":
         emit(Withdrawn())  # a part of that answer was already published
     if not turn.prune_all:  # there is still something to leave out: try once more
-        turn = await _shortened(turn, question, toolset, compaction, emit)
-        turn, question = await _kept(turn, toolset)
-        reply = await ask(question)
+        turn = await _shorten(turn, prompt, toolset, compaction, emit)
+        turn, prompt = await _store_next_prompt(turn, toolset)
+        reply = await ask(prompt)
     if isinstance(reply, ModelFailure) and _is_too_long(reply):
         reply = still_too_long(reply, compaction.config)
     return turn, reply
 
 
-async def _put(
+async def _next_prompt(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction
 ) -> tuple[Turn, PromptRequest | None]:
     """Build and store the next request. Return None if it needs compaction or a remark before it is sent."""
@@ -338,46 +340,48 @@ async def _put(
         return replace(turn, last_request=None), turn.last_request
     hand_up = handing_up()
 
-    def put() -> tuple[Turn, PromptRequest | None]:
-        question = turn.question(toolset)
-        if compaction.is_due(turn.window, question):
+    def build() -> tuple[Turn, PromptRequest | None]:
+        prompt = turn.build_prompt(toolset)
+        if compaction.is_due(turn.window, prompt):
             return turn, None
-        with foreseen(turn, model, question, hand_up):
-            return turn.keep(question), question
+        with foreseen(turn, model, prompt, hand_up):
+            return turn.store_prompt(prompt), prompt
 
     if turn.unstored:  # a cancellation at this moment must not lose these results
-        return await run_shielded(put)
-    return await run_in_thread(put)
+        return await run_shielded(build)
+    return await run_in_thread(build)
 
 
-async def _compacted(
+async def _compact(
     turn: Turn, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, PromptRequest]:
-    turn = await turn.stored()
-    question = await run_in_thread(turn.question, toolset)
-    found = await compaction.when_due(turn.window, question, emit)
-    return await _kept(turn if found is None else turn.compacted(found), toolset)
+    turn = await turn.store_entries()
+    prompt = await run_in_thread(turn.build_prompt, toolset)
+    compacted = await compaction.when_due(turn.window, prompt, emit)
+    return await _store_next_prompt(
+        turn if compacted is None else turn.with_compaction(compacted), toolset
+    )
 
 
-async def _kept(turn: Turn, toolset: Toolset) -> tuple[Turn, PromptRequest]:
-    def kept() -> tuple[Turn, PromptRequest]:
-        question = turn.question(toolset)
-        return turn.keep(question), question
+async def _store_next_prompt(turn: Turn, toolset: Toolset) -> tuple[Turn, PromptRequest]:
+    def build_and_store() -> tuple[Turn, PromptRequest]:
+        prompt = turn.build_prompt(toolset)
+        return turn.store_prompt(prompt), prompt
 
-    return await run_in_thread(kept)
+    return await run_in_thread(build_and_store)
 
 
-async def _shortened(
-    turn: Turn, question: PromptRequest, toolset: Toolset, compaction: Compaction, emit: Emit
+async def _shorten(
+    turn: Turn, prompt: PromptRequest, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> Turn:
     """Shorten the prompt: by a summary if the agent allows them, else by pruning everything that may go."""
     if compaction.config.enabled:
-        shorter = await run_in_thread(lambda: turn.question(toolset, prune_all=True))
-        found = await compaction.at_once(turn.window, question, emit, shorter=shorter)
-        turn = turn.compacted(found)
-        if found.is_done:
+        shorter = await run_in_thread(lambda: turn.build_prompt(toolset, prune_all=True))
+        compacted = await compaction.at_once(turn.window, prompt, emit, shorter=shorter)
+        turn = turn.with_compaction(compacted)
+        if compacted.is_done:
             return turn
-    return turn.shown_hard()
+    return turn.with_all_pruned()
 
 
 def _is_too_long(reply: Reply | ModelFailure) -> bool:

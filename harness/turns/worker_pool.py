@@ -38,17 +38,17 @@ class WorkerPool:
         self._tasks: dict[tuple[Key, int], asyncio.Task[None]] = {}
         self._is_closed = False
 
-    async def take(self, ingress: Dispatcher, accepted: QueuedEvent) -> None:
+    async def take(self, dispatcher: Dispatcher, accepted: QueuedEvent) -> None:
         """Run this event, unless this pool already runs it or is full."""
         is_full = self._is_closed or len(self._tasks) >= WAITING_MAX
         if accepted.lease is not None and (is_full or self._places.locked()):
             with suppress(Failure):  # the lease expires by itself
-                await run_in_thread(ingress.leases.release, accepted.lease)
+                await run_in_thread(dispatcher.leases.release, accepted.lease)
             accepted = replace(accepted, lease=None)
         key = (accepted.claim, accepted.number)
         if is_full or key in self._tasks:
             return
-        task = asyncio.create_task(self._answer(ingress, accepted))
+        task = asyncio.create_task(self._answer(dispatcher, accepted))
         self._tasks[key] = task
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
@@ -67,15 +67,15 @@ class WorkerPool:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
 
-    async def _answer(self, ingress: Dispatcher, accepted: QueuedEvent) -> None:
+    async def _answer(self, dispatcher: Dispatcher, accepted: QueuedEvent) -> None:
         """Run one event.
 
         Its task is cancelled only when the process ends, so the event itself is not cancelled.
         """
-        kept = replace(accepted, is_new=False)
+        queued = replace(accepted, is_new=False)
         try:
             async with self._places:
-                await ingress.wait(kept)
+                await dispatcher.wait(queued)
         except Failure as failure:  # the event's status has the reason too
             event(_log, "event failed", code=failure.code)
         except Exception as error:  # noqa: BLE001 - nothing above this task reports errors

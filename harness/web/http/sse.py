@@ -84,7 +84,7 @@ def streamed(
     state = request.app.state
     sign_s = state.patience.sign_s
     steps = stream_events(
-        ingress, agent_id, event_id, after=after, curfew=state.curfew, sign_s=sign_s
+        ingress, agent_id, event_id, after=after, shutdown=state.curfew, keep_alive_s=sign_s
     )
     return StreamingResponse(_written(steps), headers=_HEADERS, media_type=EVENT_STREAM)
 

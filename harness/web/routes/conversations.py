@@ -23,7 +23,7 @@ from harness.messages.event import (
 from harness.presentation.file_json import conversation_document, session_document
 from harness.runtime.async_bridge import run_in_thread
 from harness.transcripts.transcript import NUMBER_DIGITS
-from harness.turns.explanation import explained
+from harness.turns.explanation import explain
 from harness.web.http.body import Fields, read_as
 from harness.web.http.caller import Caller, address_of, documented_bearer
 from harness.web.http.errors import Json
@@ -302,7 +302,7 @@ def list_receipts(
     revision of memory came in. It shows whatever the agent mounts, so a key of the account is needed."""
     if not caller.principal.may_configure:
         raise Forbidden("see what a model was shown")
-    told = explained(found, caller.agents, caller.conversations)
+    told = explain(found, caller.agents, caller.conversations)
     return Json(told.as_json(query.turn, with_text=query.text))
 
 

@@ -29,7 +29,7 @@ from harness.messages.event import (
 from harness.messages.memory_policy import MemoryPolicy
 from harness.runtime.async_bridge import run_in_thread
 from harness.transcripts.approval import nothing_waits
-from harness.turns.event_stream import settled
+from harness.turns.event_stream import wait_for_status
 from harness.turns.worker_pool import WorkerPool
 from harness.web.http.body import JsonObject, read_as
 from harness.web.http.caller import Caller, address_of, application_of, documented_bearer
@@ -251,8 +251,8 @@ async def show_event(
 ) -> Json:
     """For a day. `refused`: it was given back before anything happened, and may be sent again."""
     agent = await run_in_thread(caller.agents.get, reference)
-    status = await settled(
-        caller.dispatcher, agent.id, event_id, wait_s=query.wait, curfew=request.app.state.curfew
+    status = await wait_for_status(
+        caller.dispatcher, agent.id, event_id, wait_s=query.wait, shutdown=request.app.state.curfew
     )
     return Json(status.as_json())
 
@@ -287,4 +287,4 @@ def _answered(request: Request, status: EventStatus, agent: AgentRecord) -> Json
     path = f"/v1/agents/{agent.id}/events/{quote(status.event_id, safe='')}"
     url = address_of(request, path)
     told = {**status.as_json(), "statusUrl": url}
-    return Json(told, 200 if status.is_settled else 202, {"Location": url})
+    return Json(told, 200 if status.is_at_rest else 202, {"Location": url})
