@@ -43,7 +43,7 @@ from harness.tools.custom import CustomTool, custom_tools
 from harness.transcripts.approval import nothing_waits
 from harness.transcripts.outcome import Outcome
 from harness.turns.dispatcher import Dispatcher
-from harness.turns.explanation import Explanation, explained
+from harness.turns.explanation import Explanation, explain
 from harness.turns.manual_loop import ManualLoop
 from harness.turns.preview import preview
 from workspaces.accounts.account import Principal
@@ -233,7 +233,7 @@ class Harness:
 
     def explain(self, conversation: Conversation) -> Explanation:
         """What its turns were shown, and which revision of which memory came in with which."""
-        return explained(conversation, self.agents, self.conversations)
+        return explain(conversation, self.agents, self.conversations)
 
     def confinement(self) -> Confinement:
         """Whether agents get bash here, and if not, why not."""

@@ -1,12 +1,11 @@
-"""Conversations: what people see. One belongs to the user of its first turn; for everyone else it
-does not exist.
+"""Find, create, fork, list and delete conversations.
 
-A conversation is found by its id, or by its agent and key. The key names it for everyone in the account
-(its lease is named after it too), so a user who says something under a key that is another's is told
-that there is no such conversation, as if it had been asked for by a wrong id.
+A conversation belongs to the user of its first turn; for every other user it does not exist. It is found by
+its id, or by its agent and key. A key is unique in the account, and the lease is named after it too. So a
+user who sends a message under another user's key gets NotFound, as for an unknown id.
 
-To delete one is two steps: in one batch it disappears, and a job is enqueued that removes what it
-consists of; whoever deleted it runs that job at once, and anyone if they could not.
+A delete has two steps. One batch makes the conversation disappear and enqueues a job that removes its parts.
+The deleting process runs that job at once; if it cannot, any other process does.
 """
 
 from __future__ import annotations
@@ -38,19 +37,20 @@ from workspaces.storage.records import Check, Delete, Item, Key, Put, RecordStor
 from workspaces.timestamp import Stamp, moment_of, stamp_of
 
 ERASE = "erase"
-"""The kind of job that removes what a deleted conversation consists of."""
+"""Kind of the job that removes the parts of a deleted conversation."""
 
 DELETED_AT_ONCE = 100
 LISTED_AT_ONCE = 100
 
 LET_GO_LOOKS_MAX, LET_GO_LOOK_S = 200, 0.005
-"""Between the end of a turn and that of its lease lies one write; a second is long for it."""
+"""Checks, and seconds between them, for a lease to be released. Between the end of a turn and the release of
+its lease lies one write; a second is long for it."""
 
 INSTRUCT = "give an agent instructions (`system`)"
-""" … is not for a user's key."""
+"""The permission that a user's key does not have."""
 
 _CONVERSATION_ID = re.compile(r"[a-z0-9_]{1,64}")
-"""What is looked for at all: ids are opaque, and no other text is one."""
+"""Pattern of the ids that are looked up. Ids are opaque, and no other text is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +62,18 @@ class Conversation:
     user_id: UserId
     created_at: Stamp
     forked_from: str | None = None
-    """`<conversation id> <entry number>`, for one that began as a fork."""
+    """`<conversation id> <entry number>` of the original, for a fork."""
     counter: int = 1
-    """Of its record, and of the copy of it under its key: neither ever changes."""
+    """Counter of the conversation's record, and of its copy under the key. Neither record ever changes."""
 
     @property
     def exists(self) -> Check:
-        """Put this into a batch that must not happen once the conversation was deleted."""
+        """A check for a batch that must fail if the conversation was deleted."""
         return Check(conversation_key(self.account_id, self.id), self.counter)
 
     @property
     def place(self) -> str:
-        """In the list of its user's conversations."""
+        """The sort key in the list of the user's conversations."""
         return f"{self.created_at} {self.id}"
 
     @property
@@ -97,17 +97,17 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A conversation that is not there yet, and what makes it: written with whatever it begins with."""
+    """A conversation that does not exist yet. Its changes are written together with its first content."""
 
     conversation: Conversation
     session: Session
-    """Its first one, as it will be then."""
+    """Its first session, as it will be once written."""
     changes: tuple[Put, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedParts:
-    """What went with a conversation."""
+    """The numbers of parts that were deleted with a conversation."""
 
     entries: int
     sessions: int
@@ -115,7 +115,7 @@ class DeletedParts:
 
 
 def claim_key(account_id: AccountId, user_id: UserId, agent_id: AgentId, event_id: str) -> Key:
-    """Under the user: an id says nothing of the events of others."""
+    """Return the claim's key. It is under the user, so that an id says nothing about other users' events."""
     return Key(f"claims:{account_id}:{user_id}", f"{agent_id}:{event_id}")
 
 
@@ -123,12 +123,12 @@ def conversation_key(account_id: AccountId, conversation_id: str) -> Key:
     return Key(f"account:{account_id}", f"conversation:{conversation_id}")
 
 
-def inbox_partition(conversation_id: ConversationId) -> str:
+def queue_partition(conversation_id: ConversationId) -> str:
     return f"inbox:{conversation_id}"
 
 
 class Conversations:
-    """Those of one principal."""
+    """The conversations of one principal."""
 
     def __init__(
         self,
@@ -148,35 +148,44 @@ class Conversations:
         self._jobs = jobs
 
     def find(self, agent_id: AgentId, key: str) -> Conversation | None:
-        """The principal's conversation with this agent under this key, if there was a first turn."""
-        found = self._under(agent_id, key)
+        """Return the principal's conversation with this agent under this key, if it had a first turn."""
+        found = self._by_key(agent_id, key)
         return None if found is None or found.user_id != self._principal.user_id else found
 
     def get(self, conversation_id: str) -> Conversation:
-        """NotFound, also for another user's."""
-        found = self._look(conversation_id)
+        """Return the conversation with this id.
+
+        Raises: NotFound, also for another user's conversation.
+        """
+        found = self._by_id(conversation_id)
         if found is None or found.user_id != self._principal.user_id:
             raise NotFound("conversation", conversation_id)
         return found
 
     def open(self, agent_id: AgentId, key: str) -> Conversation:
-        """The one under this key, begun if it is new. NotFound when it is another user's."""
+        """Return the conversation under this key; create it if it is new.
+
+        Raises: NotFound when it is another user's.
+        """
         found = self.found_or_new(agent_id, key)
         if isinstance(found, Conversation):
             return found
         try:
             self._records.write(*found.changes)
-        except Conflict:  # by somebody else, or by us in the same instant
+        except Conflict:  # another caller created it at the same moment
             return self.open(agent_id, key)
         return found.conversation
 
     def found_or_new(self, agent_id: AgentId, key: str) -> Conversation | New:
-        """NotFound when it is another user's."""
-        found = self._under(agent_id, key)
+        """Return the conversation under this key, or the changes that create it.
+
+        Raises: NotFound when it is another user's.
+        """
+        found = self._by_key(agent_id, key)
         if found is None:
             fresh = self._new(agent_id, key)
             session = new_session(1, fresh.created_at)
-            return New(fresh, replace(session, counter=1), self._made(fresh, session))
+            return New(fresh, replace(session, counter=1), self._creation(fresh, session))
         if found.user_id != self._principal.user_id:
             raise NotFound("conversation", key, remedy="use another key")
         return found
@@ -184,7 +193,7 @@ class Conversations:
     def list(
         self, agent_id: AgentId | None = None, *, behind: str = "", limit: int | None = None
     ) -> list[Conversation]:
-        """The newest first; those behind a `place` in this list."""
+        """Return the conversations, newest first; only those behind a `place` in this list."""
         return list(islice(self._newest_first(agent_id, behind), limit))
 
     def _newest_first(self, agent_id: AgentId | None, behind: str) -> Iterator[Conversation]:
@@ -192,36 +201,46 @@ class Conversations:
         end = behind or None
         while page := self._records.scan(partition, end=end, backwards=True, limit=LISTED_AT_ONCE):
             for item in page:
-                found = self._look(_listed_id(item))
+                found = self._by_id(_listed_id(item))
                 if found is not None and agent_id in (None, found.agent_id):
                     yield found
             end = page[-1].key.sort
 
     def transcript(
-        self, conversation: Conversation, *, told: Callable[[int], None] | None = None
+        self, conversation: Conversation, *, on_append: Callable[[int], None] | None = None
     ) -> Transcript:
-        return Transcript(conversation.id, self._records, self._large, told=told)
+        return Transcript(conversation.id, self._records, self._large, on_append=on_append)
 
-    def showing(self, conversation: Conversation) -> PromptLog:
+    def prompt_log(self, conversation: Conversation) -> PromptLog:
         return PromptLog(conversation.id, self._records, self._large)
 
     def reset(self, conversation: Conversation) -> Session:
-        """A new session from here on. Busy while a turn runs or was interrupted."""
-        with self._alone(conversation) as lease:
+        """Start a new session.
+
+        Raises: Busy while a turn runs or was interrupted.
+        """
+        with self._leased(conversation) as lease:
             self.check_at_rest(conversation)
             return self.transcript(conversation).reset(lease, self._now())
 
     def check_at_rest(self, conversation: Conversation) -> None:
-        """Busy when a turn waits or was interrupted; for whoever holds the lease, so that none runs."""
-        head = self._records.get(Key(inbox_partition(conversation.id), "head"))
+        """Check that no turn waits or was interrupted. The lease holder calls it, so no turn runs either.
+
+        Raises: Busy when a turn waits or was interrupted.
+        """
+        head = self._records.get(Key(queue_partition(conversation.id), "head"))
         if head is not None and head.value["running"] is not None:
             raise Busy("the conversation", holder="a turn that was interrupted")
         if head is not None and head.value.get("paused") is not None:
             raise Busy("the conversation", holder="a turn that waits for an answer")
 
     def fork(self, conversation: Conversation, key: str, at: int | None = None) -> Conversation:
-        """A new conversation that begins with the entries of this one, up to number `at` or all. Only with
-        all of them it knows of a reset behind the last."""
+        """Create a conversation that begins with this one's entries, up to number `at` or all.
+
+        Only a fork with all entries includes a reset behind the last entry.
+
+        Raises: Refused when there is no entry `at`.
+        """
         transcript = self.transcript(conversation)
         newest = transcript.newest()
         last = newest.number if newest else 0
@@ -231,11 +250,11 @@ class Conversations:
             raise Refused("at", at, f"must be one of 1 to {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
         kept = [one for one in transcript.sessions() if one.first <= begun_until]
-        sessions = [_anew(one, transcript, at) for one in kept]
+        sessions = [_session_of_fork(one, transcript, at) for one in kept]
         return self._create(fresh, sessions, self.carried(conversation, at))
 
     def carried(self, conversation: Conversation, last: int | None = None) -> Iterator[Carried]:
-        """Its entries up to a number or all, with what lies beside them."""
+        """Yield the entries up to `last` or all, with the full texts of shortened results."""
         kept = StoredResults(conversation.id, self._large).kept()
         for entry in self.transcript(conversation).entries(1, last):
             parts = entry.message.parts
@@ -246,42 +265,55 @@ class Conversations:
     def add(
         self, agent_id: AgentId, key: str, sessions: Iterable[Session], entries: Iterable[Carried]
     ) -> Conversation:
-        """A conversation that was elsewhere before. AlreadyExists when the key is taken."""
-        return self._create(self._new(agent_id, key), sessions, self._admitted(entries))
+        """Create a conversation from the entries of an import.
 
-    def _admitted(self, entries: Iterable[Carried]) -> Iterator[Carried]:
-        """What a platform says to its models is not for its users to bring along. Forbidden."""
+        Raises: AlreadyExists when the key is taken.
+        """
+        return self._create(self._new(agent_id, key), sessions, self._check_instructions(entries))
+
+    def _check_instructions(self, entries: Iterable[Carried]) -> Iterator[Carried]:
+        """Yield the entries, if the principal may bring the instructions in them.
+
+        Raises: Forbidden when a user brings a platform's instructions to its models.
+        """
         for carried in entries:
             if carried.entry.system and not self._principal.may_configure:
                 raise Forbidden(INSTRUCT)
             yield carried
 
     def delete(self, conversation: Conversation) -> DeletedParts:
-        """The conversation and everything in it. Busy while a turn runs."""
-        gone = self._gone(conversation)
-        with self._alone(conversation) as lease:
+        """Delete the conversation and everything in it.
+
+        Raises: Busy while a turn runs.
+        """
+        deleted_parts = self._count_parts(conversation)
+        with self._leased(conversation) as lease:
             self._remove(conversation, lease)
-        # where its job runs at this moment, whoever runs it brings it to its end
-        with suppress(Conflict):
+        with suppress(Conflict):  # another process runs the job at this moment, and will finish it
             self.erase(conversation.id)
             self._records.write(*self._jobs.unwanted(_erasure(conversation.id)))
-        return gone
+        return deleted_parts
 
     def delete_with(self, agent_id: AgentId) -> int:
-        """Those of all users with this agent, which is going. Returns how many there were."""
+        """Delete all users' conversations with this agent, which is being deleted. Return their number."""
         pointers = with_prefix(self._records, self._pointers, f"{agent_id}:")
         return self._delete_all(pointer.value["id"] for pointer in pointers)
 
     def delete_of(self, user_id: UserId) -> int:
-        """Those of a user who is going, with all agents. Returns how many there were."""
+        """Delete all conversations of a user who is being deleted, with all agents. Return their number."""
         partition = _listing(self._principal.account_id, user_id)
         return self._delete_all(
             _listed_id(item) for item in with_prefix(self._records, partition, "")
         )
 
     def acquire(self, conversation: Conversation) -> Lease:
-        """Whoever has just heard the end of a turn is not told that it still runs: its lease is let go
-        of a moment later. Busy."""
+        """Acquire the conversation's lease.
+
+        A turn releases its lease a moment after its end is known. So a caller that just saw the end is not
+        refused: this waits for the release.
+
+        Raises: Busy while a turn runs or waits.
+        """
         for _ in range(LET_GO_LOOKS_MAX):
             with suppress(Busy):
                 return self._leases.acquire(conversation.lease_key)
@@ -291,7 +323,7 @@ class Conversations:
         return self._leases.acquire(conversation.lease_key)
 
     @contextmanager
-    def _alone(self, conversation: Conversation) -> Generator[Lease]:
+    def _leased(self, conversation: Conversation) -> Generator[Lease]:
         lease = self.acquire(conversation)
         try:
             yield lease
@@ -299,8 +331,8 @@ class Conversations:
             self._leases.release(lease)
 
     def _is_in_use(self, conversation: Conversation) -> bool:
-        """Something runs, or waits."""
-        partition = inbox_partition(conversation.id)
+        """Return True if a turn runs or an event waits."""
+        partition = queue_partition(conversation.id)
         items = {item.key.sort: item.value for item in self._records.scan(partition, start="head")}
         head, tail = items.get("head"), items.get("tail")
         if head is None or tail is None:
@@ -308,36 +340,39 @@ class Conversations:
         return head["running"] is not None or head["next"] < tail["next"]
 
     def _delete_all(self, ids: Iterable[str]) -> int:
-        found = [one for one in map(self._look, ids) if one is not None]
+        found = [one for one in map(self._by_id, ids) if one is not None]
         for conversation in found:
             self.delete(conversation)
         return len(found)
 
     def erase(self, conversation_id: ConversationId) -> None:
-        """What a deleted conversation consists of. What an earlier erasure left is found again: the
-        transcript, by which the claims of its events are found, goes after them."""
+        """Remove the parts of a deleted conversation.
+
+        It can be repeated after an interruption. The transcript is removed after the claims of its events,
+        because the claims are found by it.
+        """
         transcript = Transcript(conversation_id, self._records, self._large)
-        place = self._records.get(self._tombstone(conversation_id))
-        if place is None:
+        tombstone = self._records.get(self._tombstone(conversation_id))
+        if tombstone is None:
             return
-        deleted = _conversation(conversation_id, self._principal.account_id, place)
-        inbox = with_prefix(self._records, inbox_partition(conversation_id), "")
-        waiting = (item.value["event"] for item in inbox if "event" in item.value)
+        deleted = _conversation(conversation_id, self._principal.account_id, tombstone)
+        queue = with_prefix(self._records, queue_partition(conversation_id), "")
+        waiting = (item.value["event"] for item in queue if "event" in item.value)
         said = (entry.event_id for entry in transcript.entries() if entry.event_id is not None)
         events = dict.fromkeys([*(one["id"] for one in waiting), *said])
         claims = (self._records.get(deleted.claim_key(event)) for event in events)
-        doomed = [item.key for item in inbox]
-        doomed += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
-        doomed += self._usage_rows(deleted)
-        for start in range(0, len(doomed), DELETED_AT_ONCE):
-            batch = doomed[start : start + DELETED_AT_ONCE]
+        keys = [item.key for item in queue]
+        keys += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
+        keys += self._usage_rows(deleted)
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            batch = keys[start : start + DELETED_AT_ONCE]
             self._records.write(*(Delete(key) for key in batch))
         PromptLog(conversation_id, self._records, self._large).erase()
         transcript.erase()
-        self._records.write(Delete(place.key), *self._jobs.unwanted(f"turn:{conversation_id}"))
+        self._records.write(Delete(tombstone.key), *self._jobs.unwanted(f"turn:{conversation_id}"))
 
     def _usage_rows(self, conversation: Conversation) -> list[Key]:
-        """From the day before it began: clocks of machines differ."""
+        """Return the usage rows, from the day before the conversation began: clocks of machines differ."""
         since = moment_of(conversation.created_at).date() - timedelta(days=1)
         until = self._clock.now().date() + timedelta(days=1)
         return conversation_rows(conversation.account_id, conversation.id, since, until)
@@ -365,48 +400,51 @@ class Conversations:
         except Conflict as error:
             raise Busy("the conversation", holder="a process that was faster") from error
 
-    def _gone(self, conversation: Conversation) -> DeletedParts:
+    def _count_parts(self, conversation: Conversation) -> DeletedParts:
         transcript = self.transcript(conversation)
         newest = transcript.newest()
-        waiting = with_prefix(self._records, inbox_partition(conversation.id), "0")
+        waiting = with_prefix(self._records, queue_partition(conversation.id), "0")
         return DeletedParts(
             newest.number if newest else 0, len(transcript.sessions()), len(waiting)
         )
 
     def _new(self, agent_id: AgentId, key: str, *, forked_from: str | None = None) -> Conversation:
         return Conversation(
-            ConversationId(new_id("conv")),
-            key,
-            self._principal.account_id,
-            agent_id,
-            self._principal.user_id,
-            self._now(),
-            forked_from,
+            id=ConversationId(new_id("conv")),
+            key=key,
+            account_id=self._principal.account_id,
+            agent_id=agent_id,
+            user_id=self._principal.user_id,
+            created_at=self._now(),
+            forked_from=forked_from,
         )
 
     def _create(
         self, conversation: Conversation, sessions: Iterable[Session], entries: Iterable[Carried]
     ) -> Conversation:
-        """What it consists of comes first: a conversation that can be found is whole."""
+        """Write the conversation.
+
+        Its parts are written first, so a conversation that can be found is complete.
+        """
         key = conversation.key
-        if self._under(conversation.agent_id, key) is not None:
+        if self._by_key(conversation.agent_id, key) is not None:
             raise AlreadyExists("conversation", key)
         transcript = self.transcript(conversation)
         *earlier, newest = sessions
         try:
-            transcript.fill(earlier, self._unloaded(conversation, entries))
+            transcript.fill(earlier, self._with_full_texts(conversation, entries))
         except BaseException:
             transcript.erase()
             raise
         try:
-            self._records.write(*self._made(conversation, newest))
+            self._records.write(*self._creation(conversation, newest))
         except Conflict as error:
             transcript.erase()
             raise AlreadyExists("conversation", key) from error
         return conversation
 
-    def _made(self, conversation: Conversation, newest: Session) -> tuple[Put, ...]:
-        """What it can be found by, with its newest session."""
+    def _creation(self, conversation: Conversation, newest: Session) -> tuple[Put, ...]:
+        """Return the records by which the conversation is found, with its newest session."""
         pointer = self._pointer(conversation.agent_id, conversation.key)
         return (
             self.transcript(conversation).session_put(newest),
@@ -415,22 +453,24 @@ class Conversations:
             Put(self._listed(conversation), {}),
         )
 
-    def _under(self, agent_id: AgentId, key: str) -> Conversation | None:
-        """Whoever's it is."""
+    def _by_key(self, agent_id: AgentId, key: str) -> Conversation | None:
+        """Return the conversation under this key, of any user."""
         pointer = self._records.get(self._pointer(agent_id, key))
         if pointer is None:
             return None
         return _conversation(pointer.value["id"], self._principal.account_id, pointer)
 
-    def _unloaded(self, conversation: Conversation, entries: Iterable[Carried]) -> Iterator[Entry]:
-        """What lies beside them is there before they are."""
+    def _with_full_texts(
+        self, conversation: Conversation, entries: Iterable[Carried]
+    ) -> Iterator[Entry]:
+        """Store the full texts of shortened results, and yield each entry after its texts."""
         results = StoredResults(conversation.id, self._large)
         for entry, whole in entries:
             for call_id, text in whole.items():
                 results.keep(call_id, text)
             yield entry
 
-    def _look(self, conversation_id: str) -> Conversation | None:
+    def _by_id(self, conversation_id: str) -> Conversation | None:
         if not _CONVERSATION_ID.fullmatch(conversation_id):
             return None
         item = self._records.get(self._key(conversation_id))
@@ -461,7 +501,7 @@ class Conversations:
 
 
 def _listing(account_id: AccountId, user_id: UserId) -> str:
-    """Where the conversations of a user are listed, in the order they began."""
+    """Return the partition that lists a user's conversations, in the order they began."""
     return f"conversations:{account_id}:{user_id}"
 
 
@@ -473,8 +513,8 @@ def _erasure(conversation_id: ConversationId) -> str:
     return f"{ERASE}:{conversation_id}"
 
 
-def _anew(session: Session, transcript: Transcript, at: int) -> Session:
-    """The session as a fork has it: with the summary that stood then."""
+def _session_of_fork(session: Session, transcript: Transcript, at: int) -> Session:
+    """Return the session as a fork has it: with the summary that stood at entry `at`."""
     fresh = new_session(session.first, session.started_at)
     if session.window_from <= at and (session.summary or 0) <= at:
         return replace(fresh, window_from=session.window_from, summary=session.summary)
@@ -485,7 +525,10 @@ def _anew(session: Session, transcript: Transcript, at: int) -> Session:
 
 
 def _is_about(claim: Item, conversation_id: ConversationId) -> bool:
-    """An event id says little: a fork repeats those of its original, and after a day it is free again."""
+    """Return True if the claim belongs to this conversation.
+
+    An event id alone says little: a fork repeats its original's ids, and after a day an id is free again.
+    """
     return claim.value["about"]["conversation"] == conversation_id
 
 
@@ -496,12 +539,12 @@ def _value(conversation: Conversation) -> dict[str, str]:
 def _conversation(conversation_id: str, account_id: AccountId, item: Item) -> Conversation:
     value = item.value
     return Conversation(
-        ConversationId(conversation_id),
-        value["key"],
-        account_id,
-        AgentId(value["agentId"]),
-        UserId(value["userId"]),
-        Stamp(value["createdAt"]),
-        value.get("forkedFrom"),
-        item.counter,
+        id=ConversationId(conversation_id),
+        key=value["key"],
+        account_id=account_id,
+        agent_id=AgentId(value["agentId"]),
+        user_id=UserId(value["userId"]),
+        created_at=Stamp(value["createdAt"]),
+        forked_from=value.get("forkedFrom"),
+        counter=item.counter,
     )

@@ -1,31 +1,32 @@
-"""The inbox: the events of a conversation wait in its line until they are turns, and each is done once.
+"""Queue the events of a conversation until they become turns, and process each exactly once.
 
-What is written together, all but the first under the lease's guard:
+These are the batches; all but the first are under the lease's guard:
 
-    accept    claim · event · tail · the job that looks after the conversation · the lease, when it is free
+    accept    claim · event · tail · the job that looks after the conversation · the lease, if it is free
     begin     head, with `running` · the turn's first entry
-    open      what `accept` and `begin` write, in one batch, when nothing is before the event and somebody
-              has prepared its turn already
-    finish    the outcome into the claim · head, running nothing · the event away · the job, when it was
-              the last one · the lease is let go of, when its holder has nothing more to do here
-    pause     the turn waits for a person or a client: into the claim that it waits · head, `paused` and
-              running nothing · the job, when it was the last one
-    answer    an entry with what was allowed or answered · head, past the answer and still `paused`, or
-              `running` again when it was the last that the turn waited for · the answer's claim leads to
-              the claim of the turn's event · that one says what it waits for now, or nothing · the
-              answer away
-    abandon   something else was said, or the turn was cancelled: an entry with results that say so · the
-              outcome into the claim · head, paused nothing · the event away
+    open      the records of `accept` and `begin` in one batch, for an event that has nothing before it and
+              whose turn is already prepared
+    finish    the outcome into the claim · head, with nothing running · delete the event · delete the job,
+              after the last event · release the lease, if its holder has nothing more to do here
+    pause     the turn waits for a person or a client: the claim says so · head, with `paused` and nothing
+              running · delete the job, after the last event
+    answer    an entry with the approvals or answers · head, past the answer: still `paused`, or `running`
+              again after the last answer that the turn waited for · the answer's claim points to the claim
+              of the turn's event · that claim says what the turn still waits for, or nothing · delete the
+              answer's event
+    abandon   the user said something else, or the turn was cancelled: an entry with results that say so ·
+              the outcome into the claim · head, with nothing paused · delete the event
 
-So at every moment an event is in exactly one state, whoever dies: it was not accepted, and may be sent
-again; it waits, and the next holder takes it; it is `running`, its model may have been asked, and the next
-holder goes on where the turn stopped; it is `paused`, nothing of what it waits for was run, and it stays
-so until an event comes; or its outcome stands in its claim. What fails before `begin` or `answer` gives
-the event back: its claim says why, and may be made again.
+So an event is in exactly one state at every moment, whichever process dies. Not accepted: it may be sent
+again. Waiting: the next lease holder takes it. `running`: its model may have been asked, and the next lease
+holder resumes the turn where it stopped. `paused`: none of the waiting calls was run, and it stays so until
+an event comes. Or its outcome stands in its claim.
 
-A paused turn needs nobody to look after it, and stands before nothing: the next event either answers it or
-ends it. The outcome of a turn is kept once, with the event that began it, so that all who have a part
-in it are told the same in the same instant.
+A failure before `begin` or `answer` gives the event back: its claim holds the reason, and may be made again.
+
+A paused turn needs no job to look after it and blocks no event: the next event either answers it or ends it.
+The outcome of a turn is stored once, with the event that began it. So all events that have a part in the turn
+get the same outcome at the same moment.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from harness.conversations.conversation import INSTRUCT, Conversation, Conversations, New, claim_key
 from harness.conversations.queue_state import (
-    NOBODY_YET,
+    EMPTY_HEAD,
     NextEvent,
     PausedTurn,
     QueueHead,
@@ -49,10 +50,10 @@ from harness.conversations.queue_state import (
     is_idle,
     is_large,
 )
+from harness.conversations.queued_event import Opening, QueuedEvent
 from harness.jobs.job import Job, Jobs, wish_key
 from harness.messages.event import Event, body_hash_of
 from harness.transcripts.outcome import Ending
-from harness.transcripts.session import Session
 from workspaces.accounts.account import Principal
 from workspaces.clock import Clock
 from workspaces.coordination.claim import Claim, Claims
@@ -73,64 +74,20 @@ from workspaces.storage.records import (
 )
 
 TURN = "turn"
-"""The kind of job that looks after a conversation with unfinished events."""
+"""Kind of the job that looks after a conversation with unfinished events."""
 
 LOOK_AFTER_S = 5.0
-"""By then whoever accepted an event has usually answered it; if not, somebody looks."""
+"""Seconds until that job runs. By then the accepting process has usually finished the event."""
 
 LET_GO_TRIES = 50
-"""Whoever has just heard the end of a turn is not rejected because of it: a lease that is held over an idle
-line is let go of a moment later, as a rule."""
+"""Attempts before a lease on an idle queue counts as in use. Usually such a lease is released a moment later.
+So a caller that just saw the end of a turn is not rejected because of it."""
 
-MET_MAX = 1_000
-"""Conversations that are remembered: those of a busy day."""
+CACHED_MAX = 1_000
+"""Conversations to cache: those of a busy day."""
 
 TRIES_MAX = 200
 PAUSE_S_MAX = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedEvent:
-    """An event that will be answered, or was."""
-
-    conversation: Conversation
-    claim: Key
-    number: int
-    lease: Lease | None = None
-    """Of the conversation, when it was free."""
-    first: NextEvent | None = None
-    """The event itself, where it is what the holder of that lease has to do: nobody need look for it."""
-    is_new: bool = False
-    """Put in line just now, not by an earlier delivery of the same event, which may still wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """An event that nothing is before. Its turn may begin in the batch that accepts it; until then nothing
-    of it is written."""
-
-    conversation: Conversation
-    made: tuple[RecordChange, ...]
-    """That it is there; or what makes it, when it is new."""
-    session: Session | None
-    """Of a new one: nothing was said in it yet."""
-    event: Event
-    stated: JsonObject
-    body: str
-    """Its hash."""
-    claim: Key
-    expect: Condition
-    bid: Bid
-    head: QueueHead
-    tail: Item | None
-
-    @property
-    def number(self) -> int:
-        """Its place in line, when it comes to that."""
-        return self.tail.value["next"] if self.tail else 1
-
-    def accepted(self, lease: Lease) -> QueuedEvent:
-        return QueuedEvent(self.conversation, self.claim, self.number, lease, is_new=True)
 
 
 class EventQueue:
@@ -154,92 +111,116 @@ class EventQueue:
         self._claims = claims
         self._leases = leases
         self._jobs = jobs
-        self._met: dict[tuple[AgentId, str], Conversation] = {}
-        """Those in which something was accepted here, by agent and key. One that was deleted since is found
-        out by the batch that would put something into it."""
+        self._cached: dict[tuple[AgentId, str], Conversation] = {}
+        """Conversations that accepted an event here. If one was deleted, the next batch fails."""
 
     def accept(self, agent_id: AgentId, event: Event, *, rejects: bool) -> QueuedEvent:
-        """Durably in line, once; the same event again leads to the same place.
+        """Put the event into the queue durably, once. The same event again returns the same place.
 
-        Conflict for an id that was used with another body; TooMany when the line is full; Busy for a
-        conversation in use, when the agent `rejects` what comes then; NotFound for another user's.
+        Raises: Conflict for an id that was used with another body; TooMany when the queue is full; Busy for a
+        conversation in use, if the agent `rejects` events then; NotFound for another user's conversation;
+        Forbidden when a user's key gives instructions.
         """
         self._check_may_say(event)
-        stated = event.as_json()
-        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
+        event_json = event.as_json()
+        claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
         conversation: Conversation | None = None
-        for number in _tries():
-            standing = self._claims.look(claim, body)
-            if isinstance(standing, Claim):
-                return self._again(standing)
+        for number in _attempts():
+            existing = self._claims.look(claim, body)
+            if isinstance(existing, Claim):
+                return self._earlier(existing)
             if conversation is None:
                 conversation = self._conversation(agent_id, event)
             try:
-                return self._added(
-                    conversation, event, stated, body, claim, standing, rejects=rejects
+                return self._add(
+                    conversation, event, event_json, body, claim, existing, rejects=rejects
                 )
             except Busy:
                 if self._is_in_use(conversation) or number >= LET_GO_TRIES:
                     raise
             except Conflict as conflict:
                 is_gone = conflict.name == str(conversation.exists.key)
-                if is_gone:  # deleted, in this instant or before
-                    self._met.pop((agent_id, event.conversation_key), None)
+                if is_gone:  # the conversation was deleted, now or earlier
+                    self._cached.pop((agent_id, event.conversation_key), None)
                     conversation = None
-        raise Busy("the conversation", holder="very many at once")
+        raise Busy("the conversation", holder="too many callers at once")
 
     def opening(self, agent_id: AgentId, event: Event) -> Opening | None:
-        """For whoever is ready to begin its turn, where nothing is before it. None when it has been here
-        before, answers something, is large, or is not alone: then it is to be accepted. Nothing is written
-        yet. What is prepared for it is good for nothing when somebody else is faster."""
+        """Return an opening for a caller that is ready to begin the event's turn.
+
+        Return None if the event must be accepted instead: it was delivered before, is an answer, is large, or
+        has an event or a turn before it. Nothing is written yet. If another event comes first, the caller's
+        preparation is useless.
+        """
         if event.is_answer:
             return None
         self._check_may_say(event)
-        stated = event.as_json()
-        if is_large(stated):
+        event_json = event.as_json()
+        if is_large(event_json):
             return None
-        claim, body = self.claim_key(agent_id, event.id), body_hash_of(stated)
+        claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
         expect = self._claims.look(claim, body)
         if isinstance(expect, Claim):
             return None
         found = self._conversations.found_or_new(agent_id, event.conversation_key)
         if isinstance(found, New):
             conversation, made, session = found.conversation, found.changes, found.session
-            head, tail = NOBODY_YET, None
+            head, tail = EMPTY_HEAD, None
         else:
             conversation, made, session = found, (found.exists,), None
-            head, tail = self._line(conversation).ends()
+            head, tail = self._queue(conversation).ends()
         bid = self._bid(conversation, rejects=False) if is_idle(head, tail) else None
         if bid is None or head.paused is not None:
             return None
-        of = (conversation, made, session)
-        return Opening(*of, event, stated, body, claim, expect, bid, head, tail)
+        return Opening(
+            conversation=conversation,
+            made=made,
+            session=session,
+            event=event,
+            stated=event_json,
+            body=body,
+            claim=claim,
+            expect=expect,
+            bid=bid,
+            head=head,
+            tail=tail,
+        )
 
     def opened(
         self, opening: Opening, turn_id: TurnId, first: int, *, uses_caller_model: bool = False
     ) -> tuple[RunningTurn, tuple[RecordChange, ...]]:
-        """The turn that begins, and what must be written with its first entry by the opening's bid."""
-        conversation, line = opening.conversation, self._line(opening.conversation)
+        """Return the turn that begins, and the changes to write with its first entry under the
+        opening's bid."""
+        conversation, queue = opening.conversation, self._queue(opening.conversation)
         claim, expect = opening.claim, opening.expect
         about = _about(conversation, opening.number)
         claimed = self._claims.made(claim, opening.body, about, expect)
-        joined, ends = line.joined(opening.event, opening.stated, opening.tail)
+        joined, ends = queue.joined(opening.event, opening.stated, opening.tail)
         running = RunningTurn(
-            opening.number, opening.event, turn_id, first, 1, opening.head, uses_caller_model
+            number=opening.number,
+            event=opening.event,
+            turn_id=turn_id,
+            first=first,
+            attempt=1,
+            head=opening.head,
+            uses_caller_model=uses_caller_model,
         )
         begun = QueueHead(opening.head.counter, opening.number + 1, ends, running.as_json())
-        job = self._jobs.wanted_anew(self._looking_after(conversation))
-        return running, (*opening.made, claimed, *joined, line.moved(begun), *job)
+        job = self._jobs.wanted_anew(self._job_of(conversation))
+        return running, (*opening.made, claimed, *joined, queue.moved(begun), *job)
 
     def refuse(self, opening: Opening, why: Failure) -> None:
-        """Nothing has happened: the event may be sent again. Conflict when it was, meanwhile."""
+        """Record that the event failed before anything happened, so that it may be sent again.
+
+        Raises: Conflict when it was sent again in the meantime.
+        """
         about = _about(opening.conversation, 0)
         claim, body, expect = opening.claim, opening.body, opening.expect
-        refused = self._claims.refused(claim, body, about, expect, _told(why))
+        refused = self._claims.refused(claim, body, about, expect, _error_json(why))
         self._records.write(*opening.made, refused)
 
     def lost(self, opening: Opening) -> None:
-        """Somebody was faster: what was put beside the records for a new conversation is nobody's."""
+        """Delete the large values of a new conversation: another caller created it first."""
         if opening.session is not None:
             self._conversations.transcript(opening.conversation).erase()
 
@@ -250,30 +231,30 @@ class EventQueue:
         return self._claims.find(key)
 
     def ahead(self, accepted: QueuedEvent) -> int:
-        """How many events come before this one."""
+        """Return how many events are before this one."""
         return self.position_of(accepted.conversation, accepted.number).ahead
 
     def _is_in_use(self, conversation: Conversation) -> bool:
-        """Something runs, or waits in line."""
-        return not is_idle(*self._line(conversation).ends())
+        """Return True if a turn runs or an event is queued."""
+        return not is_idle(*self._queue(conversation).ends())
 
     def state(self, conversation: Conversation) -> QueueUsage:
-        return self._line(conversation).usage()
+        return self._queue(conversation).usage()
 
     def position_of(self, conversation: Conversation, number: int) -> QueuePosition:
-        return self._line(conversation).position_of(number)
+        return self._queue(conversation).position_of(number)
 
     def next(self, conversation: Conversation, lease: Lease) -> RunningTurn | NextEvent | None:
-        """What the holder of the lease has to do: go on with what runs, begin what waits, or nothing."""
-        line = self._line(conversation)
-        head, tail = line.ends()
+        """Return the lease holder's next work: a turn to resume, an event to begin, or None."""
+        queue = self._queue(conversation)
+        head, tail = queue.ends()
         if head.running is not None:
-            return line.running(head)
+            return queue.running(head)
         end = tail.value["next"] if tail else 1
-        first = line.first(head, end)
+        first = queue.first(head, end)
         if first is None and tail is not None and head.next < end:  # all were withdrawn
             moved = replace(head, next=end, bytes=tail.value["bytes"])
-            self._guarded(lease, line.moved(moved))
+            self._write_guarded(lease, queue.moved(moved))
         return first
 
     def beginning(
@@ -285,20 +266,26 @@ class EventQueue:
         *,
         uses_caller_model: bool = False,
     ) -> tuple[RunningTurn, tuple[RecordChange, ...]]:
-        """The turn that begins, and what must be written with its first entry."""
+        """Return the turn that begins, and the changes to write with its first entry."""
         ends = waiting.item.value["ends"]
         running = RunningTurn(
-            waiting.number, waiting.event, turn_id, first, 1, waiting.head, uses_caller_model
+            number=waiting.number,
+            event=waiting.event,
+            turn_id=turn_id,
+            first=first,
+            attempt=1,
+            head=waiting.head,
+            uses_caller_model=uses_caller_model,
         )
         head = QueueHead(waiting.head.counter, waiting.number + 1, ends, running.as_json())
         still_there = Check(waiting.item.key, waiting.item.counter)
-        return running, (still_there, self._line(conversation).moved(head))
+        return running, (still_there, self._queue(conversation).moved(head))
 
     def resume(self, conversation: Conversation, running: RunningTurn, lease: Lease) -> RunningTurn:
-        """Another attempt at a turn that was interrupted, counted before it is made."""
+        """Count another attempt at an interrupted turn before it is made."""
         again = replace(running, attempt=running.attempt + 1)
         head = replace(running.head, running=again.as_json())
-        self._guarded(lease, self._line(conversation).moved(head))
+        self._write_guarded(lease, self._queue(conversation).moved(head))
         return again
 
     def finish(
@@ -310,18 +297,17 @@ class EventQueue:
         *,
         is_last: bool = False,
     ) -> None:
-        """`is_last`: whoever holds the lease wants to let go of it, whatever waits. Where nothing waits it
-        is let go of in any case."""
+        """Write the ending and remove the event. Release the lease if no event waits, or if `is_last`."""
         claim = self._claims.find(conversation.claim_key(running.event.id))
         outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
-        self._settle(conversation, running.number, None, outcome, lease, is_last=is_last)
+        self._complete(conversation, running.number, None, outcome, lease, is_last=is_last)
 
     def paused(
         self, conversation: Conversation, head: QueueHead | None = None
     ) -> PausedTurn | None:
-        """The turn that waits for an answer, if one does."""
-        line = self._line(conversation)
-        return line.paused(head or line.head())
+        """Return the turn that waits for an answer, if there is one."""
+        queue = self._queue(conversation)
+        return queue.paused(head or queue.head())
 
     def pause(
         self,
@@ -332,13 +318,13 @@ class EventQueue:
         *,
         is_last: bool = False,
     ) -> None:
-        """The turn rests. `is_last` as in `finish`."""
+        """Pause the turn. `is_last` means the same as in `finish`."""
         claim = self._claims.find(conversation.claim_key(running.event.id))
-        told = () if claim is None else (self._claims.resting(claim, ending.as_json()),)
-        head = self._line(conversation).head()
+        claim_change = () if claim is None else (self._claims.resting(claim, ending.as_json()),)
+        head = self._queue(conversation).head()
         paused = {"number": running.number, "turn": running.turn_id, "first": running.first}
         rests = replace(head, running=None, paused=paused)
-        self._settle(conversation, None, rests, told, lease, is_last=is_last)
+        self._complete(conversation, None, rests, claim_change, lease, is_last=is_last)
 
     def answering(
         self,
@@ -347,8 +333,10 @@ class EventQueue:
         paused: PausedTurn,
         rest: Ending | None,
     ) -> tuple[RunningTurn | None, tuple[RecordChange, ...]]:
-        """What must be written with the entry of an answer. `rest`: how the turn still waits; None when
-        this was the last that it waited for, and it runs again."""
+        """Return the changes to write with the entry of an answer, and the turn if it runs again.
+
+        `rest` is the ending of a turn that still waits; None if this was the last answer it waited for.
+        """
         ends = waiting.item.value["ends"]
         head = replace(waiting.head, next=waiting.number + 1, bytes=ends)
         running = None
@@ -359,40 +347,44 @@ class EventQueue:
             head = replace(head, running=running.as_json(), paused=None)
         return running, (
             Delete(waiting.item.key, expect=waiting.item.counter),
-            self._line(conversation).moved(head),
-            *self._led(conversation, waiting.event, paused.event),
-            *self._standing(conversation, paused.event, rest),
+            self._queue(conversation).moved(head),
+            *self._point_to(conversation, waiting.event, paused.event),
+            *self._update_claim(conversation, paused.event, rest),
         )
 
     def abandoning(
         self, conversation: Conversation, paused: PausedTurn, ending: Ending
     ) -> tuple[RecordChange, ...]:
-        """What must be written with the entry that says that nobody waits any more."""
+        """Return the changes to write with the entry that ends a paused turn."""
         claim = self._claims.find(conversation.claim_key(paused.event.id))
         outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
-        head = replace(self._line(conversation).head(), paused=None)
+        head = replace(self._queue(conversation).head(), paused=None)
         return (
             Delete(paused.item.key),
-            self._line(conversation).moved(head),
+            self._queue(conversation).moved(head),
             *outcome,
         )
 
     def cancel(self, conversation: Conversation) -> TurnId | None:
-        """Whoever runs a turn there is to end it; None when none runs."""
-        line = self._line(conversation)
-        running = line.head().running
+        """Ask the process that runs a turn here to end it. Return None when no turn runs."""
+        queue = self._queue(conversation)
+        running = queue.head().running
         if running is None:
             return None
         turn_id = TurnId(running["turn"])
-        self._records.write(line.ending(turn_id))
+        self._records.write(queue.ending(turn_id))
         return turn_id
 
     def is_cancelled(self, conversation: Conversation, turn_id: TurnId) -> bool:
-        return self._line(conversation).is_to_end(turn_id)
+        return self._queue(conversation).is_to_end(turn_id)
 
     def began(self, conversation: Conversation, claim: Claim) -> Claim:
-        """Of the event that began the turn which this event began or answered: there stands what came of
-        it, or that it waits. NotFound when that was too long ago."""
+        """Return the claim that holds the outcome of the turn that this claim's event began or answered.
+
+        If the turn waits, that claim says so.
+
+        Raises: NotFound when the event that began the turn was too long ago.
+        """
         if claim.outcome is None or "of" not in claim.outcome:
             return claim
         began = self._claims.find(conversation.claim_key(claim.outcome["of"]))
@@ -401,38 +393,38 @@ class EventQueue:
         return began
 
     def forget(self, conversation: Conversation, gone: NextEvent | PausedTurn) -> None:
-        """What lies beside the records of an event that is not in the line any more."""
-        self._line(conversation).forget(gone.item.value["event"])
+        """Delete the large values of an event that has left the queue."""
+        self._queue(conversation).forget(gone.item.value["event"])
 
     def give_back(
         self, conversation: Conversation, waiting: NextEvent, why: Failure, lease: Lease
     ) -> None:
-        """Nothing has happened yet: the event may be sent again."""
+        """Give the event back: nothing has happened yet, and it may be sent again."""
         claim = self._claims.find(conversation.claim_key(waiting.event.id))
-        refusal = () if claim is None else (self._claims.released(claim, _told(why)),)
+        refusal = () if claim is None else (self._claims.released(claim, _error_json(why)),)
         head = replace(waiting.head, next=waiting.number + 1, bytes=waiting.item.value["ends"])
-        self._settle(conversation, waiting.number, head, refusal, lease)
+        self._complete(conversation, waiting.number, head, refusal, lease)
 
     def withdraw(self, accepted: QueuedEvent) -> bool:
-        """Take back an event that nobody has begun. False when it was."""
-        line = self._line(accepted.conversation)
-        item = line.item(accepted.number)
+        """Take back an event whose turn has not begun. Return False if it has."""
+        queue = self._queue(accepted.conversation)
+        item = queue.item(accepted.number)
         claim = self._claims.find(accepted.claim)
         if item is None or claim is None or claim.outcome is not None or claim.refusal is not None:
             return False
-        head = line.head()
+        head = queue.head()
         if head.next > accepted.number:
             return False
-        told = {"code": "withdrawn", "message": "it was withdrawn", "remedy": None}
+        error = {"code": "withdrawn", "message": "the event was withdrawn", "remedy": None}
         try:
             self._records.write(
-                line.unmoved(head),
+                queue.unmoved(head),
                 Delete(item.key, expect=item.counter),
-                self._claims.released(claim, told),
+                self._claims.released(claim, error),
             )
         except Conflict:
             return self.withdraw(accepted)
-        line.forget(item.value["event"])
+        queue.forget(item.value["event"])
         return True
 
     def _check_may_say(self, event: Event) -> None:
@@ -441,25 +433,28 @@ class EventQueue:
             raise Forbidden(INSTRUCT)
 
     def _conversation(self, agent_id: AgentId, event: Event) -> Conversation:
-        """An answer begins no conversation. NotFound."""
-        name = (agent_id, event.conversation_key)
-        found = self._met.get(name)
-        if found is None and event.is_answer:
-            found = self._conversations.find(*name)
-        elif found is None:
-            found = self._conversations.open(*name)
-        if found is None:
-            raise NotFound("conversation", event.conversation_key)
-        if len(self._met) >= MET_MAX:
-            self._met.clear()
-        self._met[name] = found
-        return found
+        """Return the event's conversation; create it, unless the event is an answer.
 
-    def _led(self, conversation: Conversation, answer: Event, to: Event) -> tuple[Put, ...]:
+        Raises: NotFound for an answer to an unknown conversation, and for another user's.
+        """
+        name = (agent_id, event.conversation_key)
+        conversation = self._cached.get(name)
+        if conversation is None and event.is_answer:
+            conversation = self._conversations.find(*name)
+        elif conversation is None:
+            conversation = self._conversations.open(*name)
+        if conversation is None:
+            raise NotFound("conversation", event.conversation_key)
+        if len(self._cached) >= CACHED_MAX:
+            self._cached.clear()
+        self._cached[name] = conversation
+        return conversation
+
+    def _point_to(self, conversation: Conversation, answer: Event, to: Event) -> tuple[Put, ...]:
         claim = self._claims.find(conversation.claim_key(answer.id))
         return () if claim is None else (self._claims.finished(claim, {"of": to.id}),)
 
-    def _standing(
+    def _update_claim(
         self, conversation: Conversation, event: Event, rest: Ending | None
     ) -> tuple[Put, ...]:
         claim = self._claims.find(conversation.claim_key(event.id))
@@ -469,35 +464,35 @@ class EventQueue:
             return (self._claims.resumed(claim),)
         return (self._claims.resting(claim, rest.as_json()),)
 
-    def _again(self, claim: Claim) -> QueuedEvent:
+    def _earlier(self, claim: Claim) -> QueuedEvent:
         conversation = self._conversations.get(claim.about["conversation"])
         return QueuedEvent(conversation, claim.key, claim.about["number"])
 
-    def _added(
+    def _add(
         self,
         conversation: Conversation,
         event: Event,
-        stated: JsonObject,
+        event_json: JsonObject,
         body: str,
         claim: Key,
         expect: Condition,
         *,
         rejects: bool,
     ) -> QueuedEvent:
-        line = self._line(conversation)
-        head, tail = line.ends()
+        queue = self._queue(conversation)
+        head, tail = queue.ends()
         is_alone = is_idle(head, tail)
         number: int = tail.value["next"] if tail else 1
-        line.check_room(head, tail, event.size_bytes)
+        queue.check_capacity(head, tail, event.size_bytes)
         bid = self._bid(conversation, rejects=rejects)
         claimed = self._claims.made(claim, body, _about(conversation, number), expect)
-        kept = line.kept(stated)
-        (put, moved), _ = line.joined(event, kept, tail)
+        stored_event = queue.store_event(event_json)
+        (put, moved), _ = queue.joined(event, stored_event, tail)
         bids, job = bid.changes if bid else (), self._job(conversation, is_alone=is_alone)
         try:
             counters = self._records.write(*bids, conversation.exists, claimed, put, moved, *job)
         except Conflict:
-            line.forget(kept)
+            queue.forget(stored_event)
             raise
         except Unavailable:
             if bid is not None:
@@ -506,15 +501,15 @@ class EventQueue:
         if bid is None:
             return QueuedEvent(conversation, claim, number, is_new=True)
         first = None
-        if is_alone:  # a head that was moved since makes the batch that begins it conflict
+        if is_alone:  # if the head has moved since, the batch that begins the turn conflicts
             _, _, counter, *_ = counters
             first = NextEvent(number, event, Item(put.key, put.value, counter), head)
         return QueuedEvent(conversation, claim, number, bid.won(counters), first, is_new=True)
 
     def _job(self, conversation: Conversation, *, is_alone: bool) -> tuple[RecordChange, ...]:
-        """That looks after an event. Where none is before it nobody can want that earlier."""
-        job = self._looking_after(conversation)
-        if is_alone:
+        """Return the changes for the job that looks after an event."""
+        job = self._job_of(conversation)
+        if is_alone:  # no event is before this one, so no caller can want the job earlier
             return self._jobs.wanted_anew(job)
         return self._jobs.wanted(job, at_the_latest=True)
 
@@ -526,7 +521,7 @@ class EventQueue:
                 raise
             return None
 
-    def _looking_after(self, conversation: Conversation) -> Job:
+    def _job_of(self, conversation: Conversation) -> Job:
         payload = {
             "accountId": conversation.account_id,
             "userId": conversation.user_id,
@@ -535,7 +530,7 @@ class EventQueue:
         due = self._clock.now() + timedelta(seconds=LOOK_AFTER_S)
         return Job(_job_id(conversation), TURN, due, payload)
 
-    def _settle(
+    def _complete(
         self,
         conversation: Conversation,
         number: int | None,
@@ -545,39 +540,40 @@ class EventQueue:
         *,
         is_last: bool = False,
     ) -> None:
-        """The event, if it is one, is done with, and so are job and lease when no other event waits."""
-        line = self._line(conversation)
-        item = None if number is None else line.item(number)
-        head = head or replace(line.head(), running=None)
+        """Remove the event, if any; if no other event waits, also remove the job and release the lease."""
+        queue = self._queue(conversation)
+        item = None if number is None else queue.item(number)
+        head = head or replace(queue.head(), running=None)
         gone = (Delete(item.key),) if item else ()
         for job in (self._job_when_empty(conversation, head), ()):
             lets_go = is_last or bool(job)
             guard = self._leases.releasing(lease) if lets_go else lease.guard
             try:
-                self._records.write(guard, *ending, line.moved(head), *gone, *job)
+                self._records.write(guard, *ending, queue.moved(head), *gone, *job)
             except Conflict as conflict:
                 if job and conflict.name == str(wish_key(_job_id(conversation))):
-                    continue  # somebody has just added an event: the job stays
+                    continue  # another caller has just added an event: the job stays
                 raise LeaseLost(lease.key) from conflict
             if lets_go:
                 self._leases.let_go(lease)
             break
         if item is not None:
-            line.forget(item.value["event"])
+            queue.forget(item.value["event"])
 
     def _job_when_empty(
         self, conversation: Conversation, head: QueueHead
     ) -> tuple[RecordChange, ...]:
-        """The job is read before the tail: whoever adds an event writes both, so that what is added
-        after this look makes the end of the job conflict."""
+        """Return the changes that delete the job, if the queue is empty."""
+        # Read the job before the tail. A caller that adds an event writes both: an event added after this
+        # read makes the deletion of the job conflict.
         changes = self._jobs.unwanted(_job_id(conversation))
-        _, tail = self._line(conversation).ends()
+        _, tail = self._queue(conversation).ends()
         return changes if tail is None or tail.value["next"] == head.next else ()
 
-    def _line(self, conversation: Conversation) -> QueueState:
+    def _queue(self, conversation: Conversation) -> QueueState:
         return QueueState(conversation.id, self._records, self._large)
 
-    def _guarded(self, lease: Lease, *changes: RecordChange) -> None:
+    def _write_guarded(self, lease: Lease, *changes: RecordChange) -> None:
         try:
             self._records.write(lease.guard, *changes)
         except Conflict as conflict:
@@ -586,19 +582,19 @@ class EventQueue:
             raise
 
 
-def _tries() -> Iterator[int]:
-    """Others were faster: again, after a random moment, so that not all come at the same one."""
+def _attempts() -> Iterator[int]:
+    """Yield attempt numbers; pause for a random time after each, so that callers do not retry together."""
     for number in range(TRIES_MAX):
         yield number
         time.sleep(random.uniform(0, PAUSE_S_MAX))  # noqa: S311 - not secret
 
 
 def _about(conversation: Conversation, number: int) -> JsonObject:
-    """What a claim is about: the place in line; 0 for what never stood there."""
+    """Return the subject of a claim: the place in the queue; 0 for an event that never had one."""
     return {"conversation": conversation.id, "number": number}
 
 
-def _told(why: Failure) -> JsonObject:
+def _error_json(why: Failure) -> JsonObject:
     return {"code": why.code, "message": str(why), "remedy": why.remedy}
 
 

@@ -1,4 +1,4 @@
-"""Where an event stands, for whoever did not wait for what came of it."""
+"""Describe the status of an event, for callers that did not wait for its outcome."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ EventState = Literal["queued", "running", "waiting", "done", "failed", "refused"
 
 @dataclass(frozen=True, slots=True)
 class EventStatus:
-    """Where an event stands, for whoever did not wait."""
+    """The status of an event, for callers that did not wait for its outcome."""
 
     event_id: str
     state: EventState
     conversation_id: ConversationId
     number: int
-    """Its place in the conversation's line."""
+    """The event's place in the conversation's queue."""
     ahead: int = 0
-    """So many events come before it, while it waits there."""
+    """Number of events before it, while it is queued."""
     turn_id: TurnId | None = None
     first: int | None = None
-    """The number of its turn's first entry."""
+    """Number of its turn's first entry."""
     outcome: Outcome | None = None
     refusal: JsonObject | None = None
-    """Why it was given back before anything happened; it may be sent again."""
+    """Why the event was given back before anything happened; it may be sent again."""
 
     @property
-    def is_settled(self) -> bool:
-        """Nothing more will come of it by itself."""
+    def is_at_rest(self) -> bool:
+        """True if nothing more happens to the event by itself."""
         return self.state not in {"queued", "running"}
 
     def as_json(self) -> JsonObject:
-        """Only what there is to say."""
+        """Return the JSON without empty fields."""
         outcome = self.outcome.as_json() if self.outcome else {}
         known = {"conversation", "turn"}
         return {
@@ -52,7 +52,7 @@ class EventStatus:
 
 
 class GivenBack(Failure):
-    """The event failed before anything happened, in another process; it may be sent again."""
+    """An error: the event failed in another process before anything happened. It may be sent again."""
 
     def __init__(self, refusal: JsonObject) -> None:
         super().__init__(refusal["message"], remedy=refusal["remedy"])

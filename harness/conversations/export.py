@@ -1,14 +1,14 @@
-"""A conversation as JSON lines, to be kept elsewhere and brought back.
+"""Export a conversation as JSON lines, and import it again.
 
     {"format": 1, "conversation": {id, key, agentId, userId, createdAt}}
     {"session": {first, id, startedAt, windowFrom?, summary?}}              each
     {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?, asks?, allowed?, system?,
         kind?, covers?, whole?}                                     each, numbered without gaps
 
-`whole` holds, by the ids of their calls, results that the entry itself has only a head and a tail of.
+`whole` holds the full texts of results, by the ids of their calls, of which the entry has only head and tail.
 
-What is brought back is a stranger's text: every line is looked at before it is kept. It comes under new
-ids, belongs to whoever brings it, and knows no file: what was read elsewhere was not read here.
+An import is untrusted text: every line is checked before it is stored. The conversation gets new ids and
+belongs to the user who imports it. It has read no file yet: files read elsewhere were not read here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _SessionLine(StrictModel):
 class _Message(StrictModel):
     role: Literal["user", "assistant"]
     parts: list[dict[str, Any]]
-    """None where an entry only allows calls."""
+    """The message's parts; empty for an entry that only approves calls."""
 
 
 class _Usage(StrictModel):
@@ -100,7 +100,7 @@ class _Entry(StrictModel):
 def exported(
     conversation: Conversation, transcript: Transcript, entries: Iterable[Carried]
 ) -> Iterator[JsonObject]:
-    """The lines, in order."""
+    """Yield the lines in order."""
     yield {"format": FORMAT, "conversation": conversation.as_json()}
     for session in transcript.sessions():
         yield {"session": {"first": session.first, **session.as_json()}}
@@ -115,12 +115,14 @@ def entry_line(entry: Entry) -> JsonObject:
 
 
 def imported(lines: Iterable[str]) -> tuple[JsonObject, list[Session], Iterator[Carried]]:
-    """What the conversation was, its sessions, and its entries as they are read. Refused, naming the
-    line; for the entries while they are read."""
+    """Return the conversation's header, its sessions, and its entries as an iterator over the lines.
+
+    Raises: Refused, naming the invalid line; for an entry while the iterator reads it.
+    """
     objects = _objects(lines)
     first = next(objects, None)
     if first is None:
-        raise Refused("line 1", "", "must begin an exported conversation")
+        raise Refused("line 1", "", "must be the header of an exported conversation")
     header = parse(_Header, first[1], within="line 1")
     if header.format != FORMAT:
         raise Refused("line 1.format", header.format, f"must be {FORMAT}")
@@ -144,13 +146,17 @@ def _entries(lines: Iterable[tuple[int, object]], sessions: list[Session]) -> It
         session = summarised.pop(count, None)
         if session is not None and not _stands_for_the_past_of(session, entry):
             covered = session.window_from - 1
-            rule = f"must be a summary of what comes up to entry {covered}: so says its session"
+            rule = f"must be a summary of all entries up to {covered}, as its session says"
             raise Refused(f"line {number}", entry.kind, rule)
         yield Carried(entry, whole)
     if sessions[-1].first > count + 1:
-        raise Refused("session", sessions[-1].first, f"begins behind the last entry, {count}")
+        raise Refused(
+            "session", sessions[-1].first, f"must not begin behind the last entry, {count}"
+        )
     for missing in summarised:
-        raise Refused("session", missing, "is no entry, and should be its summary")
+        raise Refused(
+            "session", missing, "must be an entry of the export: it is the session's summary"
+        )
 
 
 def _stands_for_the_past_of(session: Session, entry: Entry) -> bool:
@@ -164,7 +170,7 @@ def _objects(lines: Iterable[str]) -> Iterator[tuple[int, object]]:
             continue
         data = parse_json(line, within=f"line {number}")
         if sound_json(data) != data:
-            raise Refused(f"line {number}", line, "holds half of a surrogate pair")
+            raise Refused(f"line {number}", line, "contains half of a surrogate pair")
         yield number, data
 
 
@@ -179,9 +185,13 @@ def _session(number: int, data: object, before: list[Session]) -> Session:
         raise Refused(f"line {number}.session.first", line.first, rule)
     window_from = line.window_from or line.first
     if window_from < line.first:
-        raise Refused(f"line {number}.session.windowFrom", window_from, "lies before the session")
+        raise Refused(
+            f"line {number}.session.windowFrom",
+            window_from,
+            "must not be before the session's `first`",
+        )
     if window_from > line.first and line.summary is None:
-        rule = "leaves out what comes before, and no `summary` stands for it"
+        rule = "leaves out earlier entries, so the session needs a `summary` of them"
         raise Refused(f"line {number}.session.windowFrom", window_from, rule)
     session = new_session(line.first, _stamp(f"line {number}.session.startedAt", line.started_at))
     return replace(session, window_from=window_from, summary=line.summary)
@@ -194,7 +204,7 @@ def _entry(number: int, data: object, expected: int) -> Carried:
         raise Refused(f"{within}.entry", line.entry, f"must be {expected}: no entry may be missing")
     _stamp(f"{within}.at", line.at)
     if not line.message.parts and not line.allowed:
-        raise Refused(f"{within}.message.parts", [], "must hold something")
+        raise Refused(f"{within}.message.parts", [], "must not be empty")
     for position, part in enumerate(line.message.parts):
         check_part(f"{within}.message.parts.{position}", part)
     return Carried(entry_of(expected, cast(JsonObject, data)), line.whole)

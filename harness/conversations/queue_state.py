@@ -1,14 +1,15 @@
-"""The line of one conversation: the events that wait in it and the one that runs, as they lie in the records.
+"""Read and change the queue of one conversation: its waiting events and its running turn, as records.
 
-    inbox:<conversation>   tail       {next, bytes}            moved by whoever adds an event
-                           head       {next, bytes, running, paused?}   moved by the lease's holder alone
+    inbox:<conversation>   tail       {next, bytes}            moved by each caller that adds an event
+                           head       {next, bytes, running, paused?}   moved by the lease holder alone
                            <number>   {event, bytes, ends}     stays until its turn has ended
-                           cancel     {turn}                   wanted by anyone, looked for by its holder
+                           cancel     {turn}                   written by a caller, polled by the lease holder
 
-Numbers are given out by `tail` and never again; `bytes` counts all that ever came, so that what waits is
-the difference of the two, and adding and taking disturb nobody but their own kind.
+`tail` gives out each number once. `bytes` counts the bytes of all events that ever came, so that the bytes
+that wait are the difference of the two. Callers that add events disturb only each other, and so do lease
+holders that take them.
 
-This room reads the line and says what changes are; the inbox says which of them belong into one batch.
+This module reads the queue and builds its changes; `event_queue` decides which changes form one batch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import secrets
 from dataclasses import dataclass
 
-from harness.conversations.conversation import inbox_partition
+from harness.conversations.conversation import queue_partition
 from harness.messages.event import Event, event_of
 from harness.transcripts.large_values import LargeValues
 from workspaces.conditions import ABSENT
@@ -37,7 +38,7 @@ from workspaces.storage.records import (
 
 WAITING_MAX = 100
 WAITING_BYTES_MAX = 2**20
-"""Of the texts of waiting events, as UTF-8."""
+"""Bytes of the texts of waiting events, as UTF-8."""
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
@@ -51,13 +52,13 @@ class QueueHead:
     paused: JsonObject | None = None
 
 
-NOBODY_YET = QueueHead(ABSENT, 1, 0, None)
-"""Of a line in which nobody has stood."""
+EMPTY_HEAD = QueueHead(ABSENT, 1, 0, None)
+"""Head of a queue that has no record yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextEvent:
-    """The event whose turn it is."""
+    """The first event in the queue, whose turn can begin."""
 
     number: int
     event: Event
@@ -67,17 +68,17 @@ class NextEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunningTurn:
-    """An event that is being answered, by us or by someone who stopped in the middle."""
+    """A turn that this process runs, or that another process left unfinished."""
 
     number: int
     event: Event
     turn_id: TurnId
     first: int
-    """The number of the turn's first entry."""
+    """Number of the turn's first entry."""
     attempt: int
     head: QueueHead
     uses_caller_model: bool = False
-    """Its model is a loop of the caller's own, which nobody else can go on with."""
+    """True if the turn's model is the caller's own loop, so that no other process can resume it."""
 
     def as_json(self) -> JsonObject:
         return {
@@ -102,24 +103,24 @@ class PausedTurn:
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """Of an event that is not done."""
+    """The position of an unfinished event."""
 
     is_begun: bool
     ahead: int
-    """So many events come before it."""
+    """Number of events before it."""
     turn_id: TurnId | None = None
     first: int | None = None
-    """The number of its turn's first entry."""
+    """Number of its turn's first entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueUsage:
-    """Of a line, as people see it."""
+    """The state of a queue, as people see it."""
 
     waiting: int
-    """Events; some of them may have been withdrawn."""
+    """Number of waiting events, including withdrawn ones."""
     turn_id: TurnId | None
-    """The turn that runs."""
+    """Id of the running turn."""
 
 
 class QueueState:
@@ -127,19 +128,19 @@ class QueueState:
         self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
     ) -> None:
         self._conversation_id = conversation_id
-        self._partition = inbox_partition(conversation_id)
+        self._partition = queue_partition(conversation_id)
         self._records = records
-        self._aside = LargeValues(conversation_id, large)
+        self._large_values = LargeValues(conversation_id, large)
 
     # reading
 
     def ends(self) -> tuple[QueueHead, Item | None]:
-        """Head and tail, in one look."""
+        """Return head and tail, with one read."""
         scan = self._records.scan(self._partition, start="head", end="tail\0")
         found = {item.key.sort: item for item in scan}
         tail, item = found.get("tail"), found.get("head")
         if item is None:
-            return NOBODY_YET, tail
+            return EMPTY_HEAD, tail
         value = item.value
         paused = value.get("paused")
         return QueueHead(
@@ -163,7 +164,7 @@ class QueueState:
         return QueuePosition(head.next > number, ahead)
 
     def first(self, head: QueueHead, end: int) -> NextEvent | None:
-        """Of those that wait, up to the number `end`; some of them may have been withdrawn."""
+        """Return the first waiting event before the number `end`, skipping withdrawn ones."""
         for number in range(head.next, end):
             item = self.item(number)
             if item is not None:
@@ -174,17 +175,23 @@ class QueueState:
         data = head.running
         if data is None:
             return None
-        event = self.event(self._begun(data["number"]))
+        event = self.event(self._unfinished(data["number"]))
         turn_id, uses_caller_model = TurnId(data["turn"]), data.get("own", False)
         return RunningTurn(
-            data["number"], event, turn_id, data["first"], data["attempt"], head, uses_caller_model
+            number=data["number"],
+            event=event,
+            turn_id=turn_id,
+            first=data["first"],
+            attempt=data["attempt"],
+            head=head,
+            uses_caller_model=uses_caller_model,
         )
 
     def paused(self, head: QueueHead) -> PausedTurn | None:
         data = head.paused
         if data is None:
             return None
-        item = self._begun(data["number"])
+        item = self._unfinished(data["number"])
         turn_id = TurnId(data["turn"])
         return PausedTurn(data["number"], self.event(item), item, turn_id, data["first"])
 
@@ -192,14 +199,19 @@ class QueueState:
         return self._records.get(self._event_key(number))
 
     def event(self, item: Item) -> Event:
-        return event_of(self._aside.value(item.value["event"]))
+        return event_of(self._large_values.value(item.value["event"]))
 
     def is_to_end(self, turn_id: TurnId) -> bool:
         item = self._records.get(self._cancel_key)
         return item is not None and item.value["turn"] == turn_id
 
-    def check_room(self, head: QueueHead, tail: Item | None, size: int) -> None:
-        """TooMany. An event that nothing is before waits for nobody, and may be as large as events may be."""
+    def check_capacity(self, head: QueueHead, tail: Item | None, size: int) -> None:
+        """Check that the queue has room for an event of this size.
+
+        An event with nothing before it may be as large as events may be.
+
+        Raises: TooMany when the queue is full.
+        """
         if tail is None or is_idle(head, tail):
             return
         number, size_bytes = tail.value["next"] - head.next, tail.value["bytes"] - head.bytes
@@ -207,7 +219,7 @@ class QueueState:
             return
         start = self._event_key(head.next).sort
         waiting = self._records.scan(self._partition, start=start, end="tail")
-        events = [item for item in waiting if "event" in item.value]  # without those withdrawn
+        events = [item for item in waiting if "event" in item.value]  # not counting withdrawn ones
         full = _is_full(len(events), sum(item.value["bytes"] for item in events) + size)
         if full is not None:
             raise full
@@ -223,37 +235,40 @@ class QueueState:
         return Check(self._head_key, head.counter)
 
     def joined(
-        self, event: Event, kept: JsonObject, tail: Item | None
+        self, event: Event, stored_event: JsonObject, tail: Item | None
     ) -> tuple[tuple[Put, Put], int]:
-        """What puts an event behind the tail, and the bytes that have come with it."""
+        """Return the changes that put an event behind the tail, and the bytes of all events so far."""
         number: int = tail.value["next"] if tail else 1
         size = event.size_bytes
         ends: int = size + (tail.value["bytes"] if tail else 0)
-        value = {"event": kept, "bytes": size, "ends": ends}
+        value = {"event": stored_event, "bytes": size, "ends": ends}
         item = Put(self._event_key(number), value, ABSENT)
         counter = tail.counter if tail else ABSENT
         moved = Put(Key(self._partition, "tail"), {"next": number + 1, "bytes": ends}, counter)
         return (item, moved), ends
 
     def ending(self, turn_id: TurnId) -> Put:
-        """Wanted: the end of this turn."""
+        """Return the record that asks the lease holder to end this turn."""
         return Put(self._cancel_key, {"turn": turn_id})
 
-    # aside
+    # large values
 
-    def kept(self, stated: JsonObject) -> JsonObject:
-        """An event as it is stated, or where it lies, when it is too large for a record."""
-        if not is_large(stated):
-            return stated
+    def store_event(self, event_json: JsonObject) -> JsonObject:
+        """Return the event's JSON, or a reference to it if it is too large for a record."""
+        if not is_large(event_json):
+            return event_json
         name = f"event-{secrets.token_hex(8)}"
-        return {"id": stated["id"], **self._aside.keep(name, _JSON.encode(stated))}
+        return {"id": event_json["id"], **self._large_values.keep(name, _JSON.encode(event_json))}
 
-    def forget(self, kept: JsonObject) -> None:
-        """What lies aside of an event that is not in the line any more."""
-        self._aside.forget(kept)
+    def forget(self, stored_event: JsonObject) -> None:
+        """Delete the large values of an event that has left the queue."""
+        self._large_values.forget(stored_event)
 
-    def _begun(self, number: int) -> Item:
-        """Of the event of a turn that has not ended."""
+    def _unfinished(self, number: int) -> Item:
+        """Return the event record of a turn that has not ended.
+
+        Raises: NotFound when it is missing.
+        """
         item = self.item(number)
         if item is None:
             raise NotFound("event", f"{number} of conversation {self._conversation_id}")
@@ -272,21 +287,24 @@ class QueueState:
 
 
 def is_idle(head: QueueHead, tail: Item | None) -> bool:
-    """Nothing runs, nothing waits in line."""
+    """Return True if no turn runs and no event is queued."""
     return head.running is None and (tail is None or head.next == tail.value["next"])
 
 
-def is_large(stated: JsonObject) -> bool:
-    """For a record that has more to hold."""
-    return len(_JSON.encode(stated).encode()) > VALUE_BYTES_MAX // 2
+def is_large(event_json: JsonObject) -> bool:
+    """Return True if the event is too large for a record that has other fields too."""
+    return len(_JSON.encode(event_json).encode()) > VALUE_BYTES_MAX // 2
 
 
 def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:
-    """`waiting_bytes` with those of the event that would like to join."""
+    """Return the error for a full queue, or None.
+
+    `waiting_bytes` include those of the event that shall be added.
+    """
     if waiting >= WAITING_MAX:
-        what = "events waiting in the conversation"
-        return TooMany(what, maximum=WAITING_MAX, actual=waiting + 1, unit="events")
+        kind = "events waiting in the conversation"
+        return TooMany(kind, maximum=WAITING_MAX, actual=waiting + 1, unit="events")
     if waiting_bytes > WAITING_BYTES_MAX:
-        what = "texts waiting in the conversation"
-        return TooMany(what, maximum=WAITING_BYTES_MAX, actual=waiting_bytes, unit="bytes")
+        kind = "texts waiting in the conversation"
+        return TooMany(kind, maximum=WAITING_BYTES_MAX, actual=waiting_bytes, unit="bytes")
     return None

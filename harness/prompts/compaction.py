@@ -1,16 +1,16 @@
-"""Compaction: the beginning of a conversation replaced, for the model, by a summary.
+"""Compact a conversation: replace its beginning, for the model, by a summary.
 
     flush     the model has one step to write down with its tools what must last. Its call and each result
               are stored as they happen, under a kind of their own: no request shows them
-    summary   a request of its own, to the agent's model: what is covered, as the model was shown it, and
-              the summary before. More than one request when it is too much for one
+    summary   a separate request to the agent's model: the covered entries, as the model saw them, and the
+              previous summary. More than one request when that is too much for one
     commit    the summary's entry and the session's new cursor, in one batch under the lease's guard
 
-Up to the commit nothing that a request shows has changed, and behind it everything has: whoever takes over
-after a crash finds the one or the other. A flush that was begun is not begun again within its turn.
+Before the commit, no request shows any change; after it, every request does. So a process that takes over
+after a crash finds either the old state or the new one. A flush that has begun is not repeated in its turn.
 
-What fails changes nothing: it is said in the outcome, noted with the session, and not tried again before
-the context has grown by a tenth.
+A failure changes nothing. The outcome reports it and the session records it. The next attempt waits until the
+context has grown by a tenth.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ from workspaces.ids import TurnId
 from workspaces.timestamp import stamp_of
 
 SUMMARY_TOKENS_MAX = 8_000
-"""Three times what a writer is asked for: a summary that is cut is of no use."""
+"""Three times the length that the prompt asks for: a truncated summary is useless."""
 
 FLUSH_TOKENS_MAX = 8_000
 
 TOO_LONG: frozenset[FailureKind] = frozenset({"too_long", "window_full"})
-"""What a shorter request may help against."""
+"""Failures that a shorter request may avoid."""
 
 _HOPELESS: frozenset[FailureKind] = frozenset({"unreachable", "overloaded", "key", "budget"})
-"""Another question, asked at once, will fare no better."""
+"""Failures that another request, sent at once, would meet too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What became of it: the window from now on, and what is to be said about it."""
+    """The result of a compaction: the window from now on, and the remarks to report."""
 
     window: TranscriptWindow
     remarks: tuple[Remark, ...]
@@ -83,8 +83,10 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What it takes to compact a conversation in the name of one turn. `model` is the agent's, its usage
-    noted as that of a compaction."""
+    """The services that compact a conversation for one turn.
+
+    `model` is the agent's; its usage counts as that of a compaction.
+    """
 
     config: SessionCompaction
     model: Model
@@ -96,66 +98,72 @@ class Compaction:
     turn_id: TurnId
 
     async def when_due(
-        self, window: TranscriptWindow, question: PromptRequest, emit: Emit
+        self, window: TranscriptWindow, prompt: PromptRequest, emit: Emit
     ) -> Compacted | None:
-        """Before a request; None when there is nothing to do or to say. Once in a turn: what is still too
-        long after that is the newest turns, which are to stay."""
-        if not self.is_due(window, question):
+        """Compact before a request, if that is due. Return None when there is nothing to do or to report.
+
+        This happens once in a turn. If the context is too long after that, the newest turns are, and they
+        stay.
+        """
+        if not self.is_due(window, prompt):
             return None
         characters_max = self.config.max_context_length
-        match question.due:
+        match prompt.due:
             case None:
                 return None
             case SystemTooLong(characters):
                 return Compacted(window, (_system_too_long(characters, characters_max),))
             case TurnTooLong():
                 return Compacted(window, (_turn_too_long(characters_max),))
-            case Cover() as found:
-                return await self._covered(found, window, question, question, emit)
+            case Cover() as covered:
+                return await self._covered(covered, window, prompt, prompt, emit)
 
-    def is_due(self, window: TranscriptWindow, question: PromptRequest) -> bool:
-        """Whether there is something to do or to say before this is asked."""
-        return question.due is not None and not self._has_stored("summary", window)
+    def is_due(self, window: TranscriptWindow, prompt: PromptRequest) -> bool:
+        """Return True if there is something to do or to report before this request."""
+        return prompt.due is not None and not self._has_stored("summary", window)
 
     async def at_once(
         self,
         window: TranscriptWindow,
-        question: PromptRequest,
+        prompt: PromptRequest,
         emit: Emit,
         *,
         shorter: PromptRequest | None = None,
     ) -> Compacted:
-        """Whatever the length. `shorter`: what may be asked instead of a question that was refused."""
-        state = question.state
+        """Compact whatever the length.
+
+        `shorter` may be sent in place of a request that the provider refused.
+        """
+        state = prompt.state
         if shorter is not None and not has_grown(state):
             return Compacted(window, ())
         length = state.characters if shorter is None else state.characters // 2
-        found = cover(state, length)
-        if isinstance(found, TurnTooLong):
+        covered = cover(state, length)
+        if isinstance(covered, TurnTooLong):
             return Compacted(window, (Remark("turn_too_long", _ONE_TURN),))
-        return await self._covered(found, window, question, shorter or question, emit)
+        return await self._covered(covered, window, prompt, shorter or prompt, emit)
 
     async def _covered(
         self,
-        found: Cover,
+        covered: Cover,
         window: TranscriptWindow,
-        question: PromptRequest,
+        prompt: PromptRequest,
         flush: PromptRequest,
         emit: Emit,
     ) -> Compacted:
-        emit(Compacting(question.length.characters))
+        emit(Compacting(prompt.length.characters))
         work = _Work(self, window, _quietly(emit))
-        hopeless = await work.flush(flush) if self._may_flush(window) else None
-        if hopeless is None:
-            summary = await work.summary(found, question)
+        failure = await work.flush(flush) if self._may_flush(window) else None
+        if failure is None:
+            summary = await work.summary(covered, prompt)
         else:
-            summary = Unusable(f"the model could not be asked: {hopeless.reason}")
+            summary = Unusable(f"the model could not be asked: {failure.reason}")
         if isinstance(summary, Unusable):
-            return await work.failed(summary, question.length.characters)
-        return await work.done(summary, found)
+            return await work.failed(summary, prompt.length.characters)
+        return await work.done(summary, covered)
 
     def _may_flush(self, window: TranscriptWindow) -> bool:
-        """Once in a turn, and only where there is something to write to."""
+        """Return True if this turn has not flushed yet and a mount is writable."""
         is_writable = any(mount.is_writable for mount in self.toolset.desk.mounts)
         return self.config.flush and is_writable and not self._has_stored("flush", window)
 
@@ -164,7 +172,7 @@ class Compaction:
 
 
 class _Work:
-    """One compaction; its window grows by what it stores."""
+    """One compaction in progress; its window grows with each entry it stores."""
 
     def __init__(self, compaction: Compaction, window: TranscriptWindow, emit: Emit) -> None:
         self._with = compaction
@@ -173,18 +181,18 @@ class _Work:
         self._usage = NO_USAGE
         self._remarks: list[Remark] = []
 
-    async def flush(self, question: PromptRequest) -> ModelFailure | None:
-        """The failure, when there is no use in asking anything else."""
-        request = flushing(question.request)
+    async def flush(self, prompt: PromptRequest) -> ModelFailure | None:
+        """Let the model write down what must last. Return the failure if no other request can succeed."""
+        request = flushing(prompt.request)
         model, toolset = self._with.model, self._with.toolset
-        await run_in_thread(self._keep, replace(question, request=request))
+        await run_in_thread(self._keep, replace(prompt, request=request))
         reply = await model.reply(request, output_tokens_max=FLUSH_TOKENS_MAX, emit=self._emit)
         if isinstance(reply, ModelFailure):
             self._remarks.append(Remark("flush_failed", f"{_FLUSH_FAILED}: {reply.reason}"))
             return reply if reply.kind in _HOPELESS else None
         calls = reply.message.tool_calls if reply.is_complete else ()
         if not calls:
-            self._usage += reply.usage  # it had nothing to write: nothing has happened
+            self._usage += reply.usage  # the model had nothing to write down
             return None
         await self._store(replace(self._entry(reply.message, "flush"), usage=reply.usage))
         asked = {one.call_id for one in toolset.asks(calls)}
@@ -198,16 +206,16 @@ class _Work:
             await self._store(replace(entry, seen=news.seen, changes=news.changes))
         return None
 
-    def _keep(self, question: PromptRequest) -> None:
-        """What is shown is kept before it is: memory, to a model that may write."""
+    def _keep(self, prompt: PromptRequest) -> None:
+        """Store the request before it is sent: it shows memory to a model that may write."""
         turn_id, lease = self._with.turn_id, self._with.lease
         name = self._with.model.name
-        self._with.prompt_log.record(question, turn_id, name, lease, purpose="flush")
+        self._with.prompt_log.record(prompt, turn_id, name, lease, purpose="flush")
 
-    async def summary(self, found: Cover, question: PromptRequest) -> str | Unusable:
-        covered = [one for one in question.said if one.number <= found.until]
-        since = question.held.snapshot.traffic_from
-        shown = prune(covered, question.pruning, render, running=None, traffic_from=since)
+    async def summary(self, covered: Cover, prompt: PromptRequest) -> str | Unusable:
+        messages = [one for one in prompt.said if one.number <= covered.until]
+        since = prompt.held.snapshot.traffic_from
+        shown = prune(messages, prompt.pruning, render, running=None, traffic_from=since)
         texts, size = input_of(_as_shown(shown), render), CHUNK_CHARACTERS_MAX
         before = self._window.summary
         summary = before.message.text if before else None
@@ -222,22 +230,22 @@ class _Work:
             if isinstance(written, Unusable):
                 return written
             summary, texts = written, rest
-        return summary or Unusable("there is nothing that could be summarised")
+        return summary or Unusable("there is nothing to summarise")
 
-    async def done(self, summary: str, found: Cover) -> Compacted:
+    async def done(self, summary: str, covered: Cover) -> Compacted:
         session = self._window.session
         written = self._entry(Message("assistant", (Text(summary),)), "summary")
         window = self._window
         carried = window.summary.system if window.summary else ()
-        system = (*carried, *window.system_until(found.until))
-        entry = replace(written, usage=self._usage, covers=found.until, system=system)
-        session = replace(session, window_from=found.until + 1, summary=entry.number, failed_at=0)
+        system = (*carried, *window.system_until(covered.until))
+        entry = replace(written, usage=self._usage, covers=covered.until, system=system)
+        session = replace(session, window_from=covered.until + 1, summary=entry.number, failed_at=0)
         session = await run_in_thread(
             self._with.transcript.compact, entry, session, self._with.lease
         )
         entries = (*self._window.entries, entry)
         kept = tuple(one for one in entries if one.number >= session.window_from)
-        remarks = (*self._remarks, _compacted(found.until))
+        remarks = (*self._remarks, _compacted(covered.until))
         return Compacted(TranscriptWindow(session, kept), remarks, is_done=True)
 
     async def failed(self, why: Unusable, characters: int) -> Compacted:
@@ -264,8 +272,11 @@ class _Work:
 
 
 def remarks_of(newest: Receipt | None, entries: Iterable[Entry]) -> tuple[Remark, ...]:
-    """What there was to say about the context of a turn that nobody has at hand any more: what its newest
-    request was kept with, and the summaries among its entries, of which it may not have known yet."""
+    """Return the remarks on the context of a turn that is not in memory any more.
+
+    They are the remarks stored with its newest request, and those on summaries among its entries. That
+    request may be older than the summaries.
+    """
     known = newest.remarks if newest else ()
     summaries = (_compacted(one.covers) for one in entries if one.covers is not None)
     return tuple(dict.fromkeys((*known, *summaries)))
@@ -273,13 +284,13 @@ def remarks_of(newest: Receipt | None, entries: Iterable[Entry]) -> tuple[Remark
 
 PRUNED_HARD = Remark(
     "pruned_hard",
-    "the provider found the conversation too long: in this turn the model is not shown what tools did in "
-    "earlier ones, and of long texts only head and tail",
+    "the provider refused the conversation as too long: in this turn the model sees no tool calls of earlier "
+    "turns, and only head and tail of long texts",
 )
 
 
 def still_too_long(refused: ModelFailure, config: SessionCompaction) -> ModelFailure:
-    """Nothing is left that could be made shorter."""
+    """Return the failure for a context in which nothing can be made shorter."""
     if config.enabled:
         setting = (
             f"lower `session.compaction.maxContextLength` (now {config.max_context_length:,}), shorten "
@@ -287,45 +298,46 @@ def still_too_long(refused: ModelFailure, config: SessionCompaction) -> ModelFai
         )
     else:
         setting = "turn on `session.compaction.enabled`, shorten MEMORY.md"
-    reason = "the conversation is longer than the model can take, even shortened"
+    reason = "the conversation is too long for the model, even when shortened"
     return ModelFailure(
         "context_too_long", reason, f"{setting}, or reset the conversation", refused.usage
     )
 
 
 _AS_IT_WAS = (
-    "The conversation is as it was; it is tried again when the context has grown by a tenth"
+    "The conversation is unchanged; the next attempt comes when the context has grown by a tenth"
 )
 _FLUSH_FAILED = (
     "the model could not write down what must last before the conversation is summarised"
 )
-_ONE_TURN = "there is nothing before the newest turn that could be summarised"
+_ONE_TURN = "there is nothing before the newest turn to summarise"
 
 
 def _compacted(until: int) -> Remark:
-    told = f"what was said up to entry {until} is shown to the model as a summary now"
-    return Remark("compacted", told)
+    return Remark("compacted", f"the model now sees the entries up to {until} as a summary")
 
 
 def _as_shown(messages: tuple[Numbered, ...]) -> tuple[Numbered, ...]:
-    """A damaged history may hold a call without a result, say: its writer reads what the model did."""
+    """Return the messages as the model saw them, repaired: a damaged history may hold a call without a
+    result, for example."""
     return tuple(enumerate(repair(tuple(message for _, message in messages))))
 
 
 def _quietly(emit: Emit) -> Emit:
-    """What is written in a compaction is no answer to anyone; what tools do is seen."""
+    """Return an emit function that passes on only tool progress: text written in a compaction answers no
+    user."""
 
-    def told(progress: Progress) -> None:
+    def emit_tool_progress(progress: Progress) -> None:
         if isinstance(progress, ToolStarted | ToolEnded | Waiting | Counted):
             emit(progress)
 
-    return told
+    return emit_tool_progress
 
 
 def _system_too_long(characters: int, characters_max: int) -> Remark:
     return Remark(
         "system_too_long",
-        f"what stands beside the messages alone has {characters:,} characters, more than "
+        f"the prompt without the messages has {characters:,} characters, more than "
         f"`session.compaction.maxContextLength` ({characters_max:,}): no summary can help. Shorten "
         "MEMORY.md or the instructions, or raise the limit",
     )

@@ -1,13 +1,13 @@
-"""Showings: what a conversation's model was shown, kept so that it can be repeated and accounted for.
+"""Store the prompts that a conversation's model saw, so that they can be repeated and explained.
 
     shown:<conversation>   snapshot:<number>               the prompt and the tools, with their bytes
-                           delta:<snapshot>:<number>       what was told of changes since, with its bytes
+                           delta:<snapshot>:<number>       a notice of changes since, with its bytes
                            receipt:<number>                one for each request
 
-A request is kept before it is sent, in one batch under the lease's guard: what is new in it and its
-receipt. So a turn that is taken up by another process finds what was told, beside the same message, and
-what a model may have read is never unaccounted for. What is too large for a record lies `aside`, with what
-the transcript has there, and goes with it.
+A request is stored before it is sent, in one batch under the lease's guard: its new parts and its receipt. So
+a process that resumes a turn finds each notice beside the same message. Every byte that a model may have read
+is accounted for. Values too large for a record lie in the blob store with the transcript's, and are deleted
+with them.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _LAST = "\U0010ffff"
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """A question about to be kept."""
+    """The records of a request that is about to be stored."""
 
-    question: PromptRequest
+    prompt: PromptRequest
     receipt: Receipt
     changes: tuple[Put, ...]
 
 
 class PromptLog:
-    """One conversation's. Only the holder of its lease may keep anything."""
+    """The prompt log of one conversation. Only the lease holder may write to it."""
 
     def __init__(
         self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
@@ -51,7 +51,7 @@ class PromptLog:
         self._conversation_id = conversation_id
         self._partition = f"shown:{conversation_id}"
         self._records = records
-        self._aside = LargeValues(conversation_id, large)
+        self._large_values = LargeValues(conversation_id, large)
         self._held: ShownState | None = None
         self._receipts = 0
         self._is_loaded = False
@@ -59,18 +59,18 @@ class PromptLog:
 
     @property
     def unavailable(self) -> tuple[str, ...]:
-        """The sources of memory that could not be read at some request since this was opened."""
+        """The sources of memory that could not be read at some request since this log was opened."""
         return tuple(sorted(self._unavailable))
 
     def held(self) -> ShownState | None:
-        """What the model was shown up to the newest request; None before the first."""
+        """Return the state that the model has seen up to the newest request; None before the first."""
         if not self._is_loaded:
             self._load()
         return self._held
 
     def record(
         self,
-        question: PromptRequest,
+        prompt: PromptRequest,
         turn_id: TurnId,
         model: str,
         lease: Lease,
@@ -78,20 +78,24 @@ class PromptLog:
         remarks: tuple[Remark, ...] = (),
         purpose: RequestPurpose = "turn",
     ) -> Receipt:
-        """What is about to be asked, and what there was to say about it. LeaseLost when the conversation is
-        another's now."""
+        """Store a request before it is sent, with the remarks on it.
+
+        Raises: LeaseLost when another process holds the conversation now.
+        """
         writer = str(lease.generation)
-        keeping = self.prepare(question, turn_id, model, writer, remarks=remarks, purpose=purpose)
+        pending_write = self.prepare(
+            prompt, turn_id, model, writer, remarks=remarks, purpose=purpose
+        )
         try:
-            self._records.write(lease.guard, *keeping.changes)
+            self._records.write(lease.guard, *pending_write.changes)
         except Conflict as conflict:
             raise LeaseLost(lease.key) from conflict
-        self.mark_written(keeping)
-        return keeping.receipt
+        self.mark_written(pending_write)
+        return pending_write.receipt
 
     def prepare(
         self,
-        question: PromptRequest,
+        prompt: PromptRequest,
         turn_id: TurnId,
         model: str,
         writer: str,
@@ -99,37 +103,42 @@ class PromptLog:
         remarks: tuple[Remark, ...] = (),
         purpose: RequestPurpose = "turn",
     ) -> PendingWrite:
-        """What must be written before it is asked; `writer` is who holds the lease, or bids for it."""
-        self.held()
-        at = stamp_of(question.held.asked_at)
-        made = receipt(
-            self._receipts + 1,
-            at,
-            turn_id,
-            model,
-            question.held,
-            question.said,
-            question.pruning,
-            question.request,
-            remarks,
-            purpose,
-        )
-        news = [] if question.news is None else [self._news(question, writer)]
-        put = self._put(f"receipt:{_digits(made.number)}", made.as_json(), writer)
-        return PendingWrite(question, made, (*news, put))
+        """Return the records to write before the request is sent.
 
-    def mark_written(self, keeping: PendingWrite) -> None:
-        """It has been written."""
-        self._held, self._receipts = keeping.question.held, keeping.receipt.number
-        self._unavailable |= keeping.question.unavailable
+        `writer` identifies the process that holds the lease, or bids for it.
+        """
+        self.held()
+        at = stamp_of(prompt.held.asked_at)
+        new_receipt = receipt(
+            number=self._receipts + 1,
+            at=at,
+            turn_id=turn_id,
+            model=model,
+            held=prompt.held,
+            said=prompt.said,
+            pruning=prompt.pruning,
+            request=prompt.request,
+            remarks=remarks,
+            purpose=purpose,
+        )
+        new_parts = [] if prompt.news is None else [self._new_part(prompt, writer)]
+        put = self._put(f"receipt:{_digits(new_receipt.number)}", new_receipt.as_json(), writer)
+        return PendingWrite(prompt, new_receipt, (*new_parts, put))
+
+    def mark_written(self, pending_write: PendingWrite) -> None:
+        """Note that the records have been written."""
+        self._held, self._receipts = pending_write.prompt.held, pending_write.receipt.number
+        self._unavailable |= pending_write.prompt.unavailable
 
     def receipts(self) -> list[Receipt]:
         found = with_prefix(self._records, self._partition, "receipt:")
-        return [receipt_of(_number(item), self._aside.value(item.value)) for item in found]
+        return [receipt_of(_number(item), self._large_values.value(item.value)) for item in found]
 
     def resume(self, turn_id: TurnId) -> Receipt | None:
-        """A turn is gone on with that had asked before: what could not be read then is unavailable in it
-        now. The receipt of its newest request but for a flush; None when it has made none."""
+        """Return the receipt of the newest request of a resumed turn, flushes excluded; None if it made none.
+
+        Sources that could not be read at one of its requests count as unavailable now.
+        """
         newest = None
         for found in self._backwards():
             if found.turn_id != turn_id:
@@ -140,13 +149,13 @@ class PromptLog:
         return newest
 
     def as_shown(self, receipt: Receipt) -> ShownState:
-        """What the model had been shown with that request."""
+        """Return the state that the model had seen with this request."""
         snapshot = self._snapshot(receipt.snapshot)
         deltas = self._deltas(receipt.snapshot)[: receipt.deltas]
         return ShownState(snapshot, deltas, moment_of(receipt.at), receipt.length, receipt.last)
 
     def erase(self) -> None:
-        """All of it but what lies aside, which goes with the transcript's."""
+        """Delete all records. The transcript's erasure deletes the large values."""
         while found := self._records.scan(self._partition, limit=DELETED_AT_ONCE):
             self._records.write(*(Delete(item.key) for item in found))
 
@@ -157,15 +166,15 @@ class PromptLog:
         self._is_loaded = True
 
     def _backwards(self) -> Iterator[Receipt]:
-        """The newest first, one read each: a turn has few."""
+        """Yield the receipts, newest first, with one read each: a turn has few."""
         end = f"receipt:{_LAST}"
         while found := self._before(end):
-            yield receipt_of(_number(found), self._aside.value(found.value))
+            yield receipt_of(_number(found), self._large_values.value(found.value))
             end = found.key.sort
 
-    def _news(self, question: PromptRequest, writer: str) -> Put:
-        snapshot, deltas = question.held.snapshot, question.held.deltas
-        if question.news is snapshot:
+    def _new_part(self, prompt: PromptRequest, writer: str) -> Put:
+        snapshot, deltas = prompt.held.snapshot, prompt.held.deltas
+        if prompt.news is snapshot:
             return self._put(f"snapshot:{_digits(snapshot.number)}", snapshot.as_json(), writer)
         name = f"delta:{_digits(snapshot.number)}:{_digits(len(deltas))}"
         return self._put(name, deltas[-1].as_json(), writer)
@@ -174,11 +183,11 @@ class PromptLog:
         item = self._records.get(Key(self._partition, f"snapshot:{_digits(number)}"))
         if item is None:
             raise NotFound("snapshot", f"{number} of {self._conversation_id}")
-        return snapshot_of(number, self._aside.value(item.value))
+        return snapshot_of(number, self._large_values.value(item.value))
 
     def _deltas(self, snapshot: int) -> tuple[Delta, ...]:
         found = with_prefix(self._records, self._partition, f"delta:{_digits(snapshot)}:")
-        return tuple(delta_of(self._aside.value(item.value)) for item in found)
+        return tuple(delta_of(self._large_values.value(item.value)) for item in found)
 
     def _before(self, end: str) -> Item | None:
         start = "receipt:"
@@ -187,7 +196,7 @@ class PromptLog:
 
     def _put(self, sort: str, value: JsonObject, writer: str) -> Put:
         name = f"{sort.replace(':', '-')}-{writer}"
-        return self._aside.put(Key(self._partition, sort), value, name)
+        return self._large_values.put(Key(self._partition, sort), value, name)
 
 
 def _digits(number: int) -> str:

@@ -1,8 +1,8 @@
-"""Questions: a request to the model with all that is to be known about it.
+"""Build a request to the model, together with everything needed to explain it.
 
-To put one is to look at memory as it is now, to decide what of it must be shown anew, and to assemble the
-request: nothing is stored by it. A turn keeps each question before it is asked (`showing`); a preview
-only looks at it.
+To build a request means: read the memory as it is now, decide which parts of it the model must see anew, and
+assemble the messages. That stores nothing. A turn stores each request before it is sent (`prompt_log`); a
+preview only shows it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from workspaces.storage.records import JsonObject
 class PromptRequest:
     request: ModelRequest
     said: tuple[HistoryMessage, ...]
-    """What of the transcript it shows, whole."""
+    """The messages of the transcript that the request shows, unshortened."""
     pruning: Pruning | None
-    """How that was shortened."""
+    """How those messages were shortened."""
     held: ShownState
-    """What the conversation has been shown with it."""
+    """The state that the conversation's model has seen, including this request."""
     running: TurnId | None
-    """The turn that asks."""
+    """The turn that sends the request."""
     news: Snapshot | Delta | None
-    """What of that is new."""
+    """The part of that state that is new."""
     length: Length
     characters_max: int | None
-    """Beyond so many a compaction is due; None: never."""
+    """Characters beyond which a compaction is due; None: never."""
     failed_at: int
-    """How long it was when a summary failed."""
+    """Length in characters when a summary failed."""
 
     @property
     def state(self) -> SummaryState:
@@ -61,16 +61,16 @@ class PromptRequest:
 
     @property
     def covered(self) -> Cover | TurnTooLong:
-        """What a summary made at once would stand for, however short this is."""
+        """The entries that a summary made now would cover, however short the context is."""
         return cover(self.state, self.length.characters)
 
     @property
     def due(self) -> Due | None:
-        """What is to be done before it is asked; None: nothing."""
+        """The work to do before the request is sent; None if there is none."""
         return None if self.characters_max is None else due(self.state, self.characters_max)
 
     def characters_after(self, until: int) -> int:
-        """How many are left without the messages up to an entry."""
+        """Return the length without the messages up to an entry."""
         rest = [one for one in self.said if one.number > until]
         since = self.held.snapshot.traffic_from
         shown = prune(rest, self.pruning, render, running=self.running, traffic_from=since)
@@ -82,7 +82,7 @@ class PromptRequest:
         return frozenset(part.source for part in self.held.parts if part.unavailable is not None)
 
     def parts_json(self) -> list[JsonObject]:
-        """The parts of the prompt, then what is told beside messages of their changes."""
+        """Return the parts of the prompt, then the notices of their changes beside messages."""
         parts = [
             {**part.as_json(), "characters": len(part.text)} for part in self.held.snapshot.parts
         ]
@@ -100,7 +100,7 @@ class PromptRequest:
         return [*parts, *changes]
 
     def as_json(self) -> JsonObject:
-        """Part by part, with sizes and revisions, and the request as it would be sent."""
+        """Return the parts with sizes and revisions, and the request as it would be sent."""
         snapshot = self.held.snapshot
         return {
             "snapshot": {"number": snapshot.number, "at": snapshot.at, "reason": snapshot.reason},
@@ -113,7 +113,7 @@ class PromptRequest:
 
 
 def as_asked(receipt: Receipt, held: ShownState, said: Sequence[HistoryMessage]) -> ModelRequest:
-    """The request of a receipt, put together again from what it had been `held` and from what was said."""
+    """Rebuild the request of a receipt from the shown state and the messages."""
     since = held.snapshot.traffic_from
     messages = prune(said, receipt.pruning, render, running=receipt.turn_id, traffic_from=since)
     request = assemble(held.snapshot, held.deltas, messages)
@@ -127,13 +127,13 @@ def as_asked(receipt: Receipt, held: ShownState, said: Sequence[HistoryMessage])
 
 
 def flushing(request: ModelRequest) -> ModelRequest:
-    """The same, and that what must last is to be written down now."""
-    told = user(render("compaction/flush.md"))
-    return replace(request, messages=repair((*request.messages, told)))
+    """Return the same request, with an instruction to write down what must last."""
+    instruction = user(render("compaction/flush.md"))
+    return replace(request, messages=repair((*request.messages, instruction)))
 
 
 def build_request(
-    briefing: PromptSources,
+    sources: PromptSources,
     held: ShownState | None,
     window: TranscriptWindow,
     tools: tuple[ToolSpec, ...],
@@ -143,10 +143,13 @@ def build_request(
     instructions: str | None = None,
     prune_all: bool = False,
 ) -> PromptRequest:
-    """`held`: what the conversation has been shown until now; `running`: the turn that asks, if one does;
-    `instructions`: what the platform says for this turn alone; `prune_all`: with as little as may be,
-    whatever the agent's setting."""
-    now = briefing.moment(
+    """Build the next request of a conversation.
+
+    `held` is the state that the conversation's model has seen until now, and `running` the turn that asks, if
+    any. `instructions` are the platform's for this turn alone. With `prune_all` the request shows as little
+    as possible, whatever the agent's setting.
+    """
+    now = sources.moment(
         at,
         window.newest_number,
         tools=tools,
@@ -154,32 +157,32 @@ def build_request(
         shown=held.revisions() if held else {},
         summary=window.summary.message.text if window.summary else None,
     )
-    said, pruning = window.said, briefing.pruning_for(prune_all=prune_all)
+    said, pruning = window.said, sources.pruning_for(prune_all=prune_all)
     since = held.snapshot.traffic_from if held else 0
-    found = leaving(said, pruning, render, running=running, traffic_from=since)
-    news, before = decide(held, replace(now, leaving=found), render), held
+    pruned = leaving(said, pruning, render, running=running, traffic_from=since)
+    news, shown_before = decide(held, replace(now, leaving=pruned), render), held
     held = after(held, news, at)
     since = held.snapshot.traffic_from
     messages = prune(said, pruning, render, running=running, traffic_from=since)
     request = assemble(held.snapshot, held.deltas, messages, kept=window.system, turn=instructions)
-    turned_out, is_new = _turned_out(before, window), news is held.snapshot
-    length = measured(request, turned_out, is_same=not is_new)
+    counted, is_new = _counted_length(shown_before, window), news is held.snapshot
+    length = measured(request, counted, is_same=not is_new)
     held = replace(held, length=length, entry=window.newest_number)
     return PromptRequest(
-        request,
-        said,
-        pruning,
-        held,
-        running,
-        news,
-        length,
-        briefing.characters_max,
-        window.session.failed_at,
+        request=request,
+        said=said,
+        pruning=pruning,
+        held=held,
+        running=running,
+        news=news,
+        length=length,
+        characters_max=sources.characters_max,
+        failed_at=window.session.failed_at,
     )
 
 
-def _turned_out(held: ShownState | None, window: TranscriptWindow) -> Length | None:
-    """How long the request before was, by what the provider has counted."""
+def _counted_length(held: ShownState | None, window: TranscriptWindow) -> Length | None:
+    """Return the length of the previous request, as the provider has counted it."""
     if held is None or held.length is None:
         return None
     answers = (

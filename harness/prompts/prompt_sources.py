@@ -1,12 +1,12 @@
-"""Gathering what the prompt is made of: the reading half of the context, which itself is pure.
+"""Read the sources of the prompt. The context package, which builds the prompt from them, is pure.
 
-Memory is read from a revision, after what a person changed by hand became one: so the prompt is a
-function of revisions that can be named afterwards, whatever happens to the files meanwhile. What was read
-from a revision is kept: to look again costs asking which revision is the newest.
+Memory is read from a revision, after manual edits were committed. So the prompt is a function of revisions
+that can be named afterwards, whatever happens to the files in the meantime. Contents read from a revision are
+cached: to look again costs one read of the newest revision's id.
 
-A person's changes become revisions before the agent can write, and those that the prompt shows before it
-is made; the others need not keep the provider waiting. So at first MEMORY.md is read and the notes are
-glanced at: if they are what the newest revision says, the rest is settled after the request was sent.
+Two kinds of manual edits are committed early: all of them before the agent can write, and those that the
+prompt shows before it is built. The others need not delay the request. So at first MEMORY.md is read and the
+notes are checked. If they equal the newest revision, other edits are committed after the request was sent.
 """
 
 from __future__ import annotations
@@ -44,36 +44,38 @@ _ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 ViewOf = Callable[[Mount], View]
 
 PROMPTS_KEPT = 64
-"""Of the turns of a process: they are put together from the same again and again, and are as long as what
-they are made of."""
+"""Prompts to cache for the turns of a process. Turns build them from the same sources again and again, and a
+prompt is as long as its sources."""
 
 SETTLE_WAIT_S = 1.0
-"""A write holds a workspace for milliseconds. A command may hold it for minutes, and has settled what
-people changed when it began."""
+"""Seconds to wait for a workspace's writer lock. A write holds it for milliseconds. A command may hold it for
+minutes, but has committed the manual edits at its start."""
 
 
 def newest(mount: Mount) -> View:
-    """Everything that is there, whoever wrote it."""
+    """Return the view of all revisions, by any author."""
     del mount
     return HEAD
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What a mount remembers, as of a revision."""
+class _MountMemory:
+    """The memory of a mount, as of a revision."""
 
     revision: RevisionId | None
     memory: Memory | None
     known: set[RevisionId] = field(default_factory=set[RevisionId], compare=False)
-    """Revisions that this one has grown from."""
+    """Revisions that are ancestors of this one."""
 
     @property
     def is_unavailable(self) -> bool:
         return self.memory is not None and self.memory.unavailable is not None
 
     def has_lost(self, revision: RevisionId, workspace: Workspace | RemoteWorkspace) -> bool:
-        """Whether a revision that was shown is none of those. Not asked of what cannot be read, nor of
-        what is read without its history."""
+        """Return True if a shown revision is no longer an ancestor.
+
+        Return False for memory that is unavailable, or that is read without its history.
+        """
         is_distant = isinstance(workspace, RemoteWorkspace)
         if is_distant or self.is_unavailable or revision in self.known:
             return False
@@ -84,7 +86,7 @@ class _Found:
 
 
 class PromptSources:
-    """What an agent's prompt is made of, as of each moment that it is asked for. For one turn."""
+    """The sources of an agent's prompt at each moment of one turn."""
 
     def __init__(
         self,
@@ -96,14 +98,16 @@ class PromptSources:
         policy: str = "",
         view_of: ViewOf = newest,
     ) -> None:
-        """`memories`: what was read for the turns before, so that most of what is to be settled may wait
-        until `settle` is called; `policy`: what was asked about memory for this turn, in a form that can be
-        compared."""
+        """Take the agent's configuration and its mounts.
+
+        `memories` caches the memory of earlier turns; with it, most manual edits may wait until `settle` is
+        called. `policy` is the memory policy that this turn asked for, in a comparable form.
+        """
         self.model = model
-        self.unsettled: tuple[str, ...] = ()
-        """Why what people changed by hand did not become revisions, where it did not."""
-        self._may_wait = memories is not None
-        self._owed: list[tuple[str, Workspace]] = []
+        self.uncommitted: tuple[str, ...] = ()
+        """Reasons why manual edits could not be committed."""
+        self._has_cache = memories is not None
+        self._uncommitted_workspaces: list[tuple[str, Workspace]] = []
         self._memories = memories or MemoryCache()
         self._instructions = config.system
         self._mounts = tuple(mounts)
@@ -113,37 +117,39 @@ class PromptSources:
         self._pruning = config.session.as_pruned
         compaction = config.session.compaction
         self.characters_max = compaction.max_context_length if compaction.enabled else None
-        self._found: dict[str, _Found] = {}
-        self._seen_at: tuple[date, str | None] | None = None
+        self._memory_by_mount: dict[str, _MountMemory] = {}
+        self._parts_key: tuple[date, str | None] | None = None
         self._parts: tuple[PromptPart, ...] = ()
 
     def parts(self, day: date, summary: str | None = None) -> tuple[PromptPart, ...]:
-        """Those that a snapshot taken now would hold; `summary`: of what was said before the window."""
-        moved = [self._look(mount) for mount in self._mounts]
-        if any(moved) or (day, summary) != self._seen_at:
+        """Return the parts of a snapshot taken now; `summary` covers the messages before the window."""
+        moved = [self._read_again(mount) for mount in self._mounts]
+        if any(moved) or (day, summary) != self._parts_key:
             self._parts = _parts_of(self._sources(day, summary))
-            self._seen_at = (day, summary)
+            self._parts_key = (day, summary)
         return self._parts
 
     @property
-    def owes(self) -> bool:
-        """Whether something waits for `settle`."""
-        return bool(self._owed)
+    def has_uncommitted_edits(self) -> bool:
+        """True if workspaces wait for `commit_remaining_edits`."""
+        return bool(self._uncommitted_workspaces)
 
-    def settle(self) -> None:
-        """What people changed by hand beside memory becomes revisions now, where the first prompt did not
-        wait for it. Whoever holds the workspace longer has done so when they began."""
-        owed, self._owed = self._owed, []
-        for name, workspace in owed:
+    def commit_remaining_edits(self) -> None:
+        """Commit the manual edits for which the first prompt did not wait.
+
+        A process that holds a workspace longer than the wait has committed them when it began.
+        """
+        waiting, self._uncommitted_workspaces = self._uncommitted_workspaces, []
+        for name, workspace in waiting:
             try:
                 with suppress(Busy):
                     workspace.commit_edits(wait_s=SETTLE_WAIT_S)
             except Failure as failure:
                 reason = str(failure).replace(workspace.namespace, name)
-                self.unsettled = (*self.unsettled, f"{name}: {reason}")
+                self.uncommitted = (*self.uncommitted, f"{name}: {reason}")
 
     def pruning_for(self, *, prune_all: bool) -> Pruning | None:
-        """None: everything is shown."""
+        """Return the pruning of a request; None if everything is shown."""
         if prune_all:
             return replace(self._pruning or Pruning(), prune_all=True)
         return self._pruning
@@ -158,8 +164,10 @@ class PromptSources:
         shown: Mapping[str, RevisionId],
         summary: str | None = None,
     ) -> Moment:
-        """How things are at a request whose newest message is `entry`, to whoever was `shown` these
-        revisions of memory, each by the source of its part."""
+        """Return the state of all sources at a request whose newest message is `entry`.
+
+        `shown` are the revisions of memory that the model has seen, by the sources of their parts.
+        """
         parts = self.parts(at.date(), summary)
         trusted = tuple(part.text for part in parts if part.is_trusted and part.source != DATE)
         mounts = [_access(mount) for mount in self._mounts]
@@ -172,56 +180,68 @@ class PromptSources:
             gate=_digest(self._views),
             configuration=_configuration(self.model, self._memory_max, trusted, offered),
         )
-        return Moment(at, entry, terms, parts, tools, self._is_erased(shown), self._seams(shown))
+        return Moment(
+            at=at,
+            entry=entry,
+            terms=terms,
+            parts=parts,
+            tools=tools,
+            is_erased=self._is_erased(shown),
+            seams=self._merge_marks(shown),
+        )
 
-    def _look(self, mount: Mount) -> bool:
-        """Whether there is something else to be seen than before."""
-        before = self._found.get(mount.name)
+    def _read_again(self, mount: Mount) -> bool:
+        """Read a mount again. Return True if its memory differs from before."""
+        before = self._memory_by_mount.get(mount.name)
         is_first = before is None or before.is_unavailable
         if before is not None and mount.is_distant:
-            return False  # like a copy, which is pulled before the turn and not between its steps
+            return False  # read once in a turn, like a copy that is pulled before the turn
         try:
-            found = self._remembered(mount, None if is_first else before, settle=is_first)
+            memory = self._memory_of(mount, None if is_first else before, commit=is_first)
         except Failure as failure:
-            reason = str(failure).replace(mount.namespace, mount.name)  # a model knows no hash
-            found = _Found(None, Memory(mount.name, None, unavailable=reason))
-        self._found[mount.name] = found
-        return found != before
+            reason = str(failure).replace(mount.namespace, mount.name)  # a model knows no namespace
+            memory = _MountMemory(None, Memory(mount.name, None, unavailable=reason))
+        self._memory_by_mount[mount.name] = memory
+        return memory != before
 
-    def _remembered(self, mount: Mount, before: _Found | None, *, settle: bool) -> _Found:
-        """`before`, if that is how it still is."""
+    def _memory_of(
+        self, mount: Mount, before: _MountMemory | None, *, commit: bool
+    ) -> _MountMemory:
+        """Return the mount's memory; `before` itself if it is unchanged."""
         view, workspace = self._views[mount.name], mount.workspace
         if isinstance(workspace, RemoteWorkspace):
             if view != HEAD:
                 raise Unavailable(
-                    "S3", "a workspace that is read there shows its newest state only"
+                    "S3", "a workspace that is read in place shows its newest state only"
                 )
             memory = remote_memory(mount.name, workspace)
-            return _Found(memory.revision if memory else None, memory)
-        revision = self._revision(mount.name, workspace, view, settle=settle)
+            return _MountMemory(memory.revision if memory else None, memory)
+        revision = self._revision(mount.name, workspace, view, commit=commit)
         if before is not None and revision == before.revision:
             return before
-        return _Found(revision, self._memories.at(mount.name, workspace, revision))
+        return _MountMemory(revision, self._memories.at(mount.name, workspace, revision))
 
     def _revision(
-        self, mount: str, workspace: Workspace, view: View, *, settle: bool
+        self, mount: str, workspace: Workspace, view: View, *, commit: bool
     ) -> RevisionId | None:
-        """The one that a view shows. What a person is changing by hand while somebody else holds the
-        workspace is left for the next time."""
+        """Return the revision that a view shows.
+
+        Edits that a person makes while another process holds the workspace wait until the next time.
+        """
         if view != HEAD:
             return workspace.history.resolve(view)
-        if settle:
-            if not (self._may_wait and self._memories.is_fresh(mount, workspace)):
+        if commit:
+            if not (self._has_cache and self._memories.is_fresh(mount, workspace)):
                 with suppress(Busy):
                     return workspace.commit_edits()
             else:
-                self._owed.append((mount, workspace))
+                self._uncommitted_workspaces.append((mount, workspace))
         return workspace.tip()
 
     def _sources(self, day: date, summary: str | None) -> Sources:
         default = next((mount for mount in self._mounts if not mount.is_private), None)
-        found = [self._found[mount.name].memory for mount in self._mounts]
-        memories = [memory for memory in found if memory is not None]
+        read = [self._memory_by_mount[mount.name].memory for mount in self._mounts]
+        memories = [memory for memory in read if memory is not None]
         if needs_ages(memories, self._memory_max):
             by_name = {mount.name: mount for mount in self._mounts}
             memories = [_with_ages(by_name[memory.mount], memory) for memory in memories]
@@ -234,22 +254,23 @@ class PromptSources:
             summary,
         )
 
-    def _seams(self, shown: Mapping[str, RevisionId]) -> dict[str, list[MergeMark]]:
-        """Where sync has merged since then, in workspaces that have grown."""
-        found: dict[str, list[MergeMark]] = {}
+    def _merge_marks(self, shown: Mapping[str, RevisionId]) -> dict[str, list[MergeMark]]:
+        """Return the places that sync has merged since the shown revision, in workspaces with newer
+        revisions."""
+        marks: dict[str, list[MergeMark]] = {}
         for mount in self._mounts:
             source, workspace = memory_of(mount.name), mount.workspace
-            before, now = shown.get(source), self._found[mount.name].revision
+            before, now = shown.get(source), self._memory_by_mount[mount.name].revision
             if isinstance(workspace, RemoteWorkspace) or now is None or before in {None, now}:
                 continue
-            with suppress(Failure):  # they are an addition: what changed is told without them too
-                found[source] = marks_since(workspace.history, now, before)
-        return found
+            with suppress(Failure):  # an addition only: the delta names the changes without it too
+                marks[source] = marks_since(workspace.history, now, before)
+        return marks
 
     def _is_erased(self, shown: Mapping[str, RevisionId]) -> bool:
-        """A revision that was shown, and that its workspace's history does not know any more."""
+        """Return True if a workspace's history no longer holds a revision that was shown."""
         return any(
-            self._found[mount.name].has_lost(revision, mount.workspace)
+            self._memory_by_mount[mount.name].has_lost(revision, mount.workspace)
             for mount in self._mounts
             if (revision := shown.get(memory_of(mount.name))) is not None
         )
@@ -264,19 +285,19 @@ def _parts_of(sources: Sources) -> tuple[PromptPart, ...]:
 def _configuration(
     model: str, memory_max: int, trusted: tuple[str, ...], offered: tuple[str, ...]
 ) -> str:
-    """As the digest of the JSON of all of it, tools too."""
-    told = _ASCII.encode([model, memory_max, trusted])
-    return _hash(f"{told[:-1]},[{','.join(offered)}]]")
+    """Return a digest equal to that of the JSON of all arguments, tools included."""
+    encoded = _ASCII.encode([model, memory_max, trusted])
+    return _hash(f"{encoded[:-1]},[{','.join(offered)}]]")
 
 
 def _access(mount: Mount) -> list[object]:
-    """Under which name what is reached, and how."""
+    """Return the name under which a namespace is mounted, and the kind of access."""
     access: list[object] = [mount.name, mount.namespace, mount.is_writable]
     return [*access, "distant"] if mount.is_distant else access
 
 
 def _with_ages(mount: Mount, memory: Memory) -> Memory:
-    """Without ages, should they be unavailable: then the lower line counts as the newer."""
+    """Add the ages of its lines to a memory. Without ages, a lower line counts as the newer one."""
     workspace = mount.workspace
     if memory.revision is None or isinstance(workspace, RemoteWorkspace):
         return memory

@@ -1,4 +1,4 @@
-"""What a turn waits for, and what an answer makes of it: read off its entries, and nothing else."""
+"""Work out from a turn's entries alone which calls wait, and what an answer makes of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workspaces.errors import Conflict, NotFound, Refused
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What is stored of an answer: the results that it is, and the calls that it allows."""
+    """The parts of an answer to store: the results in it, and the calls that it approves."""
 
     results: tuple[ToolResult, ...]
     allowed: tuple[str, ...]
@@ -27,11 +27,11 @@ class Answered:
 
 
 Unanswered = Literal["superseded", "cancelled"]
-"""Why a call that waited is not waited for any more: something else was said; the turn was cancelled."""
+"""Why a waiting call will not be answered: the user said something else, or the turn was cancelled."""
 
 
 def open_calls(entries: Sequence[Entry]) -> tuple[ToolCall, ...]:
-    """Those of the newest reply whose results are not stored."""
+    """Return the calls of the newest reply whose results are not stored."""
     answered: set[str] = set()
     for entry in reversed(_said(entries)):
         if entry.message.role == "assistant":
@@ -43,7 +43,7 @@ def open_calls(entries: Sequence[Entry]) -> tuple[ToolCall, ...]:
 
 
 def pending(entries: Sequence[Entry]) -> tuple[PendingCall, ...]:
-    """Those of them that are neither allowed nor made yet."""
+    """Return the open calls that wait: neither approved nor answered by the client yet."""
     allowed: set[str] = set()
     asked = {}
     for entry in reversed(_said(entries)):
@@ -61,8 +61,13 @@ def pending(entries: Sequence[Entry]) -> tuple[PendingCall, ...]:
 def answered(
     entries: Sequence[Entry], answers: Sequence[Answer], shown: Callable[[str, str], str]
 ) -> Answered:
-    """What answers mean for a turn that waits; all of them, or none. `shown` cuts a result, given the id
-    of its call. NotFound, Conflict, Refused."""
+    """Work out what the answers mean for a paused turn: all of them, or none.
+
+    `shown` shortens a result, given the id of its call.
+
+    Raises: NotFound for an unknown call; Conflict for a call that was answered already; Refused when the
+    answer is of the wrong kind.
+    """
     waiting = {one.id: one for one in pending(entries)}
     results: list[ToolResult] = []
     allowed: list[str] = []
@@ -76,19 +81,19 @@ def answered(
                 results.append(ToolResult(answer.call_id, text, is_error=True))
             case Approval():
                 if found.asked.waits_for != "approval":
-                    rule = "is made by the client: there is nothing to allow"
+                    rule = "is run by the client and needs no approval"
                     raise Refused("callId", answer.call_id, rule, remedy="send its `tool_result`")
                 allowed.append(answer.call_id)
             case ToolAnswer(content=text, is_error=is_error):
                 if found.asked.waits_for != "result":
-                    rule = "is made here, once it is allowed"
+                    rule = "is run by the harness once it is approved"
                     raise Refused("callId", answer.call_id, rule, remedy="send an `approval`")
                 results.append(ToolResult(answer.call_id, shown(answer.call_id, text), is_error))
     return Answered(tuple(results), tuple(allowed))
 
 
 def unanswered(entries: Sequence[Entry], why: Unanswered) -> Message:
-    """The results of all open calls of a turn that goes no further: none of them was run."""
+    """Return results for all open calls of a turn that goes no further: none of them was run."""
     text = render(f"turn/{why}.md")
     calls = open_calls(entries)
     return Message("user", tuple(ToolResult(call.id, text, is_error=True) for call in calls))
@@ -107,5 +112,5 @@ def nothing_waits(call_id: str | None) -> NotFound:
 
 
 def _said(entries: Sequence[Entry]) -> list[Entry]:
-    """Without what was written down before a summary, and summaries."""
+    """Leave out the entries of flushes and summaries."""
     return [entry for entry in entries if entry.is_said]

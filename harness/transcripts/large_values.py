@@ -1,9 +1,9 @@
-"""What is too large for a record: it lies in the blob store, and the record says where.
+"""Store values that are too large for a record in the blob store; the record then holds their name.
 
     <conversation>/<name>.json    a value as it would have stood in its record
 
-It is written before its record is. So a name is never given twice: it says who wrote, or is drawn. Whoever
-has lost the lease replaces nothing by it, and what no record came to speak of is read by nobody.
+A value is written before its record. So a name is never used twice: it contains the writer, or is random. A
+process that has lost the lease therefore replaces nothing, and no reader sees a value without a record.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from workspaces.storage.records import JsonObject, Key, Put, fits, json_of
 
 
 class LargeValues:
-    """One conversation's."""
+    """The large values of one conversation."""
 
     def __init__(self, conversation_id: ConversationId, blobs: BlobStore) -> None:
         self._conversation_id = conversation_id
         self._blobs = blobs
 
     def put(self, key: Key, value: JsonObject, name: str) -> Put:
-        """A new record; where its value is too large, that lies under this name."""
+        """Return a new record. A value that is too large goes to the blob store under this name."""
         text = json_of(key, value)
         if fits(text):
             return Put(key, value, expect=ABSENT, text=text)
         return Put(key, self.keep(name, text), expect=ABSENT)
 
     def keep(self, name: str, text: str) -> JsonObject:
-        """What stands in the record instead."""
+        """Write the text to the blob store, and return the reference to put into the record."""
         whole = f"{self._conversation_id}/{name}.json"
         self._blobs.write(whole, text.encode(errors="replace"), expect=ANY)
         return {"large": whole}
 
     def value(self, kept: JsonObject) -> JsonObject:
-        """Of what stands in a record, or where it lies."""
+        """Return the value of a record, read from the blob store if the record holds a reference."""
         return json.loads(self._blobs.read(kept["large"]).data) if "large" in kept else kept
 
     def forget(self, kept: JsonObject) -> None:
-        """What lies aside of a record that is gone."""
+        """Delete the large value of a deleted record."""
         if "large" in kept:
             self._blobs.delete(kept["large"], expect=ANY)
 
     def erase(self) -> None:
-        """All that lies here of the conversation."""
+        """Delete all large values of the conversation."""
         for stat in list(self._blobs.scan(f"{self._conversation_id}/")):
             self._blobs.delete(stat.name, expect=ANY)

@@ -1,5 +1,8 @@
-"""What came of an event. It is a function of the entries that its turn left in the transcript, so that
-nothing of it is kept twice: with the claim stands only how the turn ended and which entries are its own."""
+"""Describe the outcome of an event.
+
+The outcome is a function of the entries that the turn left in the transcript, so that nothing is stored
+twice. The claim holds only how the turn ended and which entries are its own.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,19 @@ from workspaces.storage.records import JsonObject
 
 Status = Literal[
     "done",
-    "waiting",  # for somebody who allows its calls, or for the client who makes them: it is not over
-    "cut",  # the answer is cut at the limit of output tokens
+    "waiting",  # for approval of its calls, or for the client that runs them: the turn is not over
+    "cut",  # the provider cut the answer at the limit of output tokens
     "out_of_steps",
     "out_of_time",
-    "out_of_money",  # of the turn's own; an account that has none left is a failure
-    "interrupted",  # somebody ended it
+    "out_of_money",  # the turn's own limit; an account without money is "failed"
+    "interrupted",  # a caller cancelled it
     "failed",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a turn ended. `first` and `last` number its entries."""
+    """The way a turn ended. `first` and `last` are the numbers of its first and last entries."""
 
     status: Status
     turn_id: TurnId
@@ -43,11 +46,11 @@ class Ending:
     left_out: tuple[str, ...] = ()
     """Mounts whose workspace or sandbox was deleted."""
     durable: Durable = HERE
-    """Where what it changed is safe."""
+    """Where the turn's changes are safe."""
     remarks: tuple[Remark, ...] = ()
 
     def as_json(self) -> JsonObject:
-        """Only what there is to say."""
+        """Return the JSON without empty fields."""
         return {
             "status": self.status,
             "turn": self.turn_id,
@@ -72,13 +75,13 @@ class Outcome:
     changes: tuple[ToolRevision, ...] = ()
     failure: ModelFailure | None = None
     unavailable: tuple[str, ...] = ()
-    """Sources of memory that could not be read, so that the model went without."""
+    """Sources of memory that could not be read, so that the model did not see them."""
     left_out: tuple[str, ...] = ()
     """Mounts whose workspace or sandbox was deleted."""
     durable: Durable = HERE
-    """Where what it changed is safe."""
+    """Where the turn's changes are safe."""
     pending: tuple[PendingCall, ...] = ()
-    """The calls that it waits for."""
+    """The calls that the turn waits for."""
     remarks: tuple[Remark, ...] = ()
 
     def as_json(self) -> JsonObject:
@@ -102,34 +105,34 @@ def ending_of(data: JsonObject) -> Ending:
     error = data.get("error")
     failure = ModelFailure(error["code"], error["message"], error["remedy"]) if error else None
     return Ending(
-        data["status"],
-        TurnId(data["turn"]),
-        data["first"],
-        data["last"],
-        failure,
-        tuple(data.get("unavailable", ())),
-        tuple(data.get("leftOut", ())),
-        Durable(data.get("shared", False), data.get("history", False)),
-        tuple(map(remark_of, data.get("context", ()))),
+        status=data["status"],
+        turn_id=TurnId(data["turn"]),
+        first=data["first"],
+        last=data["last"],
+        failure=failure,
+        unavailable=tuple(data.get("unavailable", ())),
+        left_out=tuple(data.get("leftOut", ())),
+        durable=Durable(data.get("shared", False), data.get("history", False)),
+        remarks=tuple(map(remark_of, data.get("context", ()))),
     )
 
 
 def outcome_of(ending: Ending, conversation_id: ConversationId, own: Sequence[Entry]) -> Outcome:
-    """`own` are the entries of the turn."""
+    """Return the outcome of a turn with this ending; `own` are the turn's entries."""
     has_answer = ending.status in {"done", "cut"} and len(own) > 0
     return Outcome(
-        ending.status,
-        own[-1].message.text if has_answer else "",
-        conversation_id,
-        ending.turn_id,
-        sum((entry.usage for entry in own), start=NO_USAGE),
-        tuple(change for entry in own for change in entry.changes),
-        ending.failure,
-        ending.unavailable,
-        ending.left_out,
-        ending.durable,
-        pending(own) if ending.status == "waiting" else (),
-        ending.remarks,
+        status=ending.status,
+        reply=own[-1].message.text if has_answer else "",
+        conversation_id=conversation_id,
+        turn_id=ending.turn_id,
+        usage=sum((entry.usage for entry in own), start=NO_USAGE),
+        changes=tuple(change for entry in own for change in entry.changes),
+        failure=ending.failure,
+        unavailable=ending.unavailable,
+        left_out=ending.left_out,
+        durable=ending.durable,
+        pending=pending(own) if ending.status == "waiting" else (),
+        remarks=ending.remarks,
     )
 
 

@@ -1,5 +1,8 @@
-"""Sessions: stretches of a conversation. A reset starts a new one; what came before stays visible to
-people and leaves the context. So does what a compaction has summarised."""
+"""Describe sessions: the stretches of a conversation.
+
+A reset starts a new session. Earlier entries stay visible to people but leave the context. So do entries that
+a compaction has summarised.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ from workspaces.timestamp import Stamp
 class Session:
     id: SessionId
     first: int
-    """The number of its first entry, which may not have come yet."""
+    """Number of the session's first entry, which may not exist yet."""
     started_at: Stamp
     window_from: int
-    """The first entry that is still in the context: what lies before is covered by a summary."""
+    """The first entry that is still in the context. A summary covers the entries before it."""
     summary: int | None = None
-    """The number of the entry that is this summary."""
+    """Number of the entry that is this summary."""
     failed_at: int = 0
-    """How long the context was, in characters, when a summary failed that none has followed."""
+    """Length of the context in characters at the last failed summary; 0 after a successful one."""
     counter: Condition = field(default=ABSENT, compare=False)
-    """Of its record; ABSENT: it is not kept yet."""
+    """Counter of the session's record; ABSENT if it is not stored yet."""
 
     def as_json(self) -> JsonObject:
-        """Only what there is to say."""
+        """Return the JSON without empty fields."""
         return {
             "id": self.id,
             "startedAt": self.started_at,
@@ -45,11 +48,11 @@ def session_of(item: Item) -> Session:
     first = int(item.key.sort)
     value = item.value
     return Session(
-        SessionId(value["id"]),
-        first,
-        Stamp(value["startedAt"]),
-        value.get("windowFrom", first),
-        value.get("summary"),
-        value.get("failedAt", 0),
-        item.counter,
+        id=SessionId(value["id"]),
+        first=first,
+        started_at=Stamp(value["startedAt"]),
+        window_from=value.get("windowFrom", first),
+        summary=value.get("summary"),
+        failed_at=value.get("failedAt", 0),
+        counter=item.counter,
     )

@@ -1,18 +1,18 @@
-"""Transcripts: everything that was said and done in a conversation, stored as it happens.
+"""Store everything that is said and done in a conversation, as it happens.
 
-Entries are numbered without gaps and never changed. Each append is a new item under the next number,
-guarded by the lease: two writers cannot both add entry 7, and a holder whose lease has passed on can
-add nothing. An entry too large for a record lies `aside`, under a name that holds the generation, or the
-bid that shall win it: a stale holder that is still writing cannot replace the bytes of the entry that
-became number 7 after all.
+Entries are numbered without gaps and never changed. Each append is a new item under the next number, guarded
+by the lease. So two writers cannot both add entry 7, and a process that has lost the lease can add nothing.
+An entry too large for a record lies in the blob store. Its name there contains the generation of the lease,
+or of the bid that shall win it. So a stale lease holder that is still writing cannot replace the bytes of the
+entry that became number 7 after all.
 
-A conversation is a row of *sessions*, each beginning at an entry. The *window* is what a turn begins
-with: the entries of the newest session from its cursor on. Finding it reads one item, loading it reads
-the window and nothing before it, however long the conversation is.
+A conversation is a sequence of *sessions*, each of which begins at an entry. A turn begins with the *window*:
+the entries of the newest session from its cursor on. To find the window takes one read. To load it reads the
+window and nothing before it, however long the conversation is.
 
-Not every entry was said in the conversation. A *summary* stands for all entries up to the one that it
-covers; it is known by its kind and never by its text. A *flush* is what a model wrote down before a
-summary was made: its call of tools, and each result. Both are kept in the row and are no messages.
+Some entries were not said in the conversation. A *summary* replaces all entries up to the one that it covers;
+it is recognised by its kind and never by its text. A *flush* holds what a model wrote down before a summary
+was made: its tool calls, and each result. Both are numbered entries but no messages.
 """
 
 from __future__ import annotations
@@ -69,26 +69,26 @@ class Entry:
     is_complete: bool = True
     """False for an answer that the provider cut."""
     changes: tuple[ToolRevision, ...] = ()
-    """What a tool has changed, with its result."""
+    """Revisions that a tool made; they are stored with its result."""
     seen: SeenVersions = field(default_factory=lambda: NOTHING_SEEN)
-    """The versions of files that the conversation has come to know by this entry."""
+    """Versions of files that the conversation has read or written by this entry."""
     asks: tuple[RequiredAnswer, ...] = ()
-    """With a reply: those of its calls that must be allowed, or made by the client, before any is run."""
+    """With a reply: its calls that need approval, or are run by the client, before any call is run."""
     allowed: tuple[str, ...] = ()
-    """With an answer: the calls that it allows."""
+    """With an answer: the calls that it approves."""
     system: tuple[str, ...] = ()
-    """What the platform said to the model with this event, for good."""
+    """Permanent instructions that the platform gave to the model with this event."""
     kind: EntryKind = "said"
     covers: int | None = None
-    """Of a summary: the last entry that it stands for."""
+    """For a summary: the last entry that it covers."""
 
     @property
     def is_said(self) -> bool:
-        """In the conversation, so that the model is shown it."""
+        """True if the entry is part of the conversation, so that the model sees it."""
         return self.kind == "said"
 
     def as_json(self) -> JsonObject:
-        """Only what there is to say."""
+        """Return the JSON without empty fields."""
         return {
             "at": self.at,
             "turn": self.turn_id,
@@ -107,11 +107,11 @@ class Entry:
 
 
 class Carried(NamedTuple):
-    """An entry on its way to another conversation."""
+    """An entry that is copied to another conversation."""
 
     entry: Entry
     whole: Mapping[str, str] = MappingProxyType({})
-    """What was kept beside it of results that it shows shortened, by the ids of their calls."""
+    """Full texts of the results that the entry shows shortened, by the ids of their calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +125,12 @@ class TranscriptWindow:
 
     @property
     def newest_number(self) -> int:
-        """Of its entries; of the one that comes first when there is none."""
+        """The number of the newest entry; of the first entry to come if there is none."""
         return self.entries[-1].number if self.entries else self.session.window_from
 
     @property
     def said(self) -> tuple[HistoryMessage, ...]:
-        """What the context is made of."""
+        """The messages from which the context is made."""
         return tuple(
             HistoryMessage(one.number, one.turn_id, one.message)
             for one in self.entries
@@ -139,7 +139,7 @@ class TranscriptWindow:
 
     @property
     def summary(self) -> Entry | None:
-        """What stands for all that came before."""
+        """The entry that summarises everything before the window."""
         number = self.session.summary
         return next(
             (one for one in self.entries if one.number == number and _is_summary(one)), None
@@ -147,12 +147,12 @@ class TranscriptWindow:
 
     @property
     def system(self) -> tuple[str, ...]:
-        """What the platform said beside them for good."""
+        """The permanent instructions that the platform gave beside the messages."""
         carried = self.summary.system if self.summary else ()
         return (*carried, *self.system_until(self.newest_number))
 
     def system_until(self, last: int) -> tuple[str, ...]:
-        """Of it, what came with the entries up to this one."""
+        """Return the permanent instructions that came with the entries up to `last`."""
         return tuple(
             text
             for entry in self.entries
@@ -162,7 +162,7 @@ class TranscriptWindow:
 
 
 class Transcript:
-    """One conversation's entries. Only the holder of its lease may append."""
+    """The entries of one conversation. Only the lease holder may append."""
 
     def __init__(
         self,
@@ -170,18 +170,18 @@ class Transcript:
         records: RecordStore,
         large: BlobStore,
         *,
-        told: Callable[[int], None] | None = None,
+        on_append: Callable[[int], None] | None = None,
     ) -> None:
-        """`told` hears the number of each entry that was appended."""
-        self._told = told
+        """Call `on_append` with the number of each appended entry."""
+        self._on_append = on_append
         self._conversation_id = conversation_id
         self._partition = f"transcript:{conversation_id}"
         self._sessions = f"sessions:{conversation_id}"
         self._records = records
-        self._aside = LargeValues(conversation_id, large)
+        self._large_values = LargeValues(conversation_id, large)
 
     def session(self) -> Session:
-        """The newest."""
+        """Return the newest session."""
         found = self._records.scan(self._sessions, backwards=True, limit=1)
         if not found:
             raise NotFound("conversation", self._conversation_id)
@@ -205,7 +205,7 @@ class Transcript:
             start = page[-1].key.sort + "\0"
 
     def page(self, limit: int, *, after: int | None, backwards: bool = False) -> list[Entry]:
-        """At most so many: those behind the entry `after`, or before it where the newest come first."""
+        """Return at most `limit` entries behind the entry `after`, or before it if `backwards`."""
         scan = self._records.scan
         if backwards:
             end = None if after is None else _sort(after)
@@ -219,8 +219,7 @@ class Transcript:
         return self._entry(found[0]) if found else None
 
     def result(self, call_id: str) -> str | None:
-        """What a tool answered this call, whole, if it stands in the newest session; of several calls
-        with one id the newest."""
+        """Return the full result of a call in the newest session; of several calls with one id the newest."""
         found: str | None = None
         for entry in self.entries(self.session().first):
             for part in entry.message.parts:
@@ -229,8 +228,11 @@ class Transcript:
         return found
 
     def append(self, entry: Entry, lease: Lease, *also: RecordChange) -> None:
-        """The next entry, and whatever must change in the same instant. LeaseLost when the
-        conversation is another's now; Conflict when one of the other changes was not to be."""
+        """Append the next entry, and write the changes in `also` in the same batch.
+
+        Raises: LeaseLost when another process holds the conversation now; Conflict when a condition of
+        another change failed.
+        """
         self.extend((entry,), lease, *also)
 
     def extend(
@@ -240,7 +242,10 @@ class Transcript:
         *also: RecordChange,
         note: Callable[[CommitPuts], None] | None = None,
     ) -> None:
-        """Several at once, likewise. `note`: of what the last of them has used up."""
+        """Append several entries in one batch, as `append` does.
+
+        `note` records the usage of the last entry.
+        """
         note = note or _nothing_to_note
         try:
             puts = [self._put(entry, str(lease.generation)) for entry in entries]
@@ -248,31 +253,39 @@ class Transcript:
             note(lambda noted: self._records.write(*noted))
             raise
 
-        def written(noted: Sequence[Put]) -> Sequence[Counter]:
-            """The sums come before the entries: it is they who tell whether a batch has arrived."""
+        def write(noted: Sequence[Put]) -> Sequence[Counter]:
+            """Write the batch.
+
+            The usage sums come first, but the entries show whether a batch has arrived.
+            """
             return self._records.write(lease.guard, *noted, *puts, *also)[: len(noted)]
 
         try:
-            note(written)
+            note(write)
         except Conflict as conflict:
             if lease.is_lost_by(conflict) or conflict.name in {str(put.key) for put in puts}:
                 raise LeaseLost(lease.key) from conflict
             raise
-        if self._told is not None:
+        if self._on_append is not None:
             for entry in entries:
-                self._told(entry.number)
+                self._on_append(entry.number)
 
     def open(self, entry: Entry, bid: Bid, *also: RecordChange) -> Lease:
-        """The next entry, by whoever takes the lease in the same instant. Conflict, and nothing happened,
-        when somebody else was faster."""
+        """Append the next entry and acquire the lease in the same batch.
+
+        Raises: Conflict when another process came first; then nothing was written.
+        """
         put = self._put(entry, bid.mark)
         lease = bid.won(self._records.write(*bid.changes, put, *also))
-        if self._told is not None:
-            self._told(entry.number)
+        if self._on_append is not None:
+            self._on_append(entry.number)
         return lease
 
     def moved(self, session: Session, lease: Lease, *first: Put) -> Session:
-        """What is known of the newest session, and what must be written in the same instant."""
+        """Update the newest session, and write `first` in the same batch.
+
+        Raises: LeaseLost when another process holds the conversation now.
+        """
         put = self.session_put(session)
         try:
             *_, counter = self._records.write(lease.guard, *first, put)
@@ -281,19 +294,19 @@ class Transcript:
         return replace(session, counter=counter)
 
     def compact(self, summary: Entry, session: Session, lease: Lease) -> Session:
-        """The summary and the window that begins behind what it covers, in one instant."""
+        """Write the summary, and move the window behind the entries it covers, in one batch."""
         session = self.moved(session, lease, self._put(summary, str(lease.generation)))
-        if self._told is not None:
-            self._told(summary.number)
+        if self._on_append is not None:
+            self._on_append(summary.number)
         return session
 
     def summary_until(self, session: Session, last: int) -> Entry | None:
-        """The newest summary of a session among its entries up to `last`."""
+        """Return the newest summary among a session's entries up to `last`."""
         found = [one for one in self.entries(session.first, last) if _is_summary(one)]
         return found[-1] if found else None
 
     def reset(self, lease: Lease, now: Stamp) -> Session:
-        """A new session from here on; the newest one when nothing was said in it yet."""
+        """Start a new session here. Return the newest session if it has no entries yet."""
         session, newest = self.session(), self.newest()
         first = newest.number + 1 if newest else 1
         if session.first == first:
@@ -309,7 +322,7 @@ class Transcript:
         return Put(Key(self._sessions, _sort(session.first)), session.as_json(), session.counter)
 
     def fill(self, sessions: Iterable[Session], entries: Iterable[Entry]) -> int:
-        """Of a conversation that nobody can know of yet. Returns how many entries came."""
+        """Fill a conversation that no reader can find yet. Return the number of entries."""
         for session in sessions:
             self._records.write(self.session_put(session))
         count = 0
@@ -325,36 +338,38 @@ class Transcript:
         return count
 
     def erase(self) -> None:
-        """Everything, from the end, so that what an interruption leaves is still a row."""
+        """Delete everything from the end, so that an interruption leaves entries without gaps."""
         for partition in (self._partition, self._sessions):
             while found := self._records.scan(partition, backwards=True, limit=DELETED_AT_ONCE):
                 self._records.write(*(Delete(item.key) for item in found))
-        self._aside.erase()
+        self._large_values.erase()
 
     def _put(self, entry: Entry, writer: str) -> Put:
         sort = _sort(entry.number)
-        return self._aside.put(Key(self._partition, sort), entry.as_json(), f"{sort}-{writer}")
+        return self._large_values.put(
+            Key(self._partition, sort), entry.as_json(), f"{sort}-{writer}"
+        )
 
     def _entry(self, item: Item) -> Entry:
-        return entry_of(int(item.key.sort), self._aside.value(item.value))
+        return entry_of(int(item.key.sort), self._large_values.value(item.value))
 
 
 def entry_of(number: int, value: JsonObject) -> Entry:
     return Entry(
-        number,
-        Stamp(value["at"]),
-        TurnId(value["turn"]),
-        message_of(value["message"]),
-        value.get("event"),
-        usage_of(value["usage"]) if "usage" in value else NO_USAGE,
-        not value.get("cut", False),
-        tuple(tool_revision_of(one) for one in value.get("revisions", ())),
-        value.get("seen", NOTHING_SEEN),
-        tuple(asked_of(one) for one in value.get("asks", ())),
-        tuple(value.get("allowed", ())),
-        tuple(value.get("system", ())),
-        value.get("kind", "said"),
-        value.get("covers"),
+        number=number,
+        at=Stamp(value["at"]),
+        turn_id=TurnId(value["turn"]),
+        message=message_of(value["message"]),
+        event_id=value.get("event"),
+        usage=usage_of(value["usage"]) if "usage" in value else NO_USAGE,
+        is_complete=not value.get("cut", False),
+        changes=tuple(tool_revision_of(one) for one in value.get("revisions", ())),
+        seen=value.get("seen", NOTHING_SEEN),
+        asks=tuple(asked_of(one) for one in value.get("asks", ())),
+        allowed=tuple(value.get("allowed", ())),
+        system=tuple(value.get("system", ())),
+        kind=value.get("kind", "said"),
+        covers=value.get("covers"),
     )
 
 

@@ -1,12 +1,12 @@
-"""Audiences: who listens to the turns that run in this process.
+"""Publish the progress of the turns that run in this process.
 
-A turn tells on the *stage* of its conversation, whether anyone listens or not; a listener hears what is told
-there, from whichever task or thread. What is told is a hint, and may be lost: the truth is the transcript.
-So everything carries the number of the newest entry that was stored when it was told, and who has read
-further already knows that it is old.
+A turn publishes to the *channel* of its conversation, with or without subscribers. A subscriber receives
+messages from any task or thread. A message is a hint and may be lost: the transcript is the truth. So every
+message carries the number of the newest entry that was stored when the message was published. A reader that
+has already read further discards the message as old.
 
-A listener's memory is bounded, because its reader may be slow or gone: then what is lost are the pieces of
-the answer that come before its entry does, from some piece on, never one in between.
+A subscriber's buffer is bounded, because its reader may be slow or gone. On overflow the subscriber loses
+pieces of the answer that precede the answer's entry: all pieces from some piece on, never one in between.
 """
 
 from __future__ import annotations
@@ -20,114 +20,118 @@ from dataclasses import dataclass
 from harness.messages.progress import Emit, Progress, TextArrived, Withdrawn
 from workspaces.ids import ConversationId
 
-HEARD_MAX = 256
-"""What a listener keeps for its reader; consecutive texts count as one."""
+MESSAGES_MAX = 256
+"""Messages that a subscriber buffers for its reader. Consecutive texts count as one message."""
 
 TEXT_CHARACTERS_MAX = 256 * 1024
-"""Of the texts among it; and of the answer under way, which who comes late hears from its beginning."""
+"""Characters of text in a subscriber's buffer. Also the limit for the current answer, which a late subscriber
+receives from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The transcript has come this far."""
+    """A message that the transcript has grown up to the entry of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """Nothing more is told here for now: look what became of it."""
+    """A message that the turn has ended: nothing more is published for now.
+
+    The reader looks up the result.
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ChannelMessage:
     entry: int
-    """The newest that was stored when it was told."""
-    told: Progress | Stored | ChannelClosed
+    """The newest stored entry when the message was published."""
+    content: Progress | Stored | ChannelClosed
 
 
 class Subscriber:
-    """Hears in any thread; read in one event loop, by one reader."""
+    """A subscriber to one channel. Any thread may send to it; one reader in one event loop reads from it."""
 
     def __init__(self) -> None:
         self.is_dismissed = False
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._lock = threading.Lock()
-        self._heard: list[Heard] = []
+        self._messages: list[ChannelMessage] = []
         self._characters = 0
         self._is_behind = False
 
-    def hear(self, heard: Heard) -> None:
+    def send(self, message: ChannelMessage) -> None:
         with self._lock:
-            self._keep(heard)
-        self._rouse()
+            self._append(message)
+        self._wake_reader()
 
     def dismiss(self) -> None:
-        """There is nothing more to wait for."""
+        """Tell the reader that there is nothing more to wait for."""
         self.is_dismissed = True
-        self._rouse()
+        self._wake_reader()
 
-    async def heard(self, wait_s: float) -> Sequence[Heard]:
-        """What was told since the last time; nothing when nothing is told for so long."""
+    async def read(self, wait_s: float) -> Sequence[ChannelMessage]:
+        """Return the messages since the last read; none if `wait_s` passes without one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._wake.wait()
         with self._lock:
             self._wake.clear()
-            heard, self._heard, self._characters = self._heard, [], 0
+            messages, self._messages, self._characters = self._messages, [], 0
             if self.is_dismissed:
                 self._wake.set()
-        return heard
+        return messages
 
-    def _keep(self, heard: Heard) -> None:
-        match heard.told:
-            case Stored() | ChannelClosed():
+    def _append(self, message: ChannelMessage) -> None:
+        match message.content:
+            case Stored() | ChannelClosed():  # the transcript now holds the lost texts
                 self._is_behind = False
-            case _ if self._is_behind:
+            case _ if self._is_behind:  # an earlier piece was lost: drop the later ones too
                 return
             case TextArrived(text):
                 self._characters += len(text)
-                if self._merged(heard, text):
+                if self._merge(message, text):
                     return
             case _:
                 pass
-        self._heard.append(heard)
-        if len(self._heard) > HEARD_MAX or self._characters > TEXT_CHARACTERS_MAX:
+        self._messages.append(message)
+        if len(self._messages) > MESSAGES_MAX or self._characters > TEXT_CHARACTERS_MAX:
             self._fall_behind()
 
-    def _merged(self, heard: Heard, text: str) -> bool:
-        before = self._heard[-1] if self._heard else None
-        if before is None or not isinstance(before.told, TextArrived):
+    def _merge(self, message: ChannelMessage, text: str) -> bool:
+        before = self._messages[-1] if self._messages else None
+        if before is None or not isinstance(before.content, TextArrived):
             return False
-        if before.entry != heard.entry or self._characters > TEXT_CHARACTERS_MAX:
+        if before.entry != message.entry or self._characters > TEXT_CHARACTERS_MAX:
             return False
-        self._heard[-1] = Heard(heard.entry, TextArrived(before.told.text + text))
+        self._messages[-1] = ChannelMessage(message.entry, TextArrived(before.content.text + text))
         return True
 
     def _fall_behind(self) -> None:
-        """Only how far the transcript has come is kept."""
+        """Drop the buffer, but keep how far the transcript has grown."""
         self._is_behind = True
-        self._heard = [Heard(self._heard[-1].entry, Stored())]
+        self._messages = [ChannelMessage(self._messages[-1].entry, Stored())]
         self._characters = 0
 
-    def _rouse(self) -> None:
-        with suppress(RuntimeError):  # its loop has ended, and nobody reads any more
+    def _wake_reader(self) -> None:
+        with suppress(RuntimeError):  # the reader's loop has ended, and its reader with it
             self._loop.call_soon_threadsafe(self._wake.set)
 
 
 class Channel:
-    """Where the turns of one conversation tell, one after the other."""
+    """The channel of one conversation, to which its turns publish one after the other."""
 
     def __init__(self) -> None:
         self.is_live = False
-        self.listeners: list[Subscriber] = []
+        self._subscribers: list[Subscriber] = []
         self._lock = threading.Lock()
         self._entry = 0
         self._text: list[str] = []
         self._characters = 0
-        """Of the answer under way."""
+        """Characters of the current answer."""
 
     def begin(self, entry: int) -> None:
-        """The newest entry is this one."""
+        """Open the channel for a turn; `entry` is the newest stored entry."""
         self._entry = entry
         self.is_live = True
 
@@ -138,85 +142,85 @@ class Channel:
                     self._text.append(text)
                     self._characters += len(text)
                 case Withdrawn():
-                    self._forget_text()
+                    self._drop_text()
                 case _:
                     pass
-            self._tell(progress)
+            self._publish(progress)
 
     def stored(self, entry: int) -> None:
         with self._lock:
             self._entry = entry
-            self._forget_text()
-            self._tell(Stored())
+            self._drop_text()
+            self._publish(Stored())
 
     def end(self) -> None:
         with self._lock:
             self.is_live = False
-            self._forget_text()
-            self._tell(ChannelClosed())
+            self._drop_text()
+            self._publish(ChannelClosed())
 
-    def enter(self, listener: Subscriber) -> None:
-        """Who comes late hears the answer under way from its beginning."""
+    def add(self, subscriber: Subscriber) -> None:
+        """Add a subscriber. A late subscriber receives the current answer from its beginning."""
         with self._lock:
-            self.listeners.append(listener)
+            self._subscribers.append(subscriber)
             if self.is_live:
-                listener.hear(Heard(self._entry, Stored()))
+                subscriber.send(ChannelMessage(self._entry, Stored()))
                 if self._text:
-                    listener.hear(Heard(self._entry, TextArrived("".join(self._text))))
+                    subscriber.send(ChannelMessage(self._entry, TextArrived("".join(self._text))))
 
-    def leave(self, listener: Subscriber) -> None:
+    def remove(self, subscriber: Subscriber) -> None:
         with self._lock:
-            self.listeners.remove(listener)
+            self._subscribers.remove(subscriber)
 
-    def _tell(self, told: Progress | Stored | ChannelClosed) -> None:
-        for listener in self.listeners:
-            listener.hear(Heard(self._entry, told))
+    def _publish(self, content: Progress | Stored | ChannelClosed) -> None:
+        for subscriber in self._subscribers:
+            subscriber.send(ChannelMessage(self._entry, content))
 
-    def _forget_text(self) -> None:
+    def _drop_text(self) -> None:
         self._text = []
         self._characters = 0
 
 
 class Broadcaster:
-    """All stages of a process."""
+    """The channels of all conversations that this process runs or follows."""
 
     def __init__(self) -> None:
-        self._stages: dict[ConversationId, Channel] = {}
+        self._channels: dict[ConversationId, Channel] = {}
         self._uses: dict[ConversationId, int] = {}
         self._lock = threading.Lock()
 
     @contextmanager
-    def stage(self, conversation_id: ConversationId) -> Generator[Channel]:
-        """For whoever runs a turn of this conversation."""
-        with self._used(conversation_id) as stage:
+    def channel(self, conversation_id: ConversationId) -> Generator[Channel]:
+        """Yield the channel of this conversation to the code that runs its turn; close it at the end."""
+        with self._opened(conversation_id) as channel:
             try:
-                yield stage
+                yield channel
             finally:
-                stage.end()
+                channel.end()
 
     @contextmanager
-    def listening(self, conversation_id: ConversationId) -> Generator[Subscriber]:
-        """To the turns of this conversation, whenever one runs here."""
-        listener = Subscriber()
-        with self._used(conversation_id) as stage:
-            stage.enter(listener)
+    def subscribe(self, conversation_id: ConversationId) -> Generator[Subscriber]:
+        """Yield a subscriber to all turns of this conversation that run in this process."""
+        subscriber = Subscriber()
+        with self._opened(conversation_id) as channel:
+            channel.add(subscriber)
             try:
-                yield listener
+                yield subscriber
             finally:
-                stage.leave(listener)
+                channel.remove(subscriber)
 
     @contextmanager
-    def _used(self, conversation_id: ConversationId) -> Generator[Channel]:
+    def _opened(self, conversation_id: ConversationId) -> Generator[Channel]:
         with self._lock:
-            stage = self._stages.setdefault(conversation_id, Channel())
+            channel = self._channels.setdefault(conversation_id, Channel())
             self._uses[conversation_id] = self._uses.get(conversation_id, 0) + 1
         try:
-            yield stage
+            yield channel
         finally:
             with self._lock:
                 self._uses[conversation_id] -= 1
                 if not self._uses[conversation_id]:
-                    del self._uses[conversation_id], self._stages[conversation_id]
+                    del self._uses[conversation_id], self._channels[conversation_id]
 
 
 def both(one: Emit, other: Emit) -> Emit:

@@ -1,7 +1,7 @@
-"""Stopping what runs: when its time is up, or when somebody wants it to end.
+"""Stop a running turn: at its time limit, or when a caller cancels it.
 
-Both are the same thing, a deadline that has come, so there is one way in which a turn ends in its middle
-and one place that puts its transcript right afterwards.
+Both are a deadline that has passed. So there is one way to end a turn in its middle, and one place that
+repairs its transcript afterwards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ StopReason = Literal["interrupted", "out_of_time"]
 
 
 class Stopped(Exception):
-    """In the place of whatever was under way."""
+    """The exception that replaces the result of the interrupted operation."""
 
     def __init__(self, reason: StopReason) -> None:
         super().__init__(reason)
@@ -22,7 +22,10 @@ class Stopped(Exception):
 
 
 class Cancellation:
-    """Around what may be stopped; to be entered once. Any thread may call `cancel`."""
+    """A context manager around an operation that may be stopped.
+
+    Enter it once. Any thread may call `cancel`.
+    """
 
     def __init__(self, seconds: float | None) -> None:
         self._timeout = asyncio.timeout(seconds)

@@ -1,28 +1,31 @@
-"""Ingress: where an event becomes a turn, once.
+"""Route an event to a turn, exactly once.
 
-accept → wait in line → lease → brief → turn → outcome. An event that nothing is before, and whose sender
-waits for the answer, is not kept waiting: brief → accept, lease and first entry in one batch → turn →
-outcome. What was briefed is thrown away when somebody was faster, and the event goes the long way.
+The long way is: enqueue → wait in the queue → acquire the lease → build the prompt → run the turn → outcome.
+There is a short way for an event that has nothing before it and whose caller waits for the answer: build the
+prompt → write claim, queue place, lease and first entry in one batch → run the turn → outcome. If another
+event comes first, the prepared prompt is thrown away and the event goes the long way.
 
-Whoever waits for an answer works for it: when the lease of the conversation is to be had, it takes what is
-first in line, and goes on until its own event is done, so that the line moves as long as anyone waits, and
-no process has to live for another. Events that nobody waits for any more are looked after by a job
-(`look_after`).
+A caller that waits for an answer does the work. When the lease of the conversation is free, the caller's task
+acquires it. It runs the first event in the queue, and goes on until its own event is done. So the queue moves
+as long as any caller waits, and no process has to stay alive for another. A job looks after events that no
+caller waits for any more (`look_after`).
 
-What ends a turn before its time:
+What ends a turn early:
 
-- its time is up, or somebody wants it to end (`cancel`), here or in another process: calls that were under
-  way get a result that says so, and the outcome is "out_of_time" or "interrupted";
-- the caller cancels. The event that it brought is over: withdrawn while it waited, "interrupted" once it
-  ran. One that somebody else brought, be it the same one earlier, is left as it stands for the next holder;
-- the lease is lost. Nothing more is written; another process is at it, and we wait for what comes of it;
-- the process dies. The next holder of the lease goes on with the turn where its entries end, a few times
-  at most, and then reports it as failed;
-- something breaks. Before the first entry the event is given back, after it the turn has failed; the
-  line moves on either way.
+- The time limit passes, or a caller cancels it (`cancel`), in this process or another. Unfinished calls get a
+  result that says so. The outcome is "out_of_time" or "interrupted".
+- The waiting caller's task is cancelled. If this call delivered the event, the event is over: withdrawn while
+  it was queued, "interrupted" once it ran. An event that another call delivered, even an earlier delivery of
+  the same event, is left as it is for the next lease holder.
+- The lease is lost. This process writes nothing more. Another process runs the turn, and this one waits for
+  the result.
+- The process dies. The next lease holder resumes the turn where its entries end. It does so a few times at
+  most, and then reports the turn as failed.
+- An error is raised. Before the first entry the event is given back; after it the turn has failed. The queue
+  moves on either way.
 
-A turn may rest meanwhile: a call of it waits for a person or for the client. Then the lease is let go, and
-the next event answers the call, and the same turn goes on; or it says something else, and ends it.
+A turn may also pause: one of its calls waits for a person or for the client. The lease is then released. The
+next event either answers the call, and the same turn continues; or it says something else, and ends the turn.
 """
 
 from __future__ import annotations
@@ -35,9 +38,9 @@ from weakref import WeakValueDictionary
 
 from harness.agents.record import AgentRecord
 from harness.conversations.conversation import Conversation
-from harness.conversations.event_queue import Opening, QueuedEvent
 from harness.conversations.event_status import EventStatus, GivenBack, state_of
 from harness.conversations.queue_state import NextEvent
+from harness.conversations.queued_event import Opening, QueuedEvent
 from harness.jobs.heartbeat import kept_alive
 from harness.messages.client_tool import check_names
 from harness.messages.event import Event
@@ -62,117 +65,150 @@ from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
 from workspaces.ids import AgentId
 
 LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.5
-"""Between two looks at a conversation that another process is at: a turn takes seconds. The end of one that
-runs in this process is heard at once."""
+"""Seconds between two checks of a conversation that another process runs: a turn takes seconds. The end of a
+turn in this process is published at once."""
 
 BEGIN_S_MAX = 5.0
-"""For the turn of an event that was just accepted to begin, when somebody wants it to end: opening workspaces
-takes seconds where they are shared."""
+"""Seconds that `cancel` waits for the turn of a just accepted event to begin. Opening shared workspaces takes
+seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher(TurnDependencies):
-    """Of one principal."""
+    """The dispatcher of one principal's events."""
 
-    _turnstiles: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
+    _waiter_locks: WeakValueDictionary[tuple[object, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary[tuple[object, str], asyncio.Lock]
     )
-    """One waiter of this process contends for a conversation at a time."""
+    """Locks, so that only one waiter of this process at a time contends for a conversation."""
 
     async def run(self, agent: AgentRecord, event: Event, emit: Emit = silent) -> Outcome:
-        """Process an event, or answer with what came of it before. What `accept` refuses is refused."""
-        async with self._turnstile(f"{agent.id} {event.conversation_key}"):  # first come, first in
-            found = await self._received(agent, event, emit)
-        if isinstance(found, QueuedEvent):
-            return await self.wait(found, emit)
+        """Process an event, or return the outcome of an earlier delivery of it.
+
+        Raises: the same errors as `EventQueue.accept`.
+        """
+        async with self._waiter_lock(f"{agent.id} {event.conversation_key}"):  # in order of arrival
+            received = await self._receive(agent, event, emit)
+        if isinstance(received, QueuedEvent):
+            return await self.wait(received, emit)
         outcome = None
         with suppress(LeaseLost):
-            async with self._leased(found.runner.lease):
-                outcome = await found.run()
-        return outcome or await self._awaited(found.accepted, emit)
+            async with self._holding(received.runner.lease):
+                outcome = await received.run()
+        return outcome or await self._wait_for_outcome(received.accepted, emit)
 
     async def enqueue(self, agent: AgentRecord, event: Event) -> QueuedEvent:
-        """Durably in line, from now on. Conflict, Busy, TooMany, NotFound, Forbidden, Refused."""
-        rejects = self._checked(agent, event)
+        """Put an event into the queue durably.
+
+        Raises: Conflict, Busy, TooMany, NotFound, Forbidden or Refused, as `EventQueue.accept` does.
+        """
+        rejects = self._check_event(agent, event)
         return await run_or_undo(
-            lambda: self.event_queue.accept(agent.id, event, rejects=rejects), self._given_up
+            lambda: self.event_queue.accept(agent.id, event, rejects=rejects), self._give_up
         )
 
     async def wait(self, accepted: QueuedEvent, emit: Emit = silent) -> Outcome:
-        """What comes of an accepted event; until then, work for it."""
+        """Work on the queue until the accepted event is done, and return its outcome."""
         try:
             if accepted.lease is not None:
-                await self._work(accepted.conversation, accepted.lease, accepted, emit)
-                return await self._awaited(accepted, emit)
-            turnstile = self._turnstile(accepted.conversation.id)
-            if turnstile.locked():
+                await self._run_under_lease(accepted.conversation, accepted.lease, accepted, emit)
+                return await self._wait_for_outcome(accepted, emit)
+            lock = self._waiter_lock(accepted.conversation.id)
+            if lock.locked():
                 emit(Queued(await run_in_thread(self.event_queue.ahead, accepted)))
-            async with turnstile:
-                return await self._awaited(accepted, emit)
+            async with lock:
+                return await self._wait_for_outcome(accepted, emit)
         except asyncio.CancelledError:
             if accepted.is_new:
-                with suppress(Failure):  # then the job looks after it
+                with suppress(Failure):  # the store fails: the job looks after the event
                     await run_in_thread(self.event_queue.withdraw, accepted)
             raise
 
     async def look_after(self, conversation_id: str) -> None:
-        """Whatever is unfinished in a conversation. Busy while somebody is at it; LeaseLost."""
+        """Run all unfinished events of a conversation.
+
+        Raises: Busy while another task or process holds the lease; LeaseLost.
+        """
         try:
             conversation = await run_in_thread(self.conversations.get, conversation_id)
-        except NotFound:  # deleted, and its events with it
+        except NotFound:  # the conversation was deleted, and its events with it
             return
-        lease = await self._acquired(conversation)
-        async with self._leased(lease):
-            await self._line(conversation, lease, None, silent)
+        lease = await self._acquire(conversation)
+        async with self._holding(lease):
+            await self._run_queue(conversation, lease, None, silent)
 
     async def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
-        """Summarise the beginning of a conversation now, however short it is. Busy while a turn runs, waits
-        or was interrupted; LeaseLost."""
+        """Summarise the beginning of a conversation now, however short it is.
+
+        Raises: Busy while a turn runs, waits or was interrupted; LeaseLost.
+        """
         lease = await run_or_undo(
             lambda: self.conversations.acquire(conversation), self.leases.release
         )
-        async with self._leased(lease):
+        async with self._holding(lease):
             await run_in_thread(self.conversations.check_at_rest, conversation)
-            with self.broadcaster.stage(conversation.id) as stage:
-                holder = TurnRunner(
-                    self, conversation, lease, True, True, both(emit, stage.emit), stage
+            with self.broadcaster.channel(conversation.id) as channel:
+                runner = TurnRunner(
+                    dependencies=self,
+                    conversation=conversation,
+                    lease=lease,
+                    caller_waits=True,
+                    caller_owns_event=True,
+                    emit=both(emit, channel.emit),
+                    channel=channel,
                 )
-                return await holder.compact()
+                return await runner.compact()
 
     async def cancel(self, conversation: Conversation) -> bool:
-        """End the turn that runs or waits in it, or is about to begin: its outcome will be "interrupted".
-        Here it is stopped at once, in another process when that looks next. False when there is none. Busy
-        while it is changing from one to the other. What waits in line behind it stays."""
+        """End the turn that runs, waits or is about to begin in a conversation; its outcome will be
+        "interrupted".
+
+        A turn in this process stops at once; in another process it stops at that process's next check. Events
+        queued behind the turn stay. Return False when there is no such turn.
+
+        Raises: Busy while the turn changes from running to waiting or back.
+        """
         give_up_at = asyncio.get_running_loop().time() + BEGIN_S_MAX
-        while not await self._cancelled(conversation):
-            line = await run_in_thread(self.event_queue.state, conversation)
-            is_about_to_begin = line.waiting > 0 or line.turn_id is not None
+        while not await self._cancel_once(conversation):
+            queue = await run_in_thread(self.event_queue.state, conversation)
+            is_about_to_begin = queue.waiting > 0 or queue.turn_id is not None
             if not is_about_to_begin or asyncio.get_running_loop().time() > give_up_at:
                 return False
             await asyncio.sleep(LOOK_S_MIN)
         return True
 
-    async def _cancelled(self, conversation: Conversation) -> bool:
+    async def _cancel_once(self, conversation: Conversation) -> bool:
         turn_id = await run_in_thread(self.event_queue.cancel, conversation)
         if turn_id is not None:
-            stop = self.cancellations.get(turn_id)
-            if stop is not None:
-                stop.cancel()
+            cancellation = self.cancellations.get(turn_id)
+            if cancellation is not None:
+                cancellation.cancel()
             return True
         if await run_in_thread(self.event_queue.paused, conversation) is None:
             return False
-        lease = await self._acquired(conversation)
-        async with self._leased(lease):
+        lease = await self._acquire(conversation)
+        async with self._holding(lease):
             paused = await run_in_thread(self.event_queue.paused, conversation)
             if paused is None:
                 return False
-            with self.broadcaster.stage(conversation.id) as stage:
-                holder = TurnRunner(self, conversation, lease, False, False, stage.emit, stage)
-                await run_shielded(holder.abandon, paused, "cancelled")
+            with self.broadcaster.channel(conversation.id) as channel:
+                runner = TurnRunner(
+                    dependencies=self,
+                    conversation=conversation,
+                    lease=lease,
+                    caller_waits=False,
+                    caller_owns_event=False,
+                    emit=channel.emit,
+                    channel=channel,
+                )
+                await run_shielded(runner.abandon, paused, "cancelled")
         return True
 
     def status(self, agent_id: AgentId, event_id: str) -> EventStatus:
-        """NotFound for an id that was never used, or more than a day ago."""
+        """Return the status of an event.
+
+        Raises: NotFound for an id that was never used, or was used more than a day ago.
+        """
         claim = self.event_queue.claim(self.event_queue.claim_key(agent_id, event_id))
         if claim is None:
             raise NotFound("event", event_id)
@@ -186,137 +222,161 @@ class Dispatcher(TurnDependencies):
             outcome = self._outcome(conversation, ending)
             turn_id, first, state = ending.turn_id, ending.first, state_of(outcome)
             return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
-        found = self.event_queue.position_of(conversation, began.about["number"])
-        state = "running" if found.is_begun else "queued"
-        turn_id, first = found.turn_id, found.first
-        return replace(event, state=state, ahead=found.ahead, turn_id=turn_id, first=first)
+        position = self.event_queue.position_of(conversation, began.about["number"])
+        state = "running" if position.is_begun else "queued"
+        turn_id, first = position.turn_id, position.first
+        return replace(event, state=state, ahead=position.ahead, turn_id=turn_id, first=first)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
-        """The calls that wait in a conversation, for somebody who allows them or for the client."""
+        """Return the calls of a conversation that wait for approval or for the client."""
         paused = self.event_queue.paused(conversation)
         if paused is None:
             return ()
         return pending(list(self.conversations.transcript(conversation).entries(paused.first)))
 
-    def _checked(self, agent: AgentRecord, event: Event) -> bool:
-        """Whether it is to be rejected by a conversation in use. Refused."""
+    def _check_event(self, agent: AgentRecord, event: Event) -> bool:
+        """Return True if a conversation in use shall reject the event.
+
+        Raises: Refused when the event brings too many tools, or a tool whose name is taken.
+        """
         check_names(event.tools, (tool.name for tool in self.tools))
         return (event.on_busy or agent.config.on_busy) == "reject"
 
-    async def _received(self, agent: AgentRecord, event: Event, emit: Emit) -> QueuedEvent | Opened:
-        """Begun, where nothing is before it and nobody is faster; else in line."""
-        rejects = self._checked(agent, event)
+    async def _receive(self, agent: AgentRecord, event: Event, emit: Emit) -> QueuedEvent | Opened:
+        """Begin the event's turn if nothing is before it and no other event comes first; else enqueue the
+        event."""
+        rejects = self._check_event(agent, event)
         hand_up = handing_up()
 
         def receive(for_good: ForGood) -> QueuedEvent | Opened:
             opening = self.event_queue.opening(agent.id, event)
             if opening is not None:
                 try:
-                    return self._opener(opening, emit).open(opening, for_good, hand_up)
-                except Conflict:
+                    return self._opening_runner(opening, emit).open(opening, for_good, hand_up)
+                except Conflict:  # another event came first: take the long way
                     self.event_queue.lost(opening)
             for_good()
             return self.event_queue.accept(agent.id, event, rejects=rejects)
 
-        def give_up(found: QueuedEvent | Opened) -> None:
-            if isinstance(found, Opened):
-                found.end()
+        def give_up(received: QueuedEvent | Opened) -> None:
+            if isinstance(received, Opened):
+                received.end()
             else:
-                self._given_up(found)
+                self._give_up(received)
 
         return await run_or_abandon(receive, give_up)
 
-    def _opener(self, opening: Opening, emit: Emit) -> TurnRunner:
-        """Until it has begun it tells nobody anything."""
+    def _opening_runner(self, opening: Opening, emit: Emit) -> TurnRunner:
+        """Return a turn runner whose channel has no subscribers until the turn has begun."""
         return TurnRunner(
-            self, opening.conversation, opening.bid.unwon, True, True, emit, Channel()
+            dependencies=self,
+            conversation=opening.conversation,
+            lease=opening.bid.unwon,
+            caller_waits=True,
+            caller_owns_event=True,
+            emit=emit,
+            channel=Channel(),
         )
 
-    async def _awaited(self, accepted: QueuedEvent, emit: Emit) -> Outcome:
-        """Work whenever the conversation is free, until the event is done."""
-        conversation, pause, is_told = accepted.conversation, LOOK_S_MIN, False
-        with self.broadcaster.listening(conversation.id) as listener:
-            while (outcome := await run_in_thread(self._settled, accepted)) is None:
+    async def _wait_for_outcome(self, accepted: QueuedEvent, emit: Emit) -> Outcome:
+        """Work on the queue whenever the conversation is free, until the event is done."""
+        conversation, pause, is_reported = accepted.conversation, LOOK_S_MIN, False
+        with self.broadcaster.subscribe(conversation.id) as subscriber:
+            while (outcome := await run_in_thread(self._outcome_if_done, accepted)) is None:
                 try:
-                    lease = await self._acquired(conversation)
+                    lease = await self._acquire(conversation)
                 except Busy:
-                    if not is_told:
+                    if not is_reported:
                         emit(Queued(await run_in_thread(self.event_queue.ahead, accepted)))
-                        is_told = True
-                    await _turn_ended(listener, pause)
+                        is_reported = True
+                    await _wait_for_turn_end(subscriber, pause)
                     pause = min(pause * 1.5, LOOK_S_MAX)
                     continue
-                await self._work(conversation, lease, accepted, emit)
+                await self._run_under_lease(conversation, lease, accepted, emit)
                 pause = LOOK_S_MIN
         return outcome
 
-    async def _acquired(self, conversation: Conversation) -> Lease:
-        """Busy."""
+    async def _acquire(self, conversation: Conversation) -> Lease:
+        """Acquire the lease of a conversation.
+
+        Raises: Busy when another holds it.
+        """
         key = conversation.lease_key
         return await run_or_undo(lambda: self.leases.acquire(key), self.leases.release)
 
-    async def _work(
+    async def _run_under_lease(
         self, conversation: Conversation, lease: Lease, accepted: QueuedEvent, emit: Emit
     ) -> None:
-        """Move the line until our own event is done, or the lease is lost."""
+        """Run queued events until our own event is done, or the lease is lost."""
         with suppress(LeaseLost):
-            async with self._leased(lease):
-                await self._line(conversation, lease, accepted, emit)
+            async with self._holding(lease):
+                await self._run_queue(conversation, lease, accepted, emit)
 
-    async def _line(
+    async def _run_queue(
         self, conversation: Conversation, lease: Lease, accepted: QueuedEvent | None, emit: Emit
     ) -> None:
         first = accepted.first if accepted is not None and accepted.lease == lease else None
         while not self.leases.has_let_go(lease):
-            found = first or await run_in_thread(self.event_queue.next, conversation, lease)
+            event = first or await run_in_thread(self.event_queue.next, conversation, lease)
             first = None
-            if found is None or (accepted is not None and found.number > accepted.number):
-                return
-            caller_waits = accepted is not None and found.number == accepted.number
+            if event is None or (accepted is not None and event.number > accepted.number):
+                return  # nothing is queued, or our own event is done
+            caller_waits = accepted is not None and event.number == accepted.number
             caller_owns_event = caller_waits and accepted is not None and accepted.is_new
-            with self.broadcaster.stage(conversation.id) as stage:
-                told = both(emit, stage.emit) if caller_waits else stage.emit
-                holder = TurnRunner(
-                    self, conversation, lease, caller_waits, caller_owns_event, told, stage
+            with self.broadcaster.channel(conversation.id) as channel:
+                publish = both(emit, channel.emit) if caller_waits else channel.emit
+                runner = TurnRunner(
+                    dependencies=self,
+                    conversation=conversation,
+                    lease=lease,
+                    caller_waits=caller_waits,
+                    caller_owns_event=caller_owns_event,
+                    emit=publish,
+                    channel=channel,
                 )
-                if isinstance(found, NextEvent):
-                    await holder.take(found)
+                if isinstance(event, NextEvent):
+                    await runner.take(event)
                 else:
-                    await holder.go_on(found)
+                    await runner.go_on(event)
 
     @asynccontextmanager
-    async def _leased(self, lease: Lease) -> AsyncGenerator[None]:
+    async def _holding(self, lease: Lease) -> AsyncGenerator[None]:
         try:
             async with kept_alive(lambda: self.leases.renew(lease), self.leases.terms, lease.key):
                 yield
         finally:
             if self.leases.has_let_go(lease):
-                self.leases.release(lease)  # nothing is left to be written
+                self.leases.release(lease)  # the release is already stored
             else:
-                with suppress(Failure):  # it ends by itself
+                with suppress(Failure):  # the lease expires by itself
                     await run_shielded(self.leases.release, lease)
 
-    def _given_up(self, accepted: QueuedEvent) -> None:
+    def _give_up(self, accepted: QueuedEvent) -> None:
         if accepted.lease is not None:
             self.leases.release(accepted.lease)
         if accepted.is_new:
             self.event_queue.withdraw(accepted)
 
-    def _turnstile(self, name: str) -> asyncio.Lock:
-        return self._turnstiles.setdefault((asyncio.get_running_loop(), name), asyncio.Lock())
+    def _waiter_lock(self, name: str) -> asyncio.Lock:
+        return self._waiter_locks.setdefault((asyncio.get_running_loop(), name), asyncio.Lock())
 
-    def _settled(self, accepted: QueuedEvent) -> Outcome | None:
-        """None as long as it is on its way. GivenBack; NotFound when the conversation was deleted."""
+    def _outcome_if_done(self, accepted: QueuedEvent) -> Outcome | None:
+        """Return the outcome of an accepted event; None while the event is unfinished.
+
+        Raises: GivenBack when the event was given back; NotFound when the conversation was deleted.
+        """
         claim = self.event_queue.claim(accepted.claim)
         if claim is None:
             raise NotFound("conversation", accepted.conversation.key)
         if claim.about["number"] != accepted.number:
-            told = "it was given back, and sent again by somebody else"
-            raise GivenBack({"code": "conflict", "message": told, "remedy": None})
+            message = "the event was given back, and another caller sent it again"
+            raise GivenBack({"code": "conflict", "message": message, "remedy": None})
         if claim.refusal is not None:
             raise GivenBack(claim.refusal)
-        told = self.event_queue.began(accepted.conversation, claim).outcome
-        return None if told is None else self._outcome(accepted.conversation, ending_of(told))
+        ending = self.event_queue.began(accepted.conversation, claim).outcome
+        if ending is None:  # the turn is queued or running
+            return None
+        return self._outcome(accepted.conversation, ending_of(ending))
 
     def _outcome(self, conversation: Conversation, ending: Ending) -> Outcome:
         transcript = self.conversations.transcript(conversation)
@@ -324,11 +384,15 @@ class Dispatcher(TurnDependencies):
         return outcome_of(ending, conversation.id, own)
 
 
-async def _turn_ended(listener: Subscriber, wait_s: float) -> None:
-    """One that ran here, or so long: of those that run elsewhere nobody tells."""
+async def _wait_for_turn_end(subscriber: Subscriber, wait_s: float) -> None:
+    """Wait until a turn in this process ends, or `wait_s` has passed.
+
+    Turns elsewhere are not published here.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
             while not any(
-                isinstance(heard.told, ChannelClosed) for heard in await listener.heard(wait_s)
+                isinstance(message.content, ChannelClosed)
+                for message in await subscriber.read(wait_s)
             ):
                 pass

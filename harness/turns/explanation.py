@@ -1,5 +1,7 @@
-"""Explanations: what the turns of a conversation were shown, read from their receipts, and when each
-revision of a memory came in."""
+"""Explain what the model saw in each turn, and when each revision of a memory was first shown.
+
+The explanation is read from the receipts of the requests.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,21 @@ from workspaces.storage.records import JsonObject
 from workspaces.workspace.workspace import Workspace
 
 LOG_MAX = 1_000
-"""Revisions that are looked through for those between two that were shown."""
+"""Revisions to search for those between two shown revisions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedTurn:
     id: TurnId
     receipts: tuple[Receipt, ...]
-    """One for each time that the model was asked."""
+    """One receipt for each request to the model."""
     entered: tuple[Entrance, ...]
-    """Revisions of memory that no turn before was shown."""
+    """Revisions of memory that no earlier turn has shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A request from which on a text was shown, or was shown no more."""
+    """A request that is the first to show a text, or the first that no longer shows it."""
 
     receipt: Receipt
     source: str
@@ -56,41 +58,47 @@ class Sighting:
 
 
 class Explanation:
-    """Of one conversation."""
+    """The explanation of one conversation."""
 
     def __init__(
         self,
-        showing: PromptLog,
+        prompt_log: PromptLog,
         workspaces: Mapping[str, Workspace],
         entries: Iterable[Entry] = (),
     ) -> None:
-        """`workspaces` by the names under which the agent mounts them; `entries`: the transcript's."""
+        """Take the conversation's prompt log and transcript `entries`.
+
+        `workspaces` are keyed by the names under which the agent mounts them.
+        """
         self._answers = [
             entry for entry in entries if entry.is_said and entry.message.role == "assistant"
         ]
-        self._showing = showing
+        self._prompt_log = prompt_log
         self._workspaces = {memory_of(name): one for name, one in workspaces.items()}
-        self._receipts = showing.receipts()
-        self._held = cache(self._as_shown)
+        self._receipts = prompt_log.receipts()
+        self._shown_state = cache(self._as_shown)
 
     def turns(self, turn: str | None = None) -> list[ExplainedTurn]:
-        """All, or the one whose id begins like this. NotFound."""
-        found = list(self._turns())
+        """Return all turns, or the one turn whose id begins with `turn`.
+
+        Raises: NotFound when no turn matches, or several do.
+        """
+        turns = list(self._turns())
         if turn is None:
-            return found
-        matching = [one for one in found if one.id == turn]
-        matching = matching or [one for one in found if one.id.startswith(turn)]
+            return turns
+        matching = [one for one in turns if one.id == turn]
+        matching = matching or [one for one in turns if one.id.startswith(turn)]
         if len(matching) != 1:
-            what = "turn" if not matching else "single turn that begins with"
-            raise NotFound(what, turn, remedy="without a turn, all of them are explained")
+            kind = "turn" if not matching else "single turn that begins with"
+            raise NotFound(kind, turn, remedy="without a turn, all of them are explained")
         return matching
 
     def reason(self, receipt: Receipt) -> str:
-        """Why the snapshot that it showed was taken."""
-        return self._held(receipt.snapshot, receipt.deltas).snapshot.reason
+        """Return why the snapshot in this request was taken."""
+        return self._shown_state(receipt.snapshot, receipt.deltas).snapshot.reason
 
     def counted(self, receipt: Receipt) -> int | None:
-        """How many tokens its request had, as the provider has counted; None when it has not."""
+        """Return the tokens of the request as the provider counted them; None when the provider did not."""
         same = [one for one in self._receipts if one.last == receipt.last]
         later = (one for one in self._answers if one.number > receipt.last)
         answer = next(later, None)
@@ -99,31 +107,33 @@ class Explanation:
         return answer.usage.prompt or None
 
     def text(self, receipt: Receipt) -> str:
-        """Everything beside the messages that the model was shown, as it stood there."""
-        held = self._held(receipt.snapshot, receipt.deltas)
-        parts = [part.text for part in held.snapshot.parts]
-        told = [f"(beside entry {delta.entry})\n{delta.text}" for delta in held.deltas]
-        return "\n\n".join([*parts, *told])
+        """Return everything beside the messages that the request showed, as it stood there."""
+        shown = self._shown_state(receipt.snapshot, receipt.deltas)
+        parts = [part.text for part in shown.snapshot.parts]
+        notices = [f"(beside entry {delta.entry})\n{delta.text}" for delta in shown.deltas]
+        return "\n\n".join([*parts, *notices])
 
     def sightings(self, text: str) -> list[Sighting]:
-        """Where a text came into what was shown of memory, and where it went."""
+        """Return where a text first appeared in the shown memory, and where it disappeared."""
         seen: dict[str, bool] = {}
-        found: list[Sighting] = []
+        sightings: list[Sighting] = []
         for receipt in self._receipts:
-            held = self._held(receipt.snapshot, receipt.deltas)
-            parts = {part.source: part for part in held.parts if part.is_memory}
+            shown = self._shown_state(receipt.snapshot, receipt.deltas)
+            parts = {part.source: part for part in shown.parts if part.is_memory}
             for source in [*parts, *(one for one in seen if one not in parts)]:
                 part = parts.get(source)
                 is_shown = part is not None and text in part.text
                 if is_shown != seen.get(source, False):
                     revision = part.revision if part else None
-                    found.append(Sighting(receipt, source, revision, is_shown))
+                    sightings.append(Sighting(receipt, source, revision, is_shown))
                 seen[source] = is_shown
-        return found
+        return sightings
 
     def revisions(self, entrance: Entrance) -> list[Revision]:
-        """What came in with it: every revision since the one that was shown before, newest first. Empty
-        when its workspace is not there any more."""
+        """Return the revisions between the shown one and the one shown before, newest first.
+
+        The list is empty when the workspace does not exist any more.
+        """
         workspace = self._workspaces.get(entrance.source)
         if workspace is None:
             return []
@@ -133,8 +143,8 @@ class Explanation:
             )
         except Failure:
             return []
-        found = [one for one in log if any(map(_is_memory, one.paths))]
-        return found if entrance.before else found[:1]
+        revisions = [one for one in log if any(map(_is_memory, one.paths))]
+        return revisions if entrance.before else revisions[:1]
 
     def as_json(self, turn: str | None = None, *, with_text: bool = False) -> JsonObject:
         return {"turns": [self._turn_json(one, with_text) for one in self.turns(turn)]}
@@ -178,20 +188,20 @@ class Explanation:
         receipt = next(
             one for one in self._receipts if (one.snapshot, one.deltas) == (snapshot, deltas)
         )
-        return self._showing.as_shown(receipt)
+        return self._prompt_log.as_shown(receipt)
 
 
-def explained(
+def explain(
     conversation: Conversation, agents: AgentCatalog, conversations: Conversations
 ) -> Explanation:
-    """What its turns were shown, and which revision of which memory came in with which."""
+    """Explain what a conversation's turns saw, and which turn first saw which revision of which memory."""
     try:
         mounts = agents.bindings(agents.get(conversation.agent_id))
-    except NotFound:  # the agent is gone, and with it the names of its mounts
+    except NotFound:  # the agent was deleted, and the names of its mounts with it
         mounts = []
     workspaces = {mount.name: mount.here for mount in mounts if not mount.is_distant}
     entries = conversations.transcript(conversation).entries()
-    return Explanation(conversations.showing(conversation), workspaces, entries)
+    return Explanation(conversations.prompt_log(conversation), workspaces, entries)
 
 
 def _is_memory(path: str) -> bool:

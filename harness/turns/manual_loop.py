@@ -1,9 +1,9 @@
-"""A loop of one's own: the caller asks a provider, with its own client, and the turn is ours all the same.
+"""Let the caller drive the loop: the caller asks a provider with its own client, inside an ordinary turn.
 
-To the turn it is a model like any other, that happens to think on the caller's thread: it is asked, and the
-caller's `record` is its answer. So everything holds that holds for turns (claim and lease, every message
-stored before anything acts on it, approvals, limits, what is shown and its receipts), and nothing is there
-twice. What is spoken here is the notation of the provider whose client the caller has.
+To the turn, the loop is a model like any other that runs on the caller's thread. The turn asks it, and the
+caller's `record` is the reply. So everything that holds for turns holds here, without a second
+implementation: claim and lease, every message stored before anything acts on it, approvals, limits, prompts
+and receipts. Messages are in the wire format of the provider whose client the caller uses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from workspaces.storage.records import JsonObject
 
 
 class WireFormat(Protocol):
-    """How a provider writes questions and answers."""
+    """A provider's format of requests and replies."""
 
     def question(self, model: str, request: ModelRequest) -> JsonObject: ...
 
@@ -35,7 +35,7 @@ class WireFormat(Protocol):
 
 
 class Begin(Protocol):
-    """An event comes in: a turn whose model is this one begins or goes on, on another thread."""
+    """A callable that delivers an event. It begins or resumes a turn with this model, on another thread."""
 
     def __call__(self, items: tuple[EventItem, ...], model: Model) -> UnderWay[Outcome]: ...
 
@@ -47,31 +47,32 @@ class _Question:
 
 
 class ManualLoop:
-    """One conversation, for one thread. Use it as a context manager.
+    """A manual loop for one conversation and one thread. Use it as a context manager.
 
-    `record` what is said, then, while it `is_open`: ask with `system`, `tools` and `messages`, and `record`
-    the answer, whose calls are run by that. To leave it early interrupts the turn.
+    First `record` the user's message. Then, while it `is_open`, ask the provider with `system`, `tools` and
+    `messages`, and `record` the reply; that runs the reply's tool calls. Leaving the context early interrupts
+    the turn.
     """
 
-    def __init__(self, name: str, notation: WireFormat, begin: Begin) -> None:
+    def __init__(self, name: str, wire_format: WireFormat, begin: Begin) -> None:
         self.name = name
-        self._notation = notation
+        self._wire_format = wire_format
         self.outcome: Outcome | None = None
-        """Of the newest turn that ended."""
+        """Outcome of the newest turn that ended."""
         self._begin = begin
         self._turn: UnderWay[Outcome] | None = None
-        self._told: SimpleQueue[_Question | None] = SimpleQueue()
-        """What the turn says: a question, or None at its end."""
+        self._requests: SimpleQueue[_Question | None] = SimpleQueue()
+        """Requests from the turn; None at the turn's end."""
         self._question: _Question | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether the model is to be asked."""
+        """True if the turn waits for the model's reply."""
         return self._question is not None
 
     @property
     def system(self) -> list[JsonObject]:
-        """Blocks, with the marks up to which the provider is to keep what it has read."""
+        """The blocks of the system prompt, with the marks up to which the provider shall cache."""
         return self._parameters().get("system", [])
 
     @property
@@ -80,27 +81,32 @@ class ManualLoop:
 
     @property
     def messages(self) -> list[JsonObject]:
-        """With what was told of changes since the system's blocks were made."""
+        """The messages, with notices of changes since the system blocks were made."""
         return self._parameters()["messages"]
 
     def record(self, message: str | Mapping[str, Any] | object) -> None:
-        """What the user says, as text or as a message; or what the provider answered, as its SDK gave it.
-        Returns when the model is to be asked again, or when the turn has ended."""
+        """Store the user's message, or the provider's reply as its SDK returned it.
+
+        A user's message is a text or a message. Return when the turn asks the model again, or has ended.
+        """
         data = _as_json(message)
         if data["role"] == "user":
-            self._say(data)
+            self._start_turn(data)
         else:
             self._reply(data)
 
     def answer(self, *answers: Answer) -> None:
-        """Calls that the turn waits for, once its outcome says so: it goes on."""
-        self._go_on(*answers)
+        """Answer the calls that the turn waits for, once its outcome says so. The turn continues."""
+        self._deliver(*answers)
 
     async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
-        """The port's half: on the turn's loop."""
+        """Return the caller's reply to the turn.
+
+        This is the model port's method; it runs on the turn's loop.
+        """
         del output_tokens_max, emit
         question = _Question(request, asyncio.get_running_loop().create_future())
-        self._told.put(question)
+        self._requests.put(question)
         return await question.answer
 
     def close(self) -> None:
@@ -119,46 +125,46 @@ class ManualLoop:
     ) -> None:
         self.close()
 
-    def _say(self, data: JsonObject) -> None:
+    def _start_turn(self, data: JsonObject) -> None:
         if self._turn is not None:
-            rule = "cannot be said now: the model is to be asked first"
-            raise Refused("message", "user", rule, remedy="record its answer, or leave the context")
+            rule = "cannot be recorded now: the turn waits for the model's reply"
+            raise Refused("message", "user", rule, remedy="record the reply, or leave the context")
         (said,) = items_of([{"type": "user", "content": data["content"]}], within="message")
-        self._go_on(said)
+        self._deliver(said)
 
-    def _go_on(self, *items: EventItem) -> None:
+    def _deliver(self, *items: EventItem) -> None:
         turn = self._turn = self._begin(items, self)
-        turn.then(lambda: self._told.put(None))
-        self._hear()
+        turn.then(lambda: self._requests.put(None))
+        self._wait_for_request()
 
     def _reply(self, data: JsonObject) -> None:
-        answer = self._asked().answer
+        answer = self._open_request().answer
         for at, part in enumerate(data["content"]):
             check_part(f"message.content.{at}", part)
-        reply = self._notation.reply(data)
+        reply = self._wire_format.reply(data)
         self._question = None
-        answer.get_loop().call_soon_threadsafe(_settle, answer, reply)
-        self._hear()
+        answer.get_loop().call_soon_threadsafe(_resolve, answer, reply)
+        self._wait_for_request()
 
-    def _hear(self) -> None:
-        """Wait for what the turn says next."""
-        self._question = self._told.get()
+    def _wait_for_request(self) -> None:
+        """Block until the turn asks for a reply or ends."""
+        self._question = self._requests.get()
         if self._question is None and self._turn is not None:
             turn, self._turn = self._turn, None
             self.outcome = turn.result()
 
     def _parameters(self) -> JsonObject:
-        return self._notation.question(self.name, self._asked().request)
+        return self._wire_format.question(self.name, self._open_request().request)
 
-    def _asked(self) -> _Question:
+    def _open_request(self) -> _Question:
         if self._question is None:
-            rule = "is asked nothing: nothing was said, or the turn has ended"
-            raise Refused("model", self.name, rule, remedy="record what the user says")
+            rule = "has no open request: no message was recorded, or the turn has ended"
+            raise Refused("model", self.name, rule, remedy="record the user's message")
         return self._question
 
 
-def _settle(answer: asyncio.Future[Reply], reply: Reply) -> None:
-    if not answer.done():  # it is, when the turn was stopped meanwhile
+def _resolve(answer: asyncio.Future[Reply], reply: Reply) -> None:
+    if not answer.done():  # done means: the turn was stopped in the meantime
         answer.set_result(reply)
 
 
@@ -166,10 +172,10 @@ def _as_json(message: object) -> JsonObject:
     if isinstance(message, str):
         return {"role": "user", "content": [{"type": "text", "text": message}]}
     as_dict: Callable[[], Any] | None = getattr(message, "to_dict", None)
-    stated = message if as_dict is None else as_dict()
-    if not isinstance(stated, Mapping):
-        raise Refused("message", type(message).__name__, "is no message")
-    data = dict(cast("Mapping[str, Any]", stated))
+    value = message if as_dict is None else as_dict()
+    if not isinstance(value, Mapping):
+        raise Refused("message", type(message).__name__, "is not a message")
+    data = dict(cast("Mapping[str, Any]", value))
     if data.get("role") not in {"user", "assistant"}:
         raise Refused("message.role", data.get("role"), "must be user or assistant")
     if isinstance(data.get("content"), str):

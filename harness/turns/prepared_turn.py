@@ -1,4 +1,4 @@
-"""A turn that is about to run, with all that it works on: its model, its tools, the memory it is shown."""
+"""Prepare a turn: open its model, its tools and the memory in its prompt."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ class PreparedTurn:
     toolset: Toolset
     compaction: Compaction
     left_out: tuple[str, ...]
-    """Mounts that lead nowhere."""
+    """Mounts whose workspace or sandbox is missing."""
 
-    async def pushed(self, entries: Iterable[Entry], leases: Leases) -> Durable:
-        """What was changed with these entries goes out; where it is safe now. LeaseLost: whoever has the
-        conversation now brings it out."""
+    async def push_changes(self, entries: Iterable[Entry], leases: Leases) -> Durable:
+        """Push the changes of these entries to the shared workspaces, and return where they are durable.
+
+        Raises: LeaseLost when another process holds the conversation now; that process pushes the changes.
+        """
         mounts = self.toolset.desk.mounts
         if not is_shared(mounts):
             return HERE
@@ -50,18 +52,18 @@ class PreparedTurn:
     def with_turn(self, turn: Turn) -> PreparedTurn:
         return replace(self, turn=turn)
 
-    def held(self, lease: Lease, transcript: Transcript) -> PreparedTurn:
-        """What was prepared before the lease was won, under it."""
+    def with_lease(self, lease: Lease, transcript: Transcript) -> PreparedTurn:
+        """Return a copy that uses the lease and the transcript that the holder has now."""
         turn = replace(self.turn, lease=lease, transcript=transcript)
         compaction = replace(self.compaction, lease=lease, transcript=transcript)
         return replace(self, turn=turn, compaction=compaction)
 
 
 def prepare_turn(
-    means: TurnDependencies,
+    dependencies: TurnDependencies,
     conversation: Conversation,
     lease: Lease,
-    stage: Channel,
+    channel: Channel,
     event: Event | None,
     turn_id: TurnId,
     first: int | None,
@@ -69,74 +71,87 @@ def prepare_turn(
     caller_waits: bool,
     window: TranscriptWindow | None = None,
 ) -> PreparedTurn:
-    """`first` is the first entry of a turn that was interrupted; `caller_waits`: the caller waits for it, and
-    brings what is theirs; `window`: of a conversation that is not there yet."""
-    means.publish_pending()
-    agent = means.agents.get(conversation.agent_id)
-    own_model = means.callers_model if caller_waits else None
-    model = (own_model or means.open_model)(agent, conversation.id)
-    mounts = means.agents.bindings(agent)
+    """Prepare the turn of an event.
+
+    `first` is the first entry of an interrupted turn. With `caller_waits` the turn gets the caller's own
+    model and tools. `window` is the window of a conversation that does not exist yet.
+
+    Raises: Refused where the agent's dollar limit needs a price that is unknown.
+    """
+    dependencies.publish_pending()
+    agent = dependencies.agents.get(conversation.agent_id)
+    own_model = dependencies.callers_model if caller_waits else None
+    model = (own_model or dependencies.open_model)(agent, conversation.id)
+    mounts = dependencies.agents.bindings(agent)
     pull(mounts)
-    transcript = means.conversations.transcript(conversation, told=stage.stored)
+    transcript = dependencies.conversations.transcript(conversation, on_append=channel.stored)
     window = window or transcript.window()
-    stage.begin(window.next_number - 1)
+    channel.begin(window.next_number - 1)
     is_resumed, first = first is not None, window.next_number if first is None else first
-    briefing = PromptSources(
+    sources = PromptSources(
         agent.config,
         mounts,
         model=model.name,
-        memories=means.memory_cache,
+        memories=dependencies.memory_cache,
         policy=_policy(event),
     )
     turn = Turn(
-        turn_id,
-        transcript,
-        lease,
-        means.clock,
-        window.session,
-        briefing,
-        means.conversations.showing(conversation),
-        agent.config.limits,
-        tuple(entry for entry in window.entries if entry.number < first),
-        first,
-        tuple(one for one in window.entries if one.number >= first and one.is_said),
-        event.system_once if event else None,
-        _price(means, agent, model.name),
+        id=turn_id,
+        transcript=transcript,
+        lease=lease,
+        clock=dependencies.clock,
+        session=window.session,
+        sources=sources,
+        prompt_log=dependencies.conversations.prompt_log(conversation),
+        limits=agent.config.limits,
+        before=tuple(entry for entry in window.entries if entry.number < first),
+        first=first,
+        entries=tuple(one for one in window.entries if one.number >= first and one.is_said),
+        instructions=event.system_once if event else None,
+        price=_price(dependencies, agent, model.name),
         asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
     )
     seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
-    desk = ToolContext(
+    tool_context = ToolContext(
         mounts,
         _authorship(agent, conversation, turn_id, event, model),
         seen=seen,
-        workshop=means.programs(),
-        results=means.results(conversation.id),
+        workshop=dependencies.programs(),
+        results=dependencies.results(conversation.id),
     )
     left_out = tuple(missing_mounts(agent, mounts))
-    mine = means.callers_tools if caller_waits else ()
-    theirs = (*agent.config.tools, *(event.tools if event else ()))
-    toolset = Toolset((*means.tools, *mine), desk, theirs, first=briefing.settle)
+    callers_tools = dependencies.callers_tools if caller_waits else ()
+    clients_tools = (*agent.config.tools, *(event.tools if event else ()))
+    toolset = Toolset(
+        (*dependencies.tools, *callers_tools),
+        tool_context,
+        clients_tools,
+        first=sources.commit_remaining_edits,
+    )
     compaction = Compaction(
-        agent.config.session.compaction,
-        means.open_model(agent, conversation.id, "compaction"),
-        toolset,
-        transcript,
-        turn.prompt_log,
-        lease,
-        means.clock,
-        turn_id,
+        config=agent.config.session.compaction,
+        model=dependencies.open_model(agent, conversation.id, "compaction"),
+        toolset=toolset,
+        transcript=transcript,
+        prompt_log=turn.prompt_log,
+        lease=lease,
+        clock=dependencies.clock,
+        turn_id=turn_id,
     )
     return PreparedTurn(
         turn.resumed() if is_resumed else turn, model, toolset, compaction, left_out
     )
 
 
-def _price(means: TurnDependencies, agent: AgentRecord, model: str) -> Price | None:
-    """Refused where a limit cannot be kept."""
-    price = means.price(model)
+def _price(dependencies: TurnDependencies, agent: AgentRecord, model: str) -> Price | None:
+    """Return the model's price.
+
+    Raises: Refused when the agent has a dollar limit and the model has no price.
+    """
+    price = dependencies.price(model)
     if agent.config.limits.dollars is not None and price is None:
-        rule = "has no price, so the agent's limit `dollars` cannot be kept"
-        remedy = "state its price in the file that the setting `prices` names"
+        rule = "has no price, so the agent's limit `dollars` cannot be enforced"
+        remedy = "add its price to the file named by the setting `prices`"
         raise Refused("model", model, rule, remedy=remedy)
     return price
 

@@ -1,4 +1,4 @@
-"""Previews: exactly what the next turn of a conversation would send, before anything is said."""
+"""Preview exactly what the next turn of a conversation would send, before any message is sent."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from workspaces.revision import Author
 from workspaces.timestamp import stamp_of
 
 _NEW = ConversationId("")
-"""Of a conversation that has not begun: nothing is kept for it, and no tool is called."""
+"""Id of a conversation that has not begun. Nothing is stored for it, and no tool is called."""
 
 _NEXT = TurnId("")
-"""The turn that would begin."""
+"""Id of the turn that would begin."""
 
 
 def preview(
-    ingress: Dispatcher,
+    dispatcher: Dispatcher,
     agent: AgentRecord,
     *,
     conversation: str | None = None,
@@ -34,38 +34,38 @@ def preview(
     policy: str = "",
     view_of: ViewOf = newest,
 ) -> PromptRequest:
-    """As if `message` were said now in the conversation with this key: a first turn, when there is none.
+    """Return the request that `message` would cause in the conversation with this key.
 
-    Nothing is stored by it, but that workspaces are brought up to date and a person's changes by hand
-    become revisions, as before a turn.
+    The turn would be the first one if there is no such conversation. The preview stores nothing, with two
+    exceptions that every turn makes too: workspaces are pulled, and manual edits are committed.
     """
-    ingress.publish_pending()
-    agent = ingress.agents.get(agent.id)
-    mounts = ingress.agents.bindings(agent)
+    dispatcher.publish_pending()
+    agent = dispatcher.agents.get(agent.id)
+    mounts = dispatcher.agents.bindings(agent)
     pull(mounts)
-    briefing = PromptSources(
+    sources = PromptSources(
         agent.config,
         mounts,
-        model=ingress.open_model(agent, None).name,
+        model=dispatcher.open_model(agent, None).name,
         policy=policy,
         view_of=view_of,
     )
-    found = ingress.conversations.find(agent.id, conversation) if conversation else None
-    results = ingress.results(found.id if found else _NEW)
-    desk = ToolContext(mounts, _nobody, workshop=ingress.programs(), results=results)
-    tools = Toolset(ingress.tools, desk, agent.config.tools).specs()
-    now = ingress.clock.now()
-    if found is None:
-        window, held = TranscriptWindow(new_session(1, stamp_of(now)), ()), None
+    existing = dispatcher.conversations.find(agent.id, conversation) if conversation else None
+    results = dispatcher.results(existing.id if existing else _NEW)
+    tool_context = ToolContext(mounts, _no_author, workshop=dispatcher.programs(), results=results)
+    tools = Toolset(dispatcher.tools, tool_context, agent.config.tools).specs()
+    now = dispatcher.clock.now()
+    if existing is None:
+        window, shown = TranscriptWindow(new_session(1, stamp_of(now)), ()), None
     else:
-        window = ingress.conversations.transcript(found).window()
-        held = ingress.conversations.showing(found).held()
+        window = dispatcher.conversations.transcript(existing).window()
+        shown = dispatcher.conversations.prompt_log(existing).held()
     if message is not None:
         said = Entry(window.next_number, stamp_of(now), _NEXT, user(message))
         window = replace(window, entries=(*window.entries, said))
-    return build_request(briefing, held, window, tools, at=now, running=_NEXT)
+    return build_request(sources, shown, window, tools, at=now, running=_NEXT)
 
 
-def _nobody(call_id: str) -> Author:
-    """Nothing is called in a preview."""
+def _no_author(call_id: str) -> Author:
+    """Return a placeholder author: a preview calls no tool."""
     return Author("nobody", call_id, "turn")

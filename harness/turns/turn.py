@@ -1,15 +1,16 @@
-"""A turn: from something said to an outcome, step by step.
+"""Run a turn step by step, from an event to an outcome.
 
-Where a turn stands is what its entries say, and nothing else: a turn that was interrupted is built from
-the same entries by another process and goes on with the same loop. Calls whose results are missing may
-have run, wholly or in part, so they are never run again: the model is told, and decides.
+The state of a turn is its stored entries, and nothing else. Another process can rebuild an interrupted turn
+from the same entries and continue with the same loop. Calls without a stored result may have run, wholly or
+in part, so they are never run again: the model is told so, and decides.
 
-A reply is stored with which of its calls wait, for a person or for the client. As long as one does, none
-of them is run and the turn is at rest: it goes on when the last of them was allowed or answered.
+A reply is stored together with the list of its calls that wait for approval or for the client. As long as one
+of them waits, none of the reply's calls is run and the turn is paused. The turn continues when the last of
+them was approved or answered.
 
-What was only read is stored with the next question, in one batch: nothing acts on it before, and lost by a
-crash it is read again. A question is asked once that batch is durable. While it waits for the disk the model
-gets ready to ask it.
+Results of calls that only read are stored with the next request, in one batch. Nothing acts on them before,
+and after a crash they are read again. A request is sent once that batch is durable. While the batch waits for
+the disk, the model prepares to send the request.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from workspaces.timestamp import stamp_of
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Where a turn stands. Every message is stored before anything acts on it."""
+    """The state of a turn. Every message is stored before anything acts on it."""
 
     id: TurnId
     transcript: Transcript
@@ -73,24 +74,24 @@ class Turn:
     prompt_log: PromptLog
     limits: Limits
     before: tuple[Entry, ...]
-    """Those in the window that came before this turn."""
+    """Entries of the window from before this turn."""
     first: int
-    """The number of its first entry."""
+    """Number of the turn's first entry."""
     entries: tuple[Entry, ...] = ()
     instructions: str | None = None
-    """What the platform says to the model in this turn alone."""
+    """The platform's instructions to the model for this turn alone."""
     price: Price | None = None
     may_have_run: bool = False
-    """Whether calls without a result may have been run, by whoever was at it before."""
+    """True if an earlier lease holder may have run calls that have no result."""
     asides: tuple[Entry, ...] = ()
-    """Its own entries that are no messages: what was written down before a summary, and summaries."""
+    """The turn's own entries that are no messages: flushes before a summary, and summaries."""
     remarks: tuple[Remark, ...] = ()
     prune_all: bool = False
-    """Whether it shows as little as may be: the provider has refused more."""
+    """True if the turn shows as little as possible, because the provider refused more."""
     last_request: PromptRequest | None = None
-    """What the model is asked next, where that was put and kept with the newest entry."""
+    """The next request to the model, if it was already built and stored with the newest entry."""
     unstored: tuple[Entry, ...] = ()
-    """The newest of its entries, what was read and nothing else: they are stored with the next question."""
+    """The newest entries, all of them results of reads. They are stored with the next request."""
 
     @property
     def steps(self) -> int:
@@ -98,7 +99,7 @@ class Turn:
 
     @property
     def is_out_of_money(self) -> bool:
-        """Of what it may spend itself."""
+        """True if the turn has spent its own dollar limit."""
         if self.limits.dollars is None or self.price is None:
             return False
         spent = sum(self.price.of(entry.usage) for entry in self.own)
@@ -106,7 +107,7 @@ class Turn:
 
     @property
     def is_answered(self) -> bool:
-        """Nothing is left to be asked or run."""
+        """True if there is no more request to send and no more call to run."""
         newest = self.entries[-1]
         is_reply = newest.message.role == "assistant"
         return is_reply and not (newest.message.tool_calls and newest.is_complete)
@@ -116,17 +117,17 @@ class Turn:
         return open_calls(self.entries)
 
     def entry(self, message: Message, *, event_id: str | None = None) -> Entry:
-        """The next one."""
+        """Return the turn's next entry."""
         return Entry(self._last + 1, stamp_of(self.clock.now()), self.id, message, event_id)
 
     @property
     def _last(self) -> int:
-        """The number of its newest entry."""
+        """The number of the turn's newest entry."""
         return self.first + len(self.entries) + len(self.asides) - 1
 
     @property
     def own(self) -> tuple[Entry, ...]:
-        """All that it has stored."""
+        """The entries of this turn."""
         if not self.asides:
             return self.entries
         return tuple(sorted((*self.entries, *self.asides), key=lambda entry: entry.number))
@@ -135,20 +136,24 @@ class Turn:
         return replace(self, entries=(*self.entries, entry))
 
     async def append(self, entry: Entry) -> Turn:
-        """Stored under the lease's guard: after a return, nobody else has taken over meanwhile."""
-        return await self.with_unstored(entry).stored()
+        """Store an entry under the lease's guard.
+
+        On return, no other process has taken over in the meantime.
+        """
+        return await self.with_unstored(entry).store_entries()
 
     def with_unstored(self, entry: Entry) -> Turn:
         return replace(self.with_entry(entry), unstored=(*self.unstored, entry))
 
-    async def stored(self) -> Turn:
+    async def store_entries(self) -> Turn:
         if not self.unstored:
             return self
         await run_in_thread(self.transcript.extend, self.unstored, self.lease)
         return replace(self, unstored=())
 
-    async def replied(self, reply: Reply, asks: tuple[RequiredAnswer, ...]) -> Turn:
-        """With the note of what it has used up, which a cancellation in this moment must not lose."""
+    async def store_reply(self, reply: Reply, asks: tuple[RequiredAnswer, ...]) -> Turn:
+        """Store the reply together with its usage record, so that a cancellation at this moment cannot lose
+        it."""
         entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
         entry = replace(entry, asks=asks if reply.is_complete else ())
         turn = self.with_unstored(entry)
@@ -157,8 +162,8 @@ class Turn:
         )
         return replace(turn, unstored=())
 
-    def resulted(self, result: ToolResult, news: ToolEffects = NO_NEWS) -> Turn:
-        """To be stored before anything is done that may write."""
+    def with_result(self, result: ToolResult, news: ToolEffects = NO_NEWS) -> Turn:
+        """Add a tool's result. It must be stored before any call that may write."""
         entry = self.entry(Message("user", (result,)))
         return self.with_unstored(replace(entry, seen=news.seen, changes=news.changes))
 
@@ -170,27 +175,27 @@ class Turn:
             self.session, tuple(entry for entry in entries if entry.number >= since)
         )
 
-    def compacted(self, found: Compacted) -> Turn:
-        """With the window as a compaction has left it."""
-        stored = found.window.entries
+    def with_compaction(self, compaction: Compacted) -> Turn:
+        """Return a copy with the window after a compaction."""
+        stored = compaction.window.entries
         fresh = (one for one in stored if not one.is_said and one.number > self._last)
-        remarks = tuple(dict.fromkeys((*self.remarks, *found.remarks)))
-        session, asides = found.window.session, (*self.asides, *fresh)
+        remarks = tuple(dict.fromkeys((*self.remarks, *compaction.remarks)))
+        session, asides = compaction.window.session, (*self.asides, *fresh)
         return replace(self, session=session, asides=asides, remarks=remarks)
 
     def resumed(self) -> Turn:
-        """With what was said about its context, and how little it shows, up to its newest request."""
+        """Return a copy with the remarks and the pruning of the turn's newest request."""
         newest = self.prompt_log.resume(self.id)
         pruning = newest.pruning if newest else None
         prune_all = pruning is not None and pruning.prune_all
         return replace(self, remarks=remarks_of(newest, self.asides), prune_all=prune_all)
 
-    def shown_hard(self) -> Turn:
-        """With as little of what was said as may be."""
+    def with_all_pruned(self) -> Turn:
+        """Return a copy that shows as little of the conversation as possible."""
         return replace(self, prune_all=True, remarks=(*self.remarks, PRUNED_HARD))
 
-    def question(self, toolset: Toolset, *, prune_all: bool = False) -> PromptRequest:
-        """What the model is asked next."""
+    def build_prompt(self, toolset: Toolset, *, prune_all: bool = False) -> PromptRequest:
+        """Build the next request to the model."""
         return build_request(
             self.sources,
             self.prompt_log.held(),
@@ -202,167 +207,181 @@ class Turn:
             prune_all=prune_all or self.prune_all,
         )
 
-    def keep(self, question: PromptRequest) -> Turn:
-        """What is shown is kept before it is, with the entries that it shows first."""
-        keeping = self.keeping(question, str(self.lease.generation))
+    def store_prompt(self, prompt: PromptRequest) -> Turn:
+        """Store a request before it is sent, together with the unstored entries that it shows.
+
+        Raises: LeaseLost when another process holds the conversation now.
+        """
+        pending_write = self.prepare_prompt(prompt, str(self.lease.generation))
         try:
-            self.transcript.extend(self.unstored, self.lease, *keeping.changes)
+            self.transcript.extend(self.unstored, self.lease, *pending_write.changes)
         except Conflict as conflict:
             raise LeaseLost(self.lease.key) from conflict
-        self.prompt_log.mark_written(keeping)
+        self.prompt_log.mark_written(pending_write)
         return replace(self, unstored=())
 
-    def keeping(self, question: PromptRequest, writer: str) -> PendingWrite:
-        """What must be written for that."""
+    def prepare_prompt(self, prompt: PromptRequest, writer: str) -> PendingWrite:
+        """Return the records to write for a request."""
         model, remarks = self.sources.model, self.remarks
-        return self.prompt_log.prepare(question, self.id, model, writer, remarks=remarks)
+        return self.prompt_log.prepare(prompt, self.id, model, writer, remarks=remarks)
 
-    def ended(self, status: Status, failure: ModelFailure | None = None) -> Ending:
+    def ending(self, status: Status, failure: ModelFailure | None = None) -> Ending:
         unavailable = self.prompt_log.unavailable
         ending = Ending(status, self.id, self.first, self._last, failure, unavailable)
-        unsettled = (Remark("unsettled", f"{_UNSETTLED} {why}") for why in self.sources.unsettled)
-        return replace(ending, remarks=(*self.remarks, *unsettled))
+        uncommitted = (
+            Remark("unsettled", f"{_UNCOMMITTED} {why}") for why in self.sources.uncommitted
+        )
+        return replace(ending, remarks=(*self.remarks, *uncommitted))
 
 
-_UNSETTLED = "what was changed by hand is there, and in no revision yet, of"
+_UNCOMMITTED = "manual edits are in the files but not yet committed, in"
 
 
 def foreseen(
-    turn: Turn, model: Model, question: PromptRequest, hand_up: HandUp
+    turn: Turn, model: Model, prompt: PromptRequest, hand_up: HandUp
 ) -> AbstractContextManager[None]:
-    """Around the keeping of a question that is asked then."""
+    """Return a context manager for storing a request; the model prepares to send the request meanwhile."""
     tokens_max = turn.limits.output_tokens
-    tell = partial(foresee, model, question.request, output_tokens_max=tokens_max)
+    tell = partial(foresee, model, prompt.request, output_tokens_max=tokens_max)
     return meanwhile(partial(hand_up, tell))
 
 
 def _storable(reply: Reply) -> Reply:
-    """JSON may hold halves of surrogate pairs, which no store takes; a model's JSON sometimes does."""
+    """Remove halves of surrogate pairs: a model's JSON may contain them, and no store accepts them."""
     return replace(reply, message=message_of(sound_json(reply.message.as_json())))
 
 
 async def run_turn(
     turn: Turn, *, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Ending]:
-    """Ask the model until it asks for no more tools; then what people have changed meanwhile is settled,
-    unless a tool was run before."""
-    turn, status, failure = await _stepped(turn, model, toolset, compaction, emit)
-    if turn.sources.owes:
-        await completed(run_in_new_thread(turn.sources.settle))
-    return turn, turn.ended(status, failure)
+    """Ask the model until its reply contains no tool calls.
+
+    Then commit the manual edits that people made in the meantime, unless a tool call has done so before.
+    """
+    turn, status, failure = await _run_steps(turn, model, toolset, compaction, emit)
+    if turn.sources.has_uncommitted_edits:
+        await completed(run_in_new_thread(turn.sources.commit_remaining_edits))
+    return turn, turn.ending(status, failure)
 
 
-async def _stepped(
+async def _run_steps(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Status, ModelFailure | None]:
-    """Where it stands when nothing more is to be asked, and why."""
-    if turn.may_have_run and not pending(turn.entries) and turn.open_calls:
+    """Run steps until the turn needs no more requests. Return its state, its status and any failure."""
+    if turn.may_have_run and not pending(turn.entries) and turn.open_calls:  # resumed after a crash
         interrupted = (ToolResult(call.id, INTERRUPTED, is_error=True) for call in turn.open_calls)
         turn = await turn.append(turn.entry(Message("user", tuple(interrupted))))
     while not turn.is_answered:
-        if pending(turn.entries):
+        if pending(turn.entries):  # a call needs approval or the client: pause
             return turn, "waiting", None
-        turn = await _called(turn, toolset, emit)
+        turn = await _run_calls(turn, toolset, emit)
         if turn.steps >= turn.limits.steps:
-            return await turn.stored(), "out_of_steps", None
+            return await turn.store_entries(), "out_of_steps", None
         if turn.is_out_of_money:
-            return await turn.stored(), "out_of_money", None
-        turn, reply = await _asked(turn, model, toolset, compaction, emit)
+            return await turn.store_entries(), "out_of_money", None
+        turn, reply = await _ask_model(turn, model, toolset, compaction, emit)
         if isinstance(reply, ModelFailure):
             return turn, "failed", reply
         reply = _storable(reply)
-        turn = await turn.replied(reply, toolset.asks(reply.message.tool_calls))
+        turn = await turn.store_reply(reply, toolset.asks(reply.message.tool_calls))
     return turn, "done" if turn.entries[-1].is_complete else "cut", None
 
 
-async def _called(turn: Turn, toolset: Toolset, emit: Emit) -> Turn:
-    """With the results of its newest calls. Those that only read run together; before one that may write
-    begins, all before it are stored, and what came of it at once: the guard of that write is what asks, each
-    time, whether the conversation is still ours."""
+async def _run_calls(turn: Turn, toolset: Toolset, emit: Emit) -> Turn:
+    """Run the newest calls and return the turn with their results.
+
+    Calls that only read run together. Before a call that may write, all earlier results are stored; its own
+    result is stored at once. The guard of each such write checks that this process still holds the lease.
+    """
     for calls in toolset.rounds(turn.open_calls):
-        turn = await turn.stored()
+        turn = await turn.store_entries()
         for result, news in await toolset.run_together(calls, emit):
-            turn = turn.resulted(result, news)
+            turn = turn.with_result(result, news)
         if any(toolset.may_write(call) for call in calls):
-            turn = await turn.stored()
+            turn = await turn.store_entries()
     return turn
 
 
-async def _asked(
+async def _ask_model(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Reply | ModelFailure]:
-    """One answer. What is too long for the limit is compacted before it is sent, and what is too long for
-    the provider is made shorter, once."""
+    """Get one reply from the model.
 
-    async def ask(question: PromptRequest) -> Reply | ModelFailure:
-        request, tokens_max = question.request, turn.limits.output_tokens
+    A prompt longer than the agent's limit is compacted before it is sent. A prompt too long for the provider
+    is shortened, once.
+    """
+
+    async def ask(prompt: PromptRequest) -> Reply | ModelFailure:
+        request, tokens_max = prompt.request, turn.limits.output_tokens
         return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
 
-    turn, question = await _put(turn, model, toolset, compaction)
-    if question is None:
-        turn, question = await _compacted(turn, toolset, compaction, emit)
-    reply = await ask(question)
+    turn, prompt = await _next_prompt(turn, model, toolset, compaction)
+    if prompt is None:  # a compaction is due
+        turn, prompt = await _compact(turn, toolset, compaction, emit)
+    reply = await ask(prompt)
     if not _is_too_long(reply):
         return turn, reply
     if isinstance(reply, ModelFailure) and reply.kind == "window_full":
-        emit(Withdrawn())  # of that answer something was told
-    if not turn.prune_all:
-        turn = await _shortened(turn, question, toolset, compaction, emit)
-        turn, question = await _kept(turn, toolset)
-        reply = await ask(question)
+        emit(Withdrawn())  # a part of that answer was already published
+    if not turn.prune_all:  # there is still something to leave out: try once more
+        turn = await _shorten(turn, prompt, toolset, compaction, emit)
+        turn, prompt = await _store_next_prompt(turn, toolset)
+        reply = await ask(prompt)
     if isinstance(reply, ModelFailure) and _is_too_long(reply):
         reply = still_too_long(reply, compaction.config)
     return turn, reply
 
 
-async def _put(
+async def _next_prompt(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction
 ) -> tuple[Turn, PromptRequest | None]:
-    """The next question, kept; None when something is to be done or to be said before it is asked."""
-    if turn.last_request is not None:
+    """Build and store the next request. Return None if it needs compaction or a remark before it is sent."""
+    if turn.last_request is not None:  # stored with the first entry
         return replace(turn, last_request=None), turn.last_request
     hand_up = handing_up()
 
-    def put() -> tuple[Turn, PromptRequest | None]:
-        question = turn.question(toolset)
-        if compaction.is_due(turn.window, question):
+    def build() -> tuple[Turn, PromptRequest | None]:
+        prompt = turn.build_prompt(toolset)
+        if compaction.is_due(turn.window, prompt):
             return turn, None
-        with foreseen(turn, model, question, hand_up):
-            return turn.keep(question), question
+        with foreseen(turn, model, prompt, hand_up):
+            return turn.store_prompt(prompt), prompt
 
-    if turn.unstored:  # what was read must not get lost by a cancellation in this moment
-        return await run_shielded(put)
-    return await run_in_thread(put)
+    if turn.unstored:  # a cancellation at this moment must not lose these results
+        return await run_shielded(build)
+    return await run_in_thread(build)
 
 
-async def _compacted(
+async def _compact(
     turn: Turn, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, PromptRequest]:
-    turn = await turn.stored()
-    question = await run_in_thread(turn.question, toolset)
-    found = await compaction.when_due(turn.window, question, emit)
-    return await _kept(turn if found is None else turn.compacted(found), toolset)
+    turn = await turn.store_entries()
+    prompt = await run_in_thread(turn.build_prompt, toolset)
+    compacted = await compaction.when_due(turn.window, prompt, emit)
+    return await _store_next_prompt(
+        turn if compacted is None else turn.with_compaction(compacted), toolset
+    )
 
 
-async def _kept(turn: Turn, toolset: Toolset) -> tuple[Turn, PromptRequest]:
-    def kept() -> tuple[Turn, PromptRequest]:
-        question = turn.question(toolset)
-        return turn.keep(question), question
+async def _store_next_prompt(turn: Turn, toolset: Toolset) -> tuple[Turn, PromptRequest]:
+    def build_and_store() -> tuple[Turn, PromptRequest]:
+        prompt = turn.build_prompt(toolset)
+        return turn.store_prompt(prompt), prompt
 
-    return await run_in_thread(kept)
+    return await run_in_thread(build_and_store)
 
 
-async def _shortened(
-    turn: Turn, question: PromptRequest, toolset: Toolset, compaction: Compaction, emit: Emit
+async def _shorten(
+    turn: Turn, prompt: PromptRequest, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> Turn:
-    """By a summary, if the agent has them, or by pruning all that may go."""
+    """Shorten the prompt: by a summary if the agent allows them, else by pruning everything that may go."""
     if compaction.config.enabled:
-        shorter = await run_in_thread(lambda: turn.question(toolset, prune_all=True))
-        found = await compaction.at_once(turn.window, question, emit, shorter=shorter)
-        turn = turn.compacted(found)
-        if found.is_done:
+        shorter = await run_in_thread(lambda: turn.build_prompt(toolset, prune_all=True))
+        compacted = await compaction.at_once(turn.window, prompt, emit, shorter=shorter)
+        turn = turn.with_compaction(compacted)
+        if compacted.is_done:
             return turn
-    return turn.shown_hard()
+    return turn.with_all_pruned()
 
 
 def _is_too_long(reply: Reply | ModelFailure) -> bool:

@@ -1,4 +1,4 @@
-"""What turns are made with: the rooms of one principal, as those at an event see them."""
+"""Declare the services that a turn needs, for one principal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workspaces.ids import ConversationId, TurnId
 
 
 class OpenModel(Protocol):
-    """The agent's model, in a conversation, for a purpose."""
+    """A callable that opens the agent's model, in a conversation, for a purpose."""
 
     def __call__(
         self,
@@ -51,12 +51,12 @@ class TurnDependencies:
     results: Callable[[ConversationId], StoredResults]
     price: Callable[[str], Price | None]
     publish_pending: Callable[[], None]
-    """Brings what other machines have made of the account's records."""
+    """Fetches the account's records that other machines have changed."""
     broadcaster: Broadcaster = field(default_factory=Broadcaster)
     memory_cache: MemoryCache = field(default_factory=MemoryCache)
     callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
-    """The one that whoever calls here brings, for that turn: no other process can go on with it."""
+    """A model supplied by the caller for its turn. Another process cannot resume a turn that uses it."""
     callers_tools: tuple[AnyTool, ...] = ()
-    """Those that whoever calls here brings, for the turn that they wait for."""
+    """Tools supplied by the caller, for the turn that the caller waits for."""
     cancellations: dict[TurnId, Cancellation] = field(default_factory=dict[TurnId, Cancellation])
-    """Of the turns that run here."""
+    """Cancellations of the turns that run in this process."""

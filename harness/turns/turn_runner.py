@@ -1,5 +1,7 @@
-"""Whoever holds the lease of a conversation, at one event of its line: they make its first entry, run its
-turn, and end both, whatever happens."""
+"""Run one event of a conversation under the conversation's lease.
+
+The lease holder makes the event's first entry, runs its turn, and ends both, whatever happens.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from harness.billing.limits import Slot
 from harness.context.repair import INTERRUPTED
 from harness.conversations.conversation import Conversation
-from harness.conversations.event_queue import Opening, QueuedEvent
 from harness.conversations.queue_state import NextEvent, PausedTurn, RunningTurn
+from harness.conversations.queued_event import Opening, QueuedEvent
 from harness.messages.event import Event
 from harness.messages.message import Message, ToolResult
 from harness.messages.model_request import ModelFailure
@@ -48,16 +50,19 @@ from workspaces.storage.records import RecordChange as RecordChange
 from workspaces.timestamp import stamp_of
 
 ATTEMPTS_MAX = 3
-"""A turn whose process died this often is what kills it."""
+"""Attempts at a turn. A turn whose process died this often is probably what kills the process."""
 
 CANCEL_LOOK_S = 1.0
-"""Between two looks whether another process wants a turn to end: a person waits for it."""
+"""Seconds between two checks for a cancellation from another process: a person waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRunner:
-    """A runner of the turn for one event. `caller_waits`: a caller waits for the event in this call and
-    hears of failures. `caller_owns_event`: this caller brought the event, so cancelling the call ends it."""
+    """A runner of the turn for one event.
+
+    With `caller_waits`, a caller waits for the event in this call and receives its failures. With
+    `caller_owns_event`, this caller brought the event, so cancelling the call ends it.
+    """
 
     dependencies: TurnDependencies
     conversation: Conversation
@@ -67,52 +72,59 @@ class TurnRunner:
     emit: Emit
     channel: Channel
     slot: AsyncExitStack = field(default_factory=AsyncExitStack)
-    """Among the turns that an account may run at once. It is given back before the lease is let go of, or
-    whoever comes next in line would find it taken."""
+    """The slot among the turns that an account may run at once. The runner gives it back before it releases
+    the lease, or the next event in the queue would find the slot taken."""
 
     async def take(self, waiting: NextEvent) -> None:
-        """What is first in line: it begins a turn, or answers the one that is paused, or ends it, and then
-        it is first again. Everything up to the entry that it makes gives the event back when it fails."""
+        """Process the first event in the queue.
+
+        The event begins a turn, answers the paused turn, or ends the paused turn; after the last it is first
+        again. An error before the event's entry is stored gives the event back.
+        """
         async with self.slot:
             try:
-                entering = await self._entering(waiting)
+                entering = await self._prepare_entry(waiting)
             except LeaseLost:
                 raise
-            except Exception as problem:  # the event must not stand in the way for ever
-                why = problem if isinstance(problem, Failure) else Failure(_told(problem))
+            except Exception as error:  # the event must not block the queue for ever
+                why = error if isinstance(error, Failure) else Failure(_message_of(error))
                 give_back = (self.conversation, waiting, why, self.lease)
                 await run_shielded(lambda: self.dependencies.event_queue.give_back(*give_back))
                 if self.caller_waits:
                     raise
                 return
             if entering is not None:
-                await self._enter(waiting, entering)
+                await self._write_entry(waiting, entering)
 
     def open(self, opening: Opening, for_good: ForGood, hand_up: HandUp) -> Opened:
-        """What nothing is before: its turn is prepared first, and then all is written at once. Conflict
-        when somebody was faster, and nothing happened. `for_good` is called before anything is."""
-        inbox, allowance = self.dependencies.event_queue, self.dependencies.limiter
+        """Prepare the turn of an event that has nothing before it, then write everything in one batch.
+
+        `for_good` is called before any write.
+
+        Raises: Conflict when another event came first; then nothing was written.
+        """
+        event_queue, limiter = self.dependencies.event_queue, self.dependencies.limiter
         with ExitStack() as undo:
             try:
-                slot = allowance.admit(self.conversation.account_id)
-                undo.callback(allowance.let_go, slot)
-                begun, entry, keeping = self._asking(opening)
-            except Exception as problem:
+                slot = limiter.admit(self.conversation.account_id)
+                undo.callback(limiter.let_go, slot)
+                prepared, entry, pending_write = self._prepare_opening(opening)
+            except Exception as error:
                 for_good()
-                why = problem if isinstance(problem, Failure) else Failure(_told(problem))
-                with suppress(Failure):  # whoever waits for it hears why in any case
-                    inbox.refuse(opening, why)
+                why = error if isinstance(error, Failure) else Failure(_message_of(error))
+                with suppress(Failure):  # the waiting caller receives the reason in any case
+                    event_queue.refuse(opening, why)
                 raise
             for_good()
-            turn = begun.turn
+            turn = prepared.turn
             uses_caller_model = self.dependencies.callers_model is not None
-            running, also = inbox.opened(
+            running, also = event_queue.opened(
                 opening, turn.id, turn.first, uses_caller_model=uses_caller_model
             )
             kept, ahead = (), nullcontext()
-            if keeping is not None:
-                kept = keeping.changes
-                ahead = foreseen(turn, begun.model, keeping.question, hand_up)
+            if pending_write is not None:
+                kept = pending_write.changes
+                ahead = foreseen(turn, prepared.model, pending_write.prompt, hand_up)
             try:
                 with ahead:
                     lease = turn.transcript.open(entry, opening.bid, *also, *kept)
@@ -120,14 +132,16 @@ class TurnRunner:
                 self.dependencies.leases.lose(opening.bid)
                 raise
             undo.pop_all()
-        if keeping is not None:
-            turn.prompt_log.mark_written(keeping)
-        turn = replace(turn.with_entry(entry), last_request=keeping.question if keeping else None)
-        begun = begun.with_turn(turn)
-        return Opened(replace(self, lease=lease), opening.accepted(lease), running, begun, slot)
+        if pending_write is not None:
+            turn.prompt_log.mark_written(pending_write)
+        turn = replace(
+            turn.with_entry(entry), last_request=pending_write.prompt if pending_write else None
+        )
+        prepared = prepared.with_turn(turn)
+        return Opened(replace(self, lease=lease), opening.accepted(lease), running, prepared, slot)
 
     def end(self, running: RunningTurn) -> None:
-        """At once: whoever brought the event is gone."""
+        """End the turn at once: the caller that brought the event is gone."""
         ending = self._cut_short(running, "interrupted")
         self.dependencies.event_queue.finish(self.conversation, running, ending, self.lease)
         self.dependencies.leases.release(self.lease)
@@ -135,78 +149,80 @@ class TurnRunner:
     def _first_entry(self, turn: Turn, event: Event) -> Entry:
         return replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
 
-    async def _entering(self, waiting: NextEvent) -> _Entering | None:
-        """None when the event only ended what was paused."""
-        event, inbox = waiting.event, self.dependencies.event_queue
+    async def _prepare_entry(self, waiting: NextEvent) -> _FirstEntry | None:
+        """Prepare the event's first entry. Return None when the event only ended the paused turn."""
+        event, event_queue = waiting.event, self.dependencies.event_queue
         paused = None
         if waiting.head.paused is not None:
-            paused = await run_in_thread(inbox.paused, self.conversation, waiting.head)
+            paused = await run_in_thread(event_queue.paused, self.conversation, waiting.head)
         if event.is_answer:
-            return await self._answering(waiting, paused)
+            return await self._prepare_answer(waiting, paused)
         if paused is not None:
             await run_shielded(self.abandon, paused, "superseded")
             return None
-        await self._admitted()
-        begun = await run_in_new_thread(self._prepared, event, TurnId(new_id("turn")), None)
-        turn = begun.turn
+        await self._take_slot()
+        prepared = await run_in_new_thread(self._prepare, event, TurnId(new_id("turn")), None)
+        turn = prepared.turn
         entry = self._first_entry(turn, event)
         uses_caller_model = self.caller_waits and self.dependencies.callers_model is not None
-        running, also = inbox.beginning(
+        running, also = event_queue.beginning(
             self.conversation, waiting, turn.id, turn.first, uses_caller_model=uses_caller_model
         )
-        return _Entering(entry, also, running, begun)
+        return _FirstEntry(entry, also, running, prepared)
 
-    async def _answering(self, waiting: NextEvent, paused: PausedTurn | None) -> _Entering:
-        answers, inbox = waiting.event.answers, self.dependencies.event_queue
+    async def _prepare_answer(self, waiting: NextEvent, paused: PausedTurn | None) -> _FirstEntry:
+        answers, event_queue = waiting.event.answers, self.dependencies.event_queue
         if paused is None:
             raise nothing_waits(answers[0].call_id)
         entries = await run_in_thread(self._entries, paused.first)
         results = self.dependencies.results(self.conversation.id)
-        found = await run_in_thread(answered, entries, answers, results.shown)
+        answer = await run_in_thread(answered, entries, answers, results.shown)
         at = stamp_of(self.dependencies.clock.now())
         number, event_id = entries[-1].number + 1, waiting.event.id
-        entry = Entry(number, at, paused.turn_id, found.message, event_id, allowed=found.allowed)
-        rest, begun = None, None
-        if pending([*entries, entry]):
+        entry = Entry(number, at, paused.turn_id, answer.message, event_id, allowed=answer.allowed)
+        rest, prepared = None, None
+        if pending([*entries, entry]):  # other calls still wait
             rest = await run_in_thread(
                 self._ending, "waiting", paused.turn_id, paused.first, number
             )
         else:
-            await self._admitted()
-            begun = await run_in_new_thread(
-                self._prepared, paused.event, paused.turn_id, paused.first
+            await self._take_slot()
+            prepared = await run_in_new_thread(
+                self._prepare, paused.event, paused.turn_id, paused.first
             )
         running, also = await run_in_thread(
-            inbox.answering, self.conversation, waiting, paused, rest
+            event_queue.answering, self.conversation, waiting, paused, rest
         )
-        return _Entering(entry, also, running, begun)
+        return _FirstEntry(entry, also, running, prepared)
 
-    async def _admitted(self) -> None:
-        """A turn that is gone on with after a crash was admitted when it began."""
+    async def _take_slot(self) -> None:
+        """Take a slot of the account. A turn that resumes after a crash took one when it began."""
         account_id = self.conversation.account_id
         await self.slot.enter_async_context(self.dependencies.limiter.admitted(account_id))
 
-    def _asking(self, opening: Opening) -> tuple[PreparedTurn, Entry, PendingWrite | None]:
-        """A turn with its first entry, and its first question, if nothing is to be done before that is
-        asked: so both can be written in one batch."""
+    def _prepare_opening(self, opening: Opening) -> tuple[PreparedTurn, Entry, PendingWrite | None]:
+        """Prepare a turn, its first entry and its first request, so that one batch can store them.
+
+        The request is None if it needs a compaction or a remark before it is sent.
+        """
         event = opening.event
         window = None if opening.session is None else TranscriptWindow(opening.session, ())
-        begun = self._prepared(event, TurnId(new_id("turn")), None, window=window)
-        entry = self._first_entry(begun.turn, event)
-        turn = begun.turn.with_entry(entry)
-        question = turn.question(begun.toolset)
-        if begun.compaction.is_due(turn.window, question):
-            return begun, entry, None
-        return begun, entry, turn.keeping(question, opening.bid.mark)
+        prepared = self._prepare(event, TurnId(new_id("turn")), None, window=window)
+        entry = self._first_entry(prepared.turn, event)
+        turn = prepared.turn.with_entry(entry)
+        prompt = turn.build_prompt(prepared.toolset)
+        if prepared.compaction.is_due(turn.window, prompt):
+            return prepared, entry, None
+        return prepared, entry, turn.prepare_prompt(prompt, opening.bid.mark)
 
-    async def _enter(self, waiting: NextEvent, entering: _Entering) -> None:
+    async def _write_entry(self, waiting: NextEvent, entering: _FirstEntry) -> None:
         transcript = self.transcript()
-        entry, running, begun = entering.entry, entering.running, entering.prepared
+        entry, running, prepared = entering.entry, entering.running, entering.prepared
         try:
             await run_shielded(lambda: transcript.append(entry, self.lease, *entering.also))
         except Conflict as conflict:
             if conflict.name == str(waiting.item.key):
-                return  # withdrawn in this instant
+                return  # the event was withdrawn at this moment
             raise LeaseLost(self.lease.key) from conflict
         except asyncio.CancelledError:
             if self.caller_owns_event and running is not None:
@@ -214,11 +230,11 @@ class TurnRunner:
             raise
         if waiting.event.is_answer:
             await run_in_thread(self.dependencies.event_queue.forget, self.conversation, waiting)
-        if running is not None and begun is not None:
-            await self.run(running, begun.with_turn(begun.turn.with_entry(entry)))
+        if running is not None and prepared is not None:
+            await self.run(running, prepared.with_turn(prepared.turn.with_entry(entry)))
 
     def abandon(self, paused: PausedTurn, why: Unanswered) -> None:
-        """End a turn that waits: its calls were not run, and that is what the model will read."""
+        """End a paused turn. Its calls were not run, and the model will read that."""
         entries = self._entries(paused.first)
         number, at = entries[-1].number + 1, stamp_of(self.dependencies.clock.now())
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
@@ -231,7 +247,7 @@ class TurnRunner:
             raise LeaseLost(self.lease.key) from conflict
         self.dependencies.event_queue.forget(self.conversation, paused)
 
-    def _prepared(
+    def _prepare(
         self,
         event: Event | None,
         turn_id: TurnId,
@@ -245,123 +261,132 @@ class TurnRunner:
         )
 
     def transcript(self) -> Transcript:
-        """One that tells on the stage how far it has come."""
+        """Return the transcript; it publishes each stored entry to the channel."""
         conversations = self.dependencies.conversations
-        return conversations.transcript(self.conversation, told=self.channel.stored)
+        return conversations.transcript(self.conversation, on_append=self.channel.stored)
 
     def _entries(self, first: int) -> list[Entry]:
         return list(self.dependencies.conversations.transcript(self.conversation).entries(first))
 
     async def go_on(self, running: RunningTurn) -> None:
-        """With a turn that was interrupted, where it stopped."""
-        if running.uses_caller_model:
+        """Resume an interrupted turn where it stopped."""
+        if running.uses_caller_model:  # only that caller could resume it
             await self._interrupt(running)
             return
-        if running.attempt >= ATTEMPTS_MAX:
-            told = f"whoever ran it ended in the middle, {running.attempt} times"
-            await self._fail(running, told)
+        if running.attempt >= ATTEMPTS_MAX:  # the turn probably kills its process
+            reason = f"the process that ran this turn died, {running.attempt} times"
+            await self._fail(running, reason)
             return
-        inbox = self.dependencies.event_queue
-        running = await run_in_thread(inbox.resume, self.conversation, running, self.lease)
+        event_queue = self.dependencies.event_queue
+        running = await run_in_thread(event_queue.resume, self.conversation, running, self.lease)
         try:
-            begun = await run_in_new_thread(
-                self._prepared, running.event, running.turn_id, running.first
+            prepared = await run_in_new_thread(
+                self._prepare, running.event, running.turn_id, running.first
             )
-            begun = begun.with_turn(replace(begun.turn, may_have_run=True))
-        except Exception as problem:  # noqa: BLE001 - or the event would stand in the way for ever
-            await self._fail(running, _told(problem))
+            prepared = prepared.with_turn(replace(prepared.turn, may_have_run=True))
+        except Exception as error:  # noqa: BLE001 - else the event would block the queue for ever
+            await self._fail(running, _message_of(error))
             return
-        await self.run(running, begun)
+        await self.run(running, prepared)
 
     async def compact(self) -> Compacted:
-        """Outside of any turn, under an id of its own."""
-        begun = await run_in_new_thread(self._prepared, None, TurnId(new_id("turn")), None)
-        question = await run_in_thread(begun.turn.question, begun.toolset)
-        found = await begun.compaction.at_once(begun.turn.window, question, self.emit)
-        await begun.pushed(begun.turn.compacted(found).asides, self.dependencies.leases)
-        return found
+        """Compact the conversation outside of any turn, under a turn id of its own."""
+        prepared = await run_in_new_thread(self._prepare, None, TurnId(new_id("turn")), None)
+        prompt = await run_in_thread(prepared.turn.build_prompt, prepared.toolset)
+        compacted = await prepared.compaction.at_once(prepared.turn.window, prompt, self.emit)
+        await prepared.push_changes(
+            prepared.turn.with_compaction(compacted).asides, self.dependencies.leases
+        )
+        return compacted
 
-    async def run(self, running: RunningTurn, begun: PreparedTurn) -> Outcome | None:
-        """What came of it, where it came to an end of its own; else it stands with its claim."""
+    async def run(self, running: RunningTurn, prepared: PreparedTurn) -> Outcome | None:
+        """Run the turn. Return its outcome if it ended normally; else the outcome stands with its claim."""
         try:
-            ending, own = await self._stoppable(running, begun)
-            durable = await begun.pushed(own, self.dependencies.leases)
+            ending, own = await self._run_until_stopped(running, prepared)
+            durable = await prepared.push_changes(own, self.dependencies.leases)
         except LeaseLost:
             raise
-        except Exception as problem:
-            await self._fail(running, _told(problem))
+        except Exception as error:
+            await self._fail(running, _message_of(error))
             if self.caller_waits:
                 raise
             return None
         except BaseException:
-            if self.caller_owns_event:  # else the next holder goes on with it
+            if self.caller_owns_event:  # else the next lease holder resumes the turn
                 await self._interrupt(running)
             raise
-        told = replace(ending, left_out=begun.left_out, durable=durable)
-        await self._finish(running, told)
-        return outcome_of(told, self.conversation.id, own)
+        full_ending = replace(ending, left_out=prepared.left_out, durable=durable)
+        await self._finish(running, full_ending)
+        return outcome_of(full_ending, self.conversation.id, own)
 
-    async def _stoppable(
-        self, running: RunningTurn, begun: PreparedTurn
+    async def _run_until_stopped(
+        self, running: RunningTurn, prepared: PreparedTurn
     ) -> tuple[Ending, Sequence[Entry]]:
-        """The turn, until it ends, its time is up or somebody wants it to end; and what it has stored."""
-        stops = self.dependencies.cancellations
-        stop = stops[running.turn_id] = Cancellation(begun.turn.limits.seconds)
-        looking = asyncio.create_task(self._look_for_cancellation(running, stop))
+        """Run the turn until it ends, is cancelled or reaches its time limit.
+
+        Return its ending and its entries.
+        """
+        cancellations = self.dependencies.cancellations
+        cancellation = cancellations[running.turn_id] = Cancellation(prepared.turn.limits.seconds)
+        polling = asyncio.create_task(self._poll_cancellation(running, cancellation))
         try:
-            async with stop:
+            async with cancellation:
                 turn, ending = await run_turn(
-                    begun.turn,
-                    model=begun.model,
-                    toolset=begun.toolset,
-                    compaction=begun.compaction,
+                    prepared.turn,
+                    model=prepared.model,
+                    toolset=prepared.toolset,
+                    compaction=prepared.compaction,
                     emit=self.emit,
                 )
-            if ending.status != "waiting" or not await self._is_cancelled(running, stop):
+            if ending.status != "waiting" or not await self._is_cancelled(running, cancellation):
                 return ending, turn.own
             reason = "interrupted"
         except Stopped as stopped:
             reason = stopped.reason
         finally:
-            looking.cancel()
-            del stops[running.turn_id]
+            polling.cancel()
+            del cancellations[running.turn_id]
         ending = await run_shielded(self._cut_short, running, reason)
         return ending, await run_in_thread(self._entries, running.first)
 
-    async def _is_cancelled(self, running: RunningTurn, stop: Cancellation) -> bool:
-        """A turn that would rest is looked at once more: nobody would look while it does."""
-        if stop.is_cancelled:
+    async def _is_cancelled(self, running: RunningTurn, cancellation: Cancellation) -> bool:
+        """Check once more before a turn pauses: no task looks for a cancellation while it is paused."""
+        if cancellation.is_cancelled:
             return True
         return await run_in_thread(
             self.dependencies.event_queue.is_cancelled, self.conversation, running.turn_id
         )
 
-    async def _look_for_cancellation(self, running: RunningTurn, stop: Cancellation) -> None:
-        """Whoever cancels may be in another process."""
-        inbox = self.dependencies.event_queue
+    async def _poll_cancellation(self, running: RunningTurn, cancellation: Cancellation) -> None:
+        """Poll for a cancellation, because the caller that cancels may be in another process."""
+        event_queue = self.dependencies.event_queue
         pause = 0.0 if running.attempt > 1 else CANCEL_LOOK_S
-        while not stop.is_cancelled:
+        while not cancellation.is_cancelled:
             await asyncio.sleep(pause)
             pause = CANCEL_LOOK_S
-            with suppress(Failure):  # a store that does not answer may answer the next time
-                if await run_in_thread(inbox.is_cancelled, self.conversation, running.turn_id):
-                    stop.cancel()
+            with suppress(Failure):  # a store that fails now may answer the next time
+                if await run_in_thread(
+                    event_queue.is_cancelled, self.conversation, running.turn_id
+                ):
+                    cancellation.cancel()
 
     def _cut_short(
         self, running: RunningTurn, status: Status, failure: ModelFailure | None = None
     ) -> Ending:
-        """A turn that ends in its middle: calls without a result get one, so that what is stored is what
-        a provider takes."""
+        """End a turn in its middle.
+
+        Calls without a result get one, so that a provider accepts the transcript.
+        """
         entries = self._entries(running.first)
         last = entries[-1].number if entries else running.first
         calls = open_calls(entries)
         if calls:
             last, at = last + 1, stamp_of(self.dependencies.clock.now())
             results = tuple(ToolResult(call.id, INTERRUPTED, is_error=True) for call in calls)
-            told = Message("user", results)
-            if pending(entries):  # then none of them was run
-                told = unanswered(entries, "cancelled")
-            entry = Entry(last, at, running.turn_id, told)
+            message = Message("user", results)
+            if pending(entries):  # the turn was paused: none of its calls was run
+                message = unanswered(entries, "cancelled")
+            entry = Entry(last, at, running.turn_id, message)
             self.dependencies.conversations.transcript(self.conversation).append(entry, self.lease)
         return self._ending(status, running.turn_id, running.first, last, failure)
 
@@ -373,10 +398,10 @@ class TurnRunner:
         last: int,
         failure: ModelFailure | None = None,
     ) -> Ending:
-        """Of a turn that nobody has at hand: what there is to say of its context, its receipts say."""
-        showing = self.dependencies.conversations.showing(self.conversation)
-        remarks = remarks_of(showing.resume(turn_id), self._entries(first))
-        unavailable = showing.unavailable
+        """Return the ending of a turn that is not in memory; its remarks come from its receipts."""
+        prompt_log = self.dependencies.conversations.prompt_log(self.conversation)
+        remarks = remarks_of(prompt_log.resume(turn_id), self._entries(first))
+        unavailable = prompt_log.unavailable
         return Ending(status, turn_id, first, last, failure, unavailable, remarks=remarks)
 
     async def _interrupt(self, running: RunningTurn) -> None:
@@ -384,8 +409,8 @@ class TurnRunner:
         await self._finish(running, ending)
 
     async def _finish(self, running: RunningTurn, ending: Ending) -> None:
-        inbox = self.dependencies.event_queue
-        end = inbox.pause if ending.status == "waiting" else inbox.finish
+        event_queue = self.dependencies.event_queue
+        end = event_queue.pause if ending.status == "waiting" else event_queue.finish
         held = self.lease
         await self.slot.aclose()
         await run_shielded(
@@ -400,7 +425,7 @@ class TurnRunner:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A turn whose event was accepted in the same instant."""
+    """A turn that began in the same batch that accepted its event."""
 
     runner: TurnRunner
     accepted: QueuedEvent
@@ -409,34 +434,34 @@ class Opened:
     slot: Slot | None
 
     def end(self) -> None:
-        """At once: whoever brought the event is gone."""
+        """End the turn at once: the caller that brought the event is gone."""
         self.runner.dependencies.limiter.let_go(self.slot)
         self.runner.end(self.running)
 
     async def run(self) -> Outcome | None:
-        """What came of it, where it came to an end of its own."""
-        holder, turn = self.runner, self.prepared.turn
-        means, conversation_id = holder.dependencies, holder.conversation.id
-        async with holder.slot:
-            await holder.slot.enter_async_context(means.limiter.holding(self.slot))
-            with means.broadcaster.stage(conversation_id) as stage:
-                stage.begin(turn.first - 1)
-                stage.stored(turn.first)
-                holder = replace(holder, channel=stage, emit=both(holder.emit, stage.emit))
-                begun = self.prepared.held(holder.lease, holder.transcript())
-                return await holder.run(self.running, begun)
+        """Run the turn. Return its outcome if it ended normally."""
+        runner, turn = self.runner, self.prepared.turn
+        dependencies, conversation_id = runner.dependencies, runner.conversation.id
+        async with runner.slot:
+            await runner.slot.enter_async_context(dependencies.limiter.holding(self.slot))
+            with dependencies.broadcaster.channel(conversation_id) as channel:
+                channel.begin(turn.first - 1)
+                channel.stored(turn.first)
+                runner = replace(runner, channel=channel, emit=both(runner.emit, channel.emit))
+                prepared = self.prepared.with_lease(runner.lease, runner.transcript())
+                return await runner.run(self.running, prepared)
 
 
 @dataclass(frozen=True, slots=True)
-class _Entering:
-    """An event about to make its entry, with what is written in the same batch."""
+class _FirstEntry:
+    """An event about to make its first entry, with the changes to write in the same batch."""
 
     entry: Entry
     also: tuple[RecordChange, ...]
     running: RunningTurn | None
-    """None when the turn waits for more."""
+    """None when the turn still waits for other answers."""
     prepared: PreparedTurn | None
 
 
-def _told(problem: BaseException) -> str:
-    return str(problem) if isinstance(problem, Failure) else f"{type(problem).__name__}: {problem}"
+def _message_of(error: BaseException) -> str:
+    return str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""The crew of a server: tasks that answer events whose senders do not wait for them.
+"""Run a server's tasks for events whose senders do not wait for them.
 
-Every event is durably in line before it comes here. So whatever the crew leaves, because it is full, is
-told to end, or dies, is looked after by the job of the conversation: by this process or another one.
+Every event is durably in its queue before the pool takes it. The pool may drop an event, because the pool is
+full, shuts down, or dies. The job of the conversation then looks after the event, in this process or another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from harness.conversations.event_queue import QueuedEvent
+from harness.conversations.queued_event import QueuedEvent
 from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.json_log import event
 from harness.turns.dispatcher import Dispatcher
@@ -20,41 +20,42 @@ from workspaces.errors import Failure
 from workspaces.storage.records import Key
 
 AT_ONCE_MAX = 256
-"""Turns mostly wait for a model; more of them would only share the same threads and disk."""
+"""Turns at once. Turns mostly wait for a model; more of them would only share the same threads and disk."""
 
 WAITING_MAX = 2_000
-"""Events that have a task here; each takes a few kilobytes."""
+"""Events that have a task in this pool; each takes a few kilobytes."""
 
 _log = logging.getLogger("harness.turns.worker_pool")
 
 
 class WorkerPool:
-    """Of one event loop."""
+    """A pool of tasks for one event loop."""
 
     def __init__(self, *, drain_s: float) -> None:
-        """`drain_s`: how long turns may go on at the end."""
+        """Take `drain_s`, the seconds that running turns may use at shutdown."""
         self._drain_s = drain_s
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
         self._tasks: dict[tuple[Key, int], asyncio.Task[None]] = {}
         self._is_closed = False
 
-    async def take(self, ingress: Dispatcher, accepted: QueuedEvent) -> None:
-        """See to it that this event is answered, unless somebody here does so already."""
+    async def take(self, dispatcher: Dispatcher, accepted: QueuedEvent) -> None:
+        """Run this event, unless this pool already runs it or is full."""
         is_full = self._is_closed or len(self._tasks) >= WAITING_MAX
         if accepted.lease is not None and (is_full or self._places.locked()):
-            with suppress(Failure):  # it ends by itself
-                await run_in_thread(ingress.leases.release, accepted.lease)
+            with suppress(Failure):  # the lease expires by itself
+                await run_in_thread(dispatcher.leases.release, accepted.lease)
             accepted = replace(accepted, lease=None)
         key = (accepted.claim, accepted.number)
         if is_full or key in self._tasks:
             return
-        task = asyncio.create_task(self._answer(ingress, accepted))
+        task = asyncio.create_task(self._answer(dispatcher, accepted))
         self._tasks[key] = task
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
-        """At the end it takes nothing more, and what runs is waited for, within a bound."""
+        """Accept events inside the context; at its end, wait `drain_s` for running turns and cancel the
+        rest."""
         try:
             yield
         finally:
@@ -66,13 +67,16 @@ class WorkerPool:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
 
-    async def _answer(self, ingress: Dispatcher, accepted: QueuedEvent) -> None:
-        """Nobody cancels it by leaving: to be cancelled is the end of the process, not of the event."""
-        kept = replace(accepted, is_new=False)
+    async def _answer(self, dispatcher: Dispatcher, accepted: QueuedEvent) -> None:
+        """Run one event.
+
+        Its task is cancelled only when the process ends, so the event itself is not cancelled.
+        """
+        queued = replace(accepted, is_new=False)
         try:
             async with self._places:
-                await ingress.wait(kept)
-        except Failure as failure:  # whoever asks for the event is told
+                await dispatcher.wait(queued)
+        except Failure as failure:  # the event's status has the reason too
             event(_log, "event failed", code=failure.code)
-        except Exception as error:  # noqa: BLE001 - the last table of this edge
+        except Exception as error:  # noqa: BLE001 - nothing above this task reports errors
             event(_log, "event failed", level=logging.ERROR, error=error)

@@ -23,7 +23,7 @@ from harness.bootstrap.readiness import readiness_of
 from harness.harness import Harness
 from harness.jobs.background_task import BackgroundTask, BackgroundTasks
 from harness.runtime.json_log import event
-from harness.turns.event_stream import SIGN_S, ShutdownNotice
+from harness.turns.event_stream import KEEP_ALIVE_S, ShutdownNotice
 from harness.turns.worker_pool import WorkerPool
 from harness.web import openapi, pages
 from harness.web.http.caller import Authenticate, by_secret
@@ -82,7 +82,7 @@ class ServerTimeouts:
     """For the next request on a connection, after a response."""
     reader_s: float = 60.0
     """For a caller to read its response at the speed of `BYTES_PER_S_MIN`."""
-    sign_s: float = SIGN_S
+    sign_s: float = KEEP_ALIVE_S
     """Until a keep-alive is sent in a stream without events."""
     drain_s: float = 15.0
     """For running requests at shutdown. It is longer than the wait for the writer lock, so that a request

@@ -84,7 +84,7 @@ def streamed(
     state = request.app.state
     sign_s = state.timeouts.sign_s
     steps = stream_events(
-        dispatcher, agent_id, event_id, after=after, curfew=state.shutdown, sign_s=sign_s
+        dispatcher, agent_id, event_id, after=after, shutdown=state.shutdown, keep_alive_s=sign_s
     )
     return StreamingResponse(_encoded(steps), headers=_HEADERS, media_type=EVENT_STREAM)
 

@@ -23,7 +23,7 @@ from harness.messages.event import (
 from harness.presentation.file_json import conversation_document, session_document
 from harness.runtime.async_bridge import run_in_thread
 from harness.transcripts.transcript import NUMBER_DIGITS
-from harness.turns.explanation import explained
+from harness.turns.explanation import explain
 from harness.web.http.body import Fields, read_as
 from harness.web.http.caller import Caller, address_of, documented_bearer
 from harness.web.http.errors import Json
@@ -311,7 +311,7 @@ def list_receipts(
     """
     if not caller.principal.may_configure:
         raise Forbidden("see prompts")
-    explanation = explained(conversation, caller.agents, caller.conversations)
+    explanation = explain(conversation, caller.agents, caller.conversations)
     return Json(explanation.as_json(query.turn, with_text=query.text))
 
 

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from harness.agents.record import AgentRecord
 from harness.bootstrap.composition import Application, PrincipalServices
-from harness.conversations.event_queue import QueuedEvent
 from harness.conversations.event_status import EventStatus
+from harness.conversations.queued_event import QueuedEvent
 from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool, client_tools_of
 from harness.messages.event import (
     ITEMS_MAX,
@@ -29,7 +29,7 @@ from harness.messages.event import (
 from harness.messages.memory_policy import MemoryPolicy
 from harness.runtime.async_bridge import run_in_thread
 from harness.transcripts.approval import nothing_waits
-from harness.turns.event_stream import settled
+from harness.turns.event_stream import wait_for_status
 from harness.turns.worker_pool import WorkerPool
 from harness.web.http.body import JsonObject, read_as
 from harness.web.http.caller import Caller, address_of, application_of, documented_bearer
@@ -263,8 +263,12 @@ async def show_event(
     `refused` means that the event was rejected before it had any effect. It may be sent again.
     """
     agent = await run_in_thread(caller.agents.get, reference)
-    status = await settled(
-        caller.dispatcher, agent.id, event_id, wait_s=query.wait, curfew=request.app.state.shutdown
+    status = await wait_for_status(
+        caller.dispatcher,
+        agent.id,
+        event_id,
+        wait_s=query.wait,
+        shutdown=request.app.state.shutdown,
     )
     return Json(status.as_json())
 
@@ -308,4 +312,4 @@ def _status_response(request: Request, status: EventStatus, agent: AgentRecord) 
     path = f"/v1/agents/{agent.id}/events/{quote(status.event_id, safe='')}"
     url = address_of(request, path)
     document = {**status.as_json(), "statusUrl": url}
-    return Json(document, 200 if status.is_settled else 202, {"Location": url})
+    return Json(document, 200 if status.is_at_rest else 202, {"Location": url})

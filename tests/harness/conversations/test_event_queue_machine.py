@@ -23,8 +23,9 @@ from hypothesis.stateful import (
 )
 
 from harness.conversations.conversation import Conversation, Conversations
-from harness.conversations.event_queue import EventQueue, Opening, QueuedEvent
+from harness.conversations.event_queue import EventQueue
 from harness.conversations.queue_state import NextEvent, RunningTurn, is_large
+from harness.conversations.queued_event import Opening, QueuedEvent
 from harness.jobs.job import Jobs
 from harness.messages.event import Event
 from harness.messages.message import Message, Text, user
@@ -422,7 +423,7 @@ class Silent(EventQueue):
     """Adds an event without a job that looks after it."""
 
     def _looking_after(self, conversation: Conversation) -> Any:
-        job = super()._looking_after(conversation)
+        job = super()._job_of(conversation)
         return type(job)("somebody else", job.kind, job.due, job.payload)
 
 
@@ -448,7 +449,7 @@ class Hasty(EventQueue):
         bid = self._bid(conversation, rejects=False)
         if isinstance(expect, Claim) or bid is None or is_large(stated):
             return None
-        head, tail = self._line(conversation).ends()
+        head, tail = self._queue(conversation).ends()
         of = (conversation, (conversation.exists,), None, event, stated, event.body_hash)
         return Opening(*of, claim, expect, bid, head, tail)
 

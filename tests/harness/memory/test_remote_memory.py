@@ -116,7 +116,7 @@ def test_what_was_shown_is_named_by_the_version_of_the_file(
     model.script("green")
     outcome = elsewhere.run("what is tea?", agent="reader", conversation="c")
     conversation = elsewhere.conversations.get(outcome.conversation_id)
-    (receipt,) = elsewhere.conversations.showing(conversation).receipts()
+    (receipt,) = elsewhere.conversations.prompt_log(conversation).receipts()
     shown = receipt.newest["memory/library"]
     assert shown.revision == version_of(FILES["MEMORY.md"].encode())
     (turn,) = elsewhere.explain(conversation).as_json()["turns"]

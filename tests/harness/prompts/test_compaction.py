@@ -215,7 +215,7 @@ def test_what_is_stored_stays_and_receipts_tell_what_was_sent(talk: Talk) -> Non
     talk.limit("four")
     talk.say("four", "S", "ok")
     assert talk.entries[:6] == before
-    showing = talk.harness.conversations.showing(talk.conversation)
+    showing = talk.harness.conversations.prompt_log(talk.conversation)
     transcript = talk.harness.conversations.transcript(talk.conversation)
     held = showing.held()
     assert held is not None
@@ -431,7 +431,7 @@ def test_a_receipt_says_what_was_shown_to_whoever_writes_down_what_must_last(tal
     talk.limit("four")
     talk.configure(flush=True, maxContextLength=talk.length("four") - 1)
     flush, _, request = talk.say("four", [EDIT], "S", "ok")
-    showing = talk.harness.conversations.showing(talk.conversation)
+    showing = talk.harness.conversations.prompt_log(talk.conversation)
     *_, kept, newest = showing.receipts()
     assert (kept.purpose, newest.purpose) == ("flush", "turn")
     assert kept.turn_id == newest.turn_id == talk.outcomes[-1].turn_id
@@ -505,7 +505,7 @@ def test_without_compaction_a_request_refused_as_too_long_is_pruned_hard_once(ta
     assert len(refused.messages) > len(request.messages)
     assert max(map(len, texts(request))) == 4_000
     assert texts(request)[-1] == "three"
-    receipts = talk.harness.conversations.showing(talk.conversation).receipts()
+    receipts = talk.harness.conversations.prompt_log(talk.conversation).receipts()
     assert [
         receipt.pruning is not None and receipt.pruning.prune_all for receipt in receipts[-2:]
     ] == [

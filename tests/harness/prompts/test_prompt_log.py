@@ -51,11 +51,11 @@ class Talk:
 
     @property
     def receipts(self) -> list[Receipt]:
-        return self.harness.conversations.showing(self.conversation).receipts()
+        return self.harness.conversations.prompt_log(self.conversation).receipts()
 
     @property
     def held(self) -> ShownState:
-        held = self.harness.conversations.showing(self.conversation).held()
+        held = self.harness.conversations.prompt_log(self.conversation).held()
         assert held is not None
         return held
 
@@ -202,7 +202,7 @@ def test_every_step_leaves_a_receipt_from_which_its_request_is_made_again(talk: 
     requests += talk.say(read(2), "ok")
     talk.clock.advance(4_000)
     requests += talk.say()
-    showing = talk.harness.conversations.showing(talk.conversation)
+    showing = talk.harness.conversations.prompt_log(talk.conversation)
     transcript = talk.harness.conversations.transcript(talk.conversation)
     receipts = showing.receipts()
     assert [receipt.number for receipt in receipts] == [1, 2, 3, 4, 5]
@@ -269,7 +269,7 @@ def test_a_prompt_too_large_for_a_record_is_kept_and_goes_with_its_conversation(
 def test_who_has_lost_the_conversation_keeps_nothing(talk: Talk) -> None:
     talk.say()
     conversation = talk.conversation
-    showing = talk.harness.conversations.showing(conversation)
+    showing = talk.harness.conversations.prompt_log(conversation)
     question = talk.harness.preview("assistant", conversation="c1", message="more")
     leases = talk.harness.rooms.dispatcher.leases
     stale = leases.acquire(conversation.lease_key)

@@ -87,7 +87,7 @@ def test_another_process_shows_the_same_and_receipts_tell_how(
     configure(harness, pruning={"turns": 0})
     harness.run("and then?", conversation="c1")
     conversation = harness.conversation("c1")
-    showing = harness.conversations.showing(conversation)
+    showing = harness.conversations.prompt_log(conversation)
     transcript = harness.conversations.transcript(conversation)
     receipts = showing.receipts()
     asked = [*model.requests[:4], other.requests[0], model.requests[-1]]
@@ -119,7 +119,7 @@ def test_traffic_leaves_with_the_next_snapshot_and_another_process_leaves_out_th
     conversation = harness.conversation("c1")
     transcript = harness.conversations.transcript(conversation)
     assert transcript.result("t1") is not None
-    showing = harness.conversations.showing(conversation)
+    showing = harness.conversations.prompt_log(conversation)
     asked = [*model.requests, *other.requests]
     for receipt, request in zip(showing.receipts(), asked, strict=True):
         entries = tuple(transcript.entries(receipt.first, receipt.last))

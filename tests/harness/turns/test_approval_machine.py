@@ -231,8 +231,8 @@ class Forgetful(EventQueue):
         *,
         is_last: bool = False,
     ) -> None:
-        head = replace(self._line(conversation).head(), running=None)
-        self._settle(conversation, None, head, (), lease)
+        head = replace(self._queue(conversation).head(), running=None)
+        self._complete(conversation, None, head, (), lease)
 
 
 class Deaf(EventQueue):

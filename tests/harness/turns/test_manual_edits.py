@@ -92,7 +92,7 @@ def test_memory_that_is_shown_is_the_revision_that_is_noted(
     append_memory(notes.root)
     outcome = harness.run("go")
     conversation = harness.conversations.get(outcome.conversation_id)
-    (receipt,) = harness.rooms.conversations.showing(conversation).receipts()
+    (receipt,) = harness.rooms.conversations.prompt_log(conversation).receipts()
     assert str(notes.tip()) in str(receipt.as_json())
     assert "SEEN" in notes.read("MEMORY.md", view=str(notes.tip())).text
 

@@ -25,7 +25,13 @@ from harness.messages.progress import (
     Withdrawn,
 )
 from harness.transcripts.transcript import Entry
-from harness.turns.broadcast import HEARD_MAX, TEXT_CHARACTERS_MAX, Broadcaster, Heard, Stored
+from harness.turns.broadcast import (
+    MESSAGES_MAX,
+    TEXT_CHARACTERS_MAX,
+    Broadcaster,
+    ChannelMessage,
+    Stored,
+)
 from harness.turns.event_stream import Disconnect, KeepAlive, StreamItem
 from harness.web.app import ServerTimeouts
 from harness.web.http.sse import NAMES, encode
@@ -239,23 +245,26 @@ def run(coroutine: Any) -> Any:
 
 
 def test_a_reader_who_is_slow_loses_the_end_of_a_text_and_never_an_entry() -> None:
-    async def listened() -> list[Heard]:
-        audience, found = Broadcaster(), list[Heard]()
-        with audience.listening(CONVERSATION) as listener, audience.stage(CONVERSATION) as stage:
-            stage.begin(0)
-            stage.stored(1)
-            stage.emit(TextArrived("a"))
-            found += await listener.heard(1)
-            for number in range(HEARD_MAX + 10):
-                stage.emit(ToolStarted(ToolCall(f"t{number}", "read", {})))
-            stage.emit(TextArrived("lost"))
-            stage.stored(2)
-            stage.emit(TextArrived("b"))
-            found += await listener.heard(1)
+    async def listened() -> list[ChannelMessage]:
+        audience, found = Broadcaster(), list[ChannelMessage]()
+        with (
+            audience.subscribe(CONVERSATION) as subscriber,
+            audience.channel(CONVERSATION) as channel,
+        ):
+            channel.begin(0)
+            channel.stored(1)
+            channel.emit(TextArrived("a"))
+            found += await subscriber.read(1)
+            for number in range(MESSAGES_MAX + 10):
+                channel.emit(ToolStarted(ToolCall(f"t{number}", "read", {})))
+            channel.emit(TextArrived("lost"))
+            channel.stored(2)
+            channel.emit(TextArrived("b"))
+            found += await subscriber.read(1)
         return found
 
     found = run(listened())
-    assert [(one.entry, one.told) for one in found] == [
+    assert [(one.entry, one.content) for one in found] == [
         (1, Stored()),
         (1, TextArrived("a")),
         (1, Stored()),
@@ -265,30 +274,33 @@ def test_a_reader_who_is_slow_loses_the_end_of_a_text_and_never_an_entry() -> No
 
 
 def test_texts_that_nobody_fetched_are_one_text_within_a_bound() -> None:
-    async def listened() -> list[Heard]:
+    async def listened() -> list[ChannelMessage]:
         audience = Broadcaster()
-        with audience.listening(CONVERSATION) as listener, audience.stage(CONVERSATION) as stage:
-            stage.begin(3)
-            for _ in range(10 * HEARD_MAX):
-                stage.emit(TextArrived("ab"))
-            found = list(await listener.heard(1))
-            stage.emit(TextArrived("x" * (TEXT_CHARACTERS_MAX + 1)))
-            return found + list(await listener.heard(1))
+        with (
+            audience.subscribe(CONVERSATION) as subscriber,
+            audience.channel(CONVERSATION) as channel,
+        ):
+            channel.begin(3)
+            for _ in range(10 * MESSAGES_MAX):
+                channel.emit(TextArrived("ab"))
+            found = list(await subscriber.read(1))
+            channel.emit(TextArrived("x" * (TEXT_CHARACTERS_MAX + 1)))
+            return found + list(await subscriber.read(1))
 
     found = run(listened())
-    assert [one.told for one in found] == [TextArrived("ab" * 10 * HEARD_MAX), Stored()]
+    assert [one.content for one in found] == [TextArrived("ab" * 10 * MESSAGES_MAX), Stored()]
 
 
-def test_a_stage_is_kept_no_longer_than_it_is_used() -> None:
+def test_a_channel_is_kept_no_longer_than_it_is_used() -> None:
     async def used() -> Broadcaster:
         audience = Broadcaster()
-        with audience.listening(CONVERSATION), audience.stage(CONVERSATION):
+        with audience.subscribe(CONVERSATION), audience.channel(CONVERSATION):
             pass
-        with audience.stage(CONVERSATION):
+        with audience.channel(CONVERSATION):
             pass
         return audience
 
-    assert not run(used())._stages
+    assert not run(used())._channels
 
 
 def test_ten_megabytes_are_written_for_a_stream_without_a_look_at_each_character() -> None:
