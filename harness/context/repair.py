@@ -8,8 +8,8 @@ two messages of one role in a row, or blocks in a place where their kind is not 
   gets one that says it was interrupted; a result without a call is left out.
 - Ids of calls are words, and no two in a request are equal. Names of tools are words, too.
 - No text is empty, a failure has a text, and all text is valid Unicode.
-- Thinking is signed, and no message ends in it (an answer that was cut may). A use of the provider's own
-  tools stands beside its result.
+- Thinking is signed, and no message ends in it, as the message of a cut answer does. A use of the provider's
+  own tools stands beside its result.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _price(means: TurnDependencies, agent: AgentRecord, model: str) -> Price | N
 
 
 def _policy(event: Event | None) -> str:
-    return event.memory_policy.told if event and event.memory_policy else ""
+    return event.memory_policy.comparison_key if event and event.memory_policy else ""
 
 
 def _authorship(

@@ -83,7 +83,7 @@ def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fiel
     stated = parse(Previewing, fields)
     key = None if stated.conversation_key is None else check_key(stated.conversation_key)
     record = caller.agents.get(agent)
-    policy = stated.memory_policy.told if stated.memory_policy else ""
+    policy = stated.memory_policy.comparison_key if stated.memory_policy else ""
     question = preview(
         caller.dispatcher, record, conversation=key, message=stated.message, policy=policy
     )
