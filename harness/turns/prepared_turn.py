@@ -39,7 +39,7 @@ class PreparedTurn:
     async def pushed(self, entries: Iterable[Entry], leases: Leases) -> Durable:
         """What was changed with these entries goes out; where it is safe now. LeaseLost: whoever has the
         conversation now brings it out."""
-        mounts = self.toolset.desk.mounts
+        mounts = self.toolset.context.mounts
         if not is_shared(mounts):
             return HERE
         await run_in_thread(leases.check, self.turn.lease)
@@ -108,7 +108,7 @@ def prepare_turn(
         mounts,
         _authorship(agent, conversation, turn_id, event, model),
         seen=seen,
-        workshop=means.programs(),
+        programs=means.programs(),
         results=means.results(conversation.id),
     )
     left_out = tuple(missing_mounts(agent, mounts))

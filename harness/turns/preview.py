@@ -52,7 +52,7 @@ def preview(
     )
     found = ingress.conversations.find(agent.id, conversation) if conversation else None
     results = ingress.results(found.id if found else _NEW)
-    desk = ToolContext(mounts, _nobody, workshop=ingress.programs(), results=results)
+    desk = ToolContext(mounts, _nobody, programs=ingress.programs(), results=results)
     tools = Toolset(ingress.tools, desk, agent.config.tools).specs()
     now = ingress.clock.now()
     if found is None:
