@@ -96,7 +96,7 @@ def _summary(text: str) -> str:
     """Return a summary: the user's messages, one line each."""
     earlier = list(_inside("summary", text))
     lines = [f"- {' '.join(message.split())}" for message in _inside("user", text)]
-    return "\n".join([*(earlier or ["The user has message:"]), *lines])
+    return "\n".join([*(earlier or ["The user has said:"]), *lines])
 
 
 def _append(fact: str, results: list[ToolResult]) -> Part:
