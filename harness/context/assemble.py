@@ -35,19 +35,19 @@ def assemble(
     deltas: Iterable[Delta],
     messages: Sequence[Numbered],
     *,
-    kept: Sequence[str] = (),
+    stored_system: Sequence[str] = (),
     turn: str | None = None,
 ) -> ModelRequest:
     """Return the request for one step.
 
-    `kept` are the platform's stored system messages; `turn` is its text for this turn alone. Users cannot
+    `stored_system` are the platform's stored messages; `turn` is its text for this turn alone. Users cannot
     write into the system blocks, so both are put there, after the snapshot, which stays unchanged. Blank
     blocks are left out, because no provider accepts them.
     """
     shared = _block(part for part in snapshot.parts if part.source in _SHARED)
     own = _block(part for part in snapshot.parts if part.source not in _SHARED)
     stable = tuple(filter(str.strip, (shared, own)))
-    beside = tuple(filter(str.strip, (*kept, turn or "")))
+    beside = tuple(filter(str.strip, (*stored_system, turn or "")))
     sent = repair(_with_deltas(messages, deltas))
     return ModelRequest(
         (*stable, *beside),

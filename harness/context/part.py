@@ -56,13 +56,13 @@ def memory_of(mount: str) -> str:
 def part_of(data: JsonObject) -> PromptPart:
     revision = data.get("revision")
     return PromptPart(
-        data["source"],
-        data["trusted"],
-        data["text"],
-        RevisionId(revision) if revision else None,
-        data.get("entriesLeftOut", 0),
-        data.get("linesLeftOut", 0),
-        data.get("unavailable"),
+        source=data["source"],
+        is_trusted=data["trusted"],
+        text=data["text"],
+        revision=RevisionId(revision) if revision else None,
+        entries_left_out=data.get("entriesLeftOut", 0),
+        lines_left_out=data.get("linesLeftOut", 0),
+        unavailable=data.get("unavailable"),
     )
 
 

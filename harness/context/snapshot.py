@@ -206,14 +206,14 @@ def after(shown: ShownState | None, change: Snapshot | Delta | None, at: datetim
 
 def snapshot_of(number: int, data: JsonObject) -> Snapshot:
     return Snapshot(
-        number,
-        Stamp(data["at"]),
-        data["reason"],
-        terms_of(data["terms"]),
-        tuple(part_of(one) for one in data["parts"]),
-        tuple(tool_spec_of(one) for one in data["tools"]),
-        date.fromisoformat(data["day"]),
-        data.get("trafficFrom", 0),
+        number=number,
+        at=Stamp(data["at"]),
+        reason=data["reason"],
+        terms=terms_of(data["terms"]),
+        parts=tuple(part_of(one) for one in data["parts"]),
+        tools=tuple(tool_spec_of(one) for one in data["tools"]),
+        day=date.fromisoformat(data["day"]),
+        traffic_from=data.get("trafficFrom", 0),
     )
 
 
@@ -254,4 +254,13 @@ def _is_available_again(shown: ShownState, now: Moment) -> bool:
 
 def _snapshot(number: int, reason: Reason, now: Moment) -> Snapshot:
     at, since = stamp_of(now.at), now.leaving.traffic_from
-    return Snapshot(number, at, reason, now.terms, now.parts, now.tools, now.day, since)
+    return Snapshot(
+        number=number,
+        at=at,
+        reason=reason,
+        terms=now.terms,
+        parts=now.parts,
+        tools=now.tools,
+        day=now.day,
+        traffic_from=since,
+    )

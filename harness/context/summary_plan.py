@@ -82,7 +82,7 @@ def due_json(due: Due) -> JsonObject:
 class SummaryState:
     """The facts about a request that is about to be sent."""
 
-    said: Sequence[HistoryMessage]
+    history: Sequence[HistoryMessage]
     characters: int
     """The characters of the request."""
     system_characters: int
@@ -110,7 +110,7 @@ def has_grown(state: SummaryState) -> bool:
 
 def cover(state: SummaryState, characters_max: int) -> Cover | TurnTooLong:
     """Return the entries that a summary would cover, whether or not one is due."""
-    cuts = _cuts(state.said)
+    cuts = _cuts(state.history)
     if not cuts:
         return TurnTooLong()
     until = cuts[-1] if len(cuts) < VERBATIM_TURNS else cuts[-VERBATIM_TURNS]

@@ -236,7 +236,7 @@ class Conversations:
 
     def carried(self, conversation: Conversation, last: int | None = None) -> Iterator[Carried]:
         """Its entries up to a number or all, with what lies beside them."""
-        kept = StoredResults(conversation.id, self._large).kept()
+        kept = StoredResults(conversation.id, self._large).stored_lookup()
         for entry in self.transcript(conversation).entries(1, last):
             parts = entry.message.parts
             calls = [part.call_id for part in parts if isinstance(part, ToolResult)]

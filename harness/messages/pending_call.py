@@ -30,7 +30,7 @@ class RequiredAnswer:
         return {"call": self.call_id, "for": self.waits_for, **workspace}
 
 
-def asked_of(data: JsonObject) -> RequiredAnswer:
+def required_answer_of(data: JsonObject) -> RequiredAnswer:
     return RequiredAnswer(data["call"], data["for"], data.get("workspace"))
 
 

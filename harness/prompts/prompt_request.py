@@ -161,7 +161,9 @@ def build_request(
     held = after(held, news, at)
     since = held.snapshot.traffic_from
     messages = prune(said, pruning, render, running=running, traffic_from=since)
-    request = assemble(held.snapshot, held.deltas, messages, kept=window.system, turn=instructions)
+    request = assemble(
+        held.snapshot, held.deltas, messages, stored_system=window.system, turn=instructions
+    )
     turned_out, is_new = _turned_out(before, window), news is held.snapshot
     length = measured(request, turned_out, is_same=not is_new)
     held = replace(held, length=length, entry=window.newest_number)

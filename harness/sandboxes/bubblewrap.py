@@ -280,8 +280,8 @@ def _process_1(command: SandboxCommand, begins: int) -> list[str]:
     }
     set_limits = "; ".join(f"ulimit -{letter} {value}" for letter, value in ulimits.items())
     script = (
-        f"umask 077; exec {{told}}>&2 2>/dev/null; {set_limits}; printf . >&{begins}; "
-        f'"$@" 2>&$told {{told}}>&- {begins}>&-'
+        f"umask 077; exec {{report}}>&2 2>/dev/null; {set_limits}; printf . >&{begins}; "
+        f'"$@" 2>&$report {{report}}>&- {begins}>&-'
     )
     return ["/bin/bash", "--norc", "--noprofile", "-c", script, "sandbox", *command.argv]
 

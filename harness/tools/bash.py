@@ -69,7 +69,13 @@ async def _bash(arguments: BashInput, context: ToolContext, call_id: str) -> str
     for other, command in zip(writable, commands, strict=True):
         context.record_command(other, command)
     return await run_in_thread(
-        _answer, result, sandbox_command, context, call_id, writable, commands
+        _answer,
+        result,
+        sandbox_command,
+        context,
+        call_id=call_id,
+        mounts=writable,
+        commands=commands,
     )
 
 

@@ -78,7 +78,7 @@ class CustomTool:
         text = await self.run(call)
         if context.results is None:
             return text[:SHOWN_CHARACTERS_MAX]
-        return await run_in_thread(context.results.shown, call.id, text)
+        return await run_in_thread(context.results.shorten, call.id, text)
 
     async def run(self, call: ToolCall) -> str:
         """Call the function and return its result as text.

@@ -50,7 +50,7 @@ class StoredResults:
             raise NotFound("result", call_id)
         return text
 
-    def kept(self) -> Callable[[str], str | None]:
+    def stored_lookup(self) -> Callable[[str], str | None]:
         """Return a function that returns the stored result of a call, None for most. The names of stored
         results are listed once, for all calls."""
         stored_names = {stat.name for stat in self._blobs.scan(f"{self._conversation_id}/results/")}
@@ -61,7 +61,7 @@ class StoredResults:
 
         return stored_result
 
-    def shown(self, call_id: str, text: str) -> str:
+    def shorten(self, call_id: str, text: str) -> str:
         """Return the text for the model: the whole result, or its head and tail with a note on where to read
         the middle. A shortened result is stored."""
         if len(text) <= SHOWN_CHARACTERS_MAX:
