@@ -95,7 +95,7 @@ def _searches(harness: Harness, workspace: Workspace, runner: asyncio.Runner) ->
     record = harness.rooms.sandboxes.get("default")
     mount = Mount("w", workspace, is_writable=True, sandbox=record)
     workshop = harness.house.programs()
-    desk = ToolContext([mount], lambda _: Author("bench", "agent_1", "turn"), workshop=workshop)
+    desk = ToolContext([mount], lambda _: Author("bench", "agent_1", "turn"), programs=workshop)
     toolset = Toolset(TOOLS, desk)
 
     def tool(name: str, **arguments: str) -> Callable[[], str]:

@@ -355,7 +355,9 @@ class Application:
         """A turn notes a reply where it stores it: who writes to a file waits for its one writer in any case.
         Sums that all machines write to are no reply's to wait for."""
         is_stored = spender.purpose == "turn" and not are_shared(self.settings.records)
-        return MeteredModel(model, spender, self.ledger, self.allowance, leaves_replies=is_stored)
+        return MeteredModel(
+            model, spender, self.ledger, self.allowance, caller_records_replies=is_stored
+        )
 
 
 def wire(

@@ -35,6 +35,6 @@ async def results_of(outcome: Outcome, own: Sequence[CustomTool]) -> list[ToolAn
 async def _made(tool: CustomTool, call: ToolCall) -> ToolAnswer:
     """A failure is a result too."""
     try:
-        return ToolAnswer(call_id=call.id, content=await tool.said(call))
+        return ToolAnswer(call_id=call.id, content=await tool.run(call))
     except Failure as failure:
         return ToolAnswer(call_id=call.id, content=as_text(failure), is_error=True)

@@ -1,14 +1,15 @@
-"""The request of one step: the snapshot's blocks, then the messages with what was told beside them.
+"""Assembles the request of one step: the snapshot's blocks, then the messages with their deltas.
 
-Two requests of a session begin alike up to the message that was the newest in the first of them: the
-snapshot is repeated with its bytes, and so is each delta beside the message where it was told first.
+Two requests of a session begin alike, up to the message that was newest in the first of them. The snapshot is
+repeated byte for byte, and so is each delta, beside the message where it first appeared.
 
-Breakpoints, as many as a provider takes: after what all conversations with an agent share, after the
-snapshot, after the newest message, and before that after one that was the newest in an earlier request
-and is still as it was. That one is there because a provider looks back only so many blocks from the
-newest, and one step with many tool calls is longer. Within a turn it is the newest of the request before.
-When a turn begins, the one before has just been shortened: then it is the message that that turn began
-with, and of the messages no more is read anew than that one turn.
+Breakpoints mark where the provider may cache the request. There are as many as a provider accepts: after the
+blocks that all conversations with an agent share, after the snapshot, after the newest message, and after one
+earlier message. That earlier message was the newest in an earlier request and has not changed since. It is
+needed because a provider looks back only a limited number of blocks from the newest, and one step with many
+tool calls is longer than that. Within a turn it is the newest message of the previous request. When a turn
+begins, the previous turn has just been shortened. Then it is the message with which that previous turn began,
+so the provider reads no more than that one turn anew.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from harness.messages.message import Message, Text
 from harness.messages.model_request import Breakpoints, ModelRequest
 
 Numbered = tuple[int, Message]
-"""A message under the number of its entry."""
+"""The number of an entry and its message."""
 
 _SHARED = frozenset({INSTRUCTIONS, GUIDANCE})
 
@@ -34,22 +35,25 @@ def assemble(
     deltas: Iterable[Delta],
     messages: Sequence[Numbered],
     *,
-    kept: Sequence[str] = (),
+    stored_system: Sequence[str] = (),
     turn: str | None = None,
 ) -> ModelRequest:
-    """`kept` is what the platform said beside messages for good, and `turn` what it says for this turn
-    alone. No user can write among the system's blocks, so that is where they stand: behind the snapshot,
-    which they leave as it is. No provider takes a block that says nothing."""
+    """Return the request for one step.
+
+    `stored_system` are the platform's stored messages; `turn` is its text for this turn alone. Users cannot
+    write into the system blocks, so both are put there, after the snapshot, which stays unchanged. Blank
+    blocks are left out, because no provider accepts them.
+    """
     shared = _block(part for part in snapshot.parts if part.source in _SHARED)
     own = _block(part for part in snapshot.parts if part.source not in _SHARED)
     stable = tuple(filter(str.strip, (shared, own)))
-    beside = tuple(filter(str.strip, (*kept, turn or "")))
-    sent = repair(_with_told(messages, deltas))
+    beside = tuple(filter(str.strip, (*stored_system, turn or "")))
+    sent = repair(_with_deltas(messages, deltas))
     return ModelRequest(
         (*stable, *beside),
         sent,
         snapshot.tools,
-        Breakpoints(tuple(range(len(stable))), _still_the_same(sent)),
+        Breakpoints(tuple(range(len(stable))), _cached_positions(sent)),
     )
 
 
@@ -57,21 +61,21 @@ def _block(parts: Iterable[PromptPart]) -> str:
     return "\n\n".join(part.text for part in parts)
 
 
-def _with_told(messages: Sequence[Numbered], deltas: Iterable[Delta]) -> tuple[Message, ...]:
-    """What was told beside a message that is left out stands in its place."""
-    told: dict[int, list[Text]] = {}
+def _with_deltas(messages: Sequence[Numbered], deltas: Iterable[Delta]) -> tuple[Message, ...]:
+    """Return the messages with the deltas appended. A delta whose message is left out takes its place."""
+    texts: dict[int, list[Text]] = {}
     for delta in deltas:
-        told.setdefault(delta.entry, []).append(Text(delta.text))
+        texts.setdefault(delta.entry, []).append(Text(delta.text))
     shown = dict(messages)
-    in_place = {number: Message("user", ()) for number in told.keys() - shown.keys()}
+    in_place = {number: Message("user", ()) for number in texts.keys() - shown.keys()}
     return tuple(
-        Message(message.role, (*message.parts, *told.get(number, ())))
+        Message(message.role, (*message.parts, *texts.get(number, ())))
         for number, message in sorted([*shown.items(), *in_place.items()], key=lambda one: one[0])
     )
 
 
-def _still_the_same(messages: Sequence[Message]) -> tuple[int, ...]:
-    found = [at for at, message in enumerate(messages) if message.role == "user"]
-    begun = [at for at in found if is_plain(messages[at])]
-    is_beginning = len(begun) > 1 and begun[-1] == found[-1]
-    return tuple(begun[-2:] if is_beginning else found[-2:])
+def _cached_positions(messages: Sequence[Message]) -> tuple[int, ...]:
+    user_positions = [at for at, message in enumerate(messages) if message.role == "user"]
+    turn_starts = [at for at in user_positions if is_plain(messages[at])]
+    is_turn_start = len(turn_starts) > 1 and turn_starts[-1] == user_positions[-1]
+    return tuple(turn_starts[-2:] if is_turn_start else user_positions[-2:])

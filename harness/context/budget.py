@@ -1,10 +1,10 @@
-"""One budget for all memory: who gets how much of it, and what of a text is shown within its share.
+"""Divides one budget among all memories, and cuts a text to its share.
 
-What does not fit is left out in whole entries, never in the middle of a thought. First come the pinned
-ones, in half of the share; then the others, the newest first; then pinned ones for which half was too
-little. Each row ends at the first entry that does not fit, so that what is shown is everything since some
-moment. Of two entries of one revision the lower in the file is the newer. An entry that is very long is
-shown by its beginning. Headings stay as long as anything below them is shown.
+Text that does not fit is left out in whole entries, never in the middle of a thought. Pinned entries come
+first, in half of the share; then the others, newest first; then pinned ones that did not fit into the half.
+Each of these series ends at the first entry that does not fit, so that everything since some moment is shown.
+Of two entries of one revision the lower one in the file is the newer. Of a very long entry the beginning is
+shown. A heading stays while anything below it is shown.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from harness.context.memory_entry import MemoryEntry, entries
 
 MEMORY_CHARACTERS_MAX = 40_000
-"""All memory together, unless the agent says otherwise: more than anyone rereads."""
+"""Characters of all memory together, unless the agent sets a limit: more than anyone rereads."""
 
 MEMORY_SHARE_MAX = 0.4
-"""Of the context's length: what is remembered must leave room for what is being said."""
+"""The share of the context's length: memory must leave room for the conversation."""
 
 CONTEXT_CHARACTERS_MAX = 100_000
-"""The length from which a context is compacted, unless the agent says otherwise."""
+"""The length from which a context is compacted, unless the agent sets another one."""
 
 ENTRY_CHARACTERS_MAX = 2_000
 
 FLOOR_SHARE = 0.5
-"""Of an even share: what each mount gets before the rest goes to those that want more."""
+"""The part of an even share that each mount gets before the rest goes to mounts that need more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Cut:
     entries_left_out: int = 0
     lines_left_out: int = 0
     shortened: int = 0
-    """Entries that are shown by their beginning."""
+    """The number of entries of which only the beginning is shown."""
 
     @property
     def is_whole(self) -> bool:
@@ -43,25 +43,29 @@ class Cut:
 
 
 def budget(maximum: int = MEMORY_CHARACTERS_MAX, context: int = CONTEXT_CHARACTERS_MAX) -> int:
-    """In code points."""
+    """Return the budget of all memory, in code points."""
     return min(maximum, int(context * MEMORY_SHARE_MAX))
 
 
-def shares(wanted: Sequence[int], total: int) -> list[int]:
-    """What each gets: all that it wants if there is enough, else a floor and its proportion of the rest."""
-    if sum(wanted) <= total:
-        return list(wanted)
-    floor = int(total * FLOOR_SHARE) // len(wanted)
-    given = [min(want, floor) for want in wanted]
-    rest = total - sum(given)
-    beyond = [want - got for want, got in zip(wanted, given, strict=True)]
-    more = [rest * want // sum(beyond) for want in beyond]
-    return [got + extra for got, extra in zip(given, more, strict=True)]
+def shares(needed: Sequence[int], total: int) -> list[int]:
+    """Return the share of each: all that it needs if there is enough, else a floor and its proportion of the
+    rest."""
+    if sum(needed) <= total:
+        return list(needed)
+    floor = int(total * FLOOR_SHARE) // len(needed)
+    granted = [min(need, floor) for need in needed]
+    rest = total - sum(granted)
+    beyond = [need - grant for need, grant in zip(needed, granted, strict=True)]
+    more = [rest * need // sum(beyond) for need in beyond]
+    return [grant + extra for grant, extra in zip(granted, more, strict=True)]
 
 
 def cut(text: str, characters_max: int, ages: Sequence[str] = ()) -> Cut:
-    """The text within so many code points. `ages` tells for each line when it was written, in a form
-    that sorts; without them all lines are of one age."""
+    """Return the text cut to at most `characters_max` code points.
+
+    `ages` holds the time when each line was written, in a form that sorts. Without it all lines have the same
+    age.
+    """
     if len(text) <= characters_max:
         return Cut(text)
     page = _Page(text.split("\n"), characters_max, ages)
@@ -71,12 +75,12 @@ def cut(text: str, characters_max: int, ages: Sequence[str] = ()) -> Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Something of a page that is shown or not: a heading, an entry, or an entry's beginning."""
+    """A piece of a page that is shown or left out: a heading, an entry, or an entry's beginning."""
 
     line: int
     text: str
     is_apart: bool
-    """There is a blank line before it."""
+    """True if a blank line precedes it."""
 
     @property
     def cost(self) -> int:
@@ -130,7 +134,7 @@ class _Page:
             self._shortened += len(text) > self._entry_max
 
     def _within(self, wanted: Iterable[MemoryEntry], room: int) -> Iterable[MemoryEntry]:
-        """As many as fit by their own text."""
+        """Yield the leading entries whose own texts fit into the room."""
         room += 1
         for entry in wanted:
             room -= len(self._fitting(self._text(entry))) + 1
@@ -145,7 +149,7 @@ class _Page:
         return "\n".join(self._lines[entry.first : entry.end])
 
     def _fitting(self, text: str) -> str:
-        """An entry, or its beginning."""
+        """Return the entry, or only its beginning if it is too long."""
         return text if len(text) <= self._entry_max else _head(text, self._entry_max)
 
     def _piece(self, line: int, text: str) -> _Piece:
@@ -156,9 +160,9 @@ class _Page:
 
 
 def _head(text: str, characters_max: int) -> str:
-    """The beginning of a text, with a mark that says how much more there is."""
-    kept = max(0, characters_max - len(_mark(len(text))))
-    return text[:kept] + _mark(len(text) - kept)
+    """Return the beginning of a text, with a mark that states how many characters follow."""
+    length = max(0, characters_max - len(_mark(len(text))))
+    return text[:length] + _mark(len(text) - length)
 
 
 def _mark(count: int) -> str:

@@ -1,8 +1,8 @@
-"""Deltas: how a conversation is told that memory, or the date, is not what its snapshot shows.
+"""Deltas: tell the model that memory, or the date, differs from what the snapshot shows.
 
-A delta says what changed in the *rendered* part, line by line, and is small where the change is. What
-the model has before its eyes is then the snapshot's part with every delta applied; the next delta begins
-from there, so only what is kept here is ever needed, never the file as it was.
+A delta describes the change of the *rendered* part line by line, so a small change gives a small delta. The
+model then sees the snapshot's part with every delta applied. The next delta starts from there, so only the
+stored deltas are needed, never the earlier file.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from workspaces.storage.records import JsonObject
 from workspaces.tree.merge_marks import MergeMark
 
 COMPARED_MAX = 4_000_000
-"""Pairs of lines that differ at both ends of a change: 2 000 lines on each side, some tenths of a second.
-Beyond, all of it counts as rewritten, which is more than a delta may tell."""
+"""Pairs of lines compared between the first and the last difference: 2 000 lines on each side take some
+tenths of a second. Beyond this limit all lines count as rewritten, which is more than a delta may hold."""
 
-BEARING_CHARACTERS_MAX = 80
-"""Of the line that is shown to say where a change is."""
+CONTEXT_LINE_CHARACTERS_MAX = 80
+"""Characters of the context line that shows where a change is."""
 
 
-SEAMS_MAX = 10
-SEAM_LINES_MAX = 12
-"""Of each side, in all places together: enough to see what it is about; the files hold all of it."""
+MERGES_MAX = 10
+MERGE_LINES_MAX = 12
+"""Lines of each side, over all places: enough to show the subject; the files hold all of it."""
 
-SEAM_CHARACTERS_MAX = 200
+MERGE_CHARACTERS_MAX = 200
 
-Seams = Mapping[str, Sequence[MergeMark]]
-"""By the source of a part: where sync has merged, since that part was shown."""
+MergesBySource = Mapping[str, Sequence[MergeMark]]
+"""Maps the source of a part to the merges that sync made there since the part was shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedLines:
-    """Lines `start` to before `end` became these."""
+    """A replacement of the lines from `start`, up to but not including `end`."""
 
     start: int
     end: int
@@ -51,28 +51,28 @@ class ChangedLines:
 class PartChange:
     source: str
     text: str
-    """How it is told."""
+    """The text that the model reads."""
     revision: RevisionId | None = None
-    """What the part was read from now; None when it is gone."""
+    """The revision that the part was read from; None if the part is gone."""
     hunks: tuple[ChangedLines, ...] = ()
     lines_left_out: int = 0
     unavailable: str | None = None
-    """Why the part could not be read now; then nothing else is known of it."""
+    """The reason why the part could not be read; then nothing else is known about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
     entry: int
-    """The number of the message that it stands beside."""
+    """The number of the message that the delta stands beside."""
     changes: tuple[PartChange, ...]
     day: date | None = None
-    """The new one, when another day has begun."""
+    """The new date, if another day has begun."""
     day_text: str = ""
 
     @property
     def text(self) -> str:
-        told = [change.text for change in self.changes]
-        return "\n\n".join([*told, self.day_text] if self.day_text else told)
+        texts = [change.text for change in self.changes]
+        return "\n\n".join([*texts, self.day_text] if self.day_text else texts)
 
     def as_json(self) -> JsonObject:
         day = {"day": self.day.isoformat(), "dayText": self.day_text} if self.day else {}
@@ -94,26 +94,28 @@ def delta(
     now: Sequence[PromptPart],
     day: date | None,
     render: Render,
-    seams: Seams | None = None,
+    merges: MergesBySource | None = None,
 ) -> Delta | None:
-    """What is told beside message `entry` to whoever has `shown` before their eyes, so that they know
-    what `now` holds; None when nothing is different. `day` is another day that has begun."""
-    merged = seams or {}
+    """Return the delta beside message `entry` that turns the parts `shown` into the parts `now`.
+
+    `day` is the new date, if another day has begun. Return None if nothing differs.
+    """
+    merges_of = merges or {}
     before = {part.source: part for part in shown if part.is_memory}
     after = {part.source: part for part in now if part.is_memory}
     sources = [*after, *(source for source in before if source not in after)]
-    found = (
-        _change(one, before.get(one), after.get(one), render, merged.get(one, ()))
+    part_changes = (
+        _change(one, before.get(one), after.get(one), render, merges_of.get(one, ()))
         for one in sources
     )
-    changes = tuple(change for change in found if change is not None)
+    changes = tuple(change for change in part_changes if change is not None)
     if day is not None:
         return Delta(entry, changes, day, date_text(day, render))
     return Delta(entry, changes) if changes else None
 
 
 def with_deltas(parts: Sequence[PromptPart], deltas: Iterable[Delta]) -> tuple[PromptPart, ...]:
-    """What the model has before its eyes."""
+    """Return the parts as the model sees them: the snapshot's parts with all deltas applied."""
     shown = {part.source: part for part in parts}
     for change in (change for delta in deltas for change in delta.changes):
         old = shown.get(change.source)
@@ -135,8 +137,8 @@ def with_deltas(parts: Sequence[PromptPart], deltas: Iterable[Delta]) -> tuple[P
 
 
 def hunks(old: Sequence[str], new: Sequence[str]) -> tuple[ChangedLines, ...]:
-    start = _equal(old, new)
-    end = _equal(old[start:][::-1], new[start:][::-1])
+    start = _equal_lines(old, new)
+    end = _equal_lines(old[start:][::-1], new[start:][::-1])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
     if len(a) * len(b) > COMPARED_MAX:
         return (ChangedLines(start, start + len(a), tuple(b)),)
@@ -162,57 +164,58 @@ def _change(
     old: PromptPart | None,
     new: PromptPart | None,
     render: Render,
-    seams: Sequence[MergeMark],
+    merges: Sequence[MergeMark],
 ) -> PartChange | None:
-    """Memory that cannot be read does not take away what was shown; it is told once."""
-    told = partial(render, "prompt/memory-change.md", workspace=source.partition("/")[2])
+    """Return the change of one part, or None. Memory that cannot be read does not remove the text that was
+    shown; the model is informed once."""
+    text_of = partial(render, "prompt/memory-change.md", workspace=source.partition("/")[2])
     if new is not None and new.unavailable is not None:
         if old is not None and old.unavailable is not None:
             return None
-        text = told(lines=[], seams=[], seams_left_out=0, unavailable=new.unavailable)
+        text = text_of(lines=[], seams=[], seams_left_out=0, unavailable=new.unavailable)
         return PartChange(source, text, unavailable=new.unavailable)
     if old is not None and new is not None and old.text == new.text:
         return None
     before, after = _lines(old), _lines(new)
-    found = hunks(before, after)
-    text = told(
-        lines=_marked(before, found),
-        seams=[_seam(seam) for seam in seams[:SEAMS_MAX]],
-        seams_left_out=len(seams[SEAMS_MAX:]),
+    changed = hunks(before, after)
+    text = text_of(
+        lines=_marked(before, changed),
+        seams=[_merge_variables(merge) for merge in merges[:MERGES_MAX]],
+        seams_left_out=len(merges[MERGES_MAX:]),
         unavailable=None,
     )
     revision, left_out = (new.revision, new.lines_left_out) if new else (None, 0)
-    return PartChange(source, text, revision, found, left_out)
+    return PartChange(source, text, revision, changed, left_out)
 
 
-def _marked(old: Sequence[str], found: Iterable[ChangedLines]) -> list[str]:
-    """Every line carries a mark, so that nothing in it can stand where our tags stand."""
+def _marked(old: Sequence[str], changed: Iterable[ChangedLines]) -> list[str]:
+    """Return the changed lines. Each one begins with a mark, so that no line can imitate our tags."""
     lines: list[str] = []
-    for hunk in found:
+    for hunk in changed:
         if hunk.start > 0:
-            lines.append(f"  {_bearing(old[hunk.start - 1])}".rstrip())
+            lines.append(f"  {_context_line(old[hunk.start - 1])}".rstrip())
         lines += [f"- {line}".rstrip() for line in old[hunk.start : hunk.end]]
         lines += [f"+ {line}".rstrip() for line in hunk.lines]
     return lines
 
 
-def _seam(seam: MergeMark) -> dict[str, object]:
-    """Each side's lines under a mark of their own."""
-    one = [line for pair in seam.pairs for line in pair.one][:SEAM_LINES_MAX]
-    other = [line for pair in seam.pairs for line in pair.other][:SEAM_LINES_MAX]
+def _merge_variables(merge: MergeMark) -> dict[str, object]:
+    """Return the template variables of a merge. The lines of each side carry that side's mark."""
+    one = [line for pair in merge.pairs for line in pair.one][:MERGE_LINES_MAX]
+    other = [line for pair in merge.pairs for line in pair.other][:MERGE_LINES_MAX]
     marked = [("1", line) for line in one] + [("2", line) for line in other]
-    lines = [f"{mark} {fenced(line)[:SEAM_CHARACTERS_MAX]}".rstrip() for mark, line in marked]
-    return {"path": one_line(seam.path), "told": one_line(seam.summary), "lines": lines}
+    lines = [f"{mark} {fenced(line)[:MERGE_CHARACTERS_MAX]}".rstrip() for mark, line in marked]
+    return {"path": one_line(merge.path), "told": one_line(merge.summary), "lines": lines}
 
 
-def _bearing(line: str) -> str:
-    if len(line) <= BEARING_CHARACTERS_MAX:
+def _context_line(line: str) -> str:
+    if len(line) <= CONTEXT_LINE_CHARACTERS_MAX:
         return line
-    return line[: BEARING_CHARACTERS_MAX - 1] + "…"
+    return line[: CONTEXT_LINE_CHARACTERS_MAX - 1] + "…"
 
 
-def _equal(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines both begin with."""
+def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the number of equal lines at the beginning."""
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
         count += 1

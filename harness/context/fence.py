@@ -1,16 +1,16 @@
-"""Making memory into data: text that cannot leave the place it is put into.
+"""Fencing: escapes text so that it cannot leave its place in the prompt.
 
-Memory is shown between tags. Inside, a bracket that could begin one of our tags, or one by which a model
-tells roles and calls apart, is escaped (`&lt;`, `&#91;`); and what a person does not see but a model may
-read is taken out: controls, tag characters, bidirectional marks, zero-width and blank letters, variation
-selectors. A file can then say anything it likes about where memory ends; it ends where we say.
+Memory is shown between tags. Inside, a bracket is escaped (`&lt;`, `&#91;`) if it could begin one of our
+tags, or one by which a model separates roles and calls. Characters that a person does not see but a model may
+read are removed: controls, tag characters, bidirectional marks, zero-width and blank letters, variation
+selectors. So a file may claim anything about where memory ends; memory ends where we say.
 
-A tag is looked for in a copy of the text, in which each character stands as the plain one that it looks
-like. The copy is as long as the text, so a place in one is the same place in the other. Where no tag can
-begin in such characters, the text is its own copy.
+Tags are searched in a copy of the text in which each character is replaced by the plain one that it looks
+like. The copy has the same length, so a position in one is the same position in the other. If no tag can
+begin in such lookalike characters, the text itself serves as the copy.
 
-Lines stay lines, so that what is known of a file's lines is known of the fenced ones. Headings need no
-fence: no part of the prompt is told from another by a heading.
+Lines stay lines, so line numbers of a file hold for the fenced text as well. Headings need no fence: the
+prompt does not separate its parts by headings.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ TAGS = (
     "invoke",
     "antml",
 )
-"""Every tag that the prompt is built with, and the ones a model may take for ours. A name stands for
-all that begin with it and go on with a mark: `memory-change`, `tool_result`, `antml:invoke`."""
+"""Every tag that the prompt is built with, and the ones that a model may mistake for ours. A name covers all
+names that begin with it and continue with a mark: `memory-change`, `tool_result`, `antml:invoke`."""
 
 _SELECTOR = "\ufe0f"
-"""Makes a sign an emoji. In the copy it stands for every mark that a letter may carry."""
+"""The selector that turns a sign into an emoji. In the copy it stands for every mark on a letter."""
 
 _SKIPPED = rf"[\s/\\{_SELECTOR}]*+"
 _NAMES = "|".join(f"{_SELECTOR}*+".join(tag) for tag in TAGS)
@@ -53,7 +53,7 @@ _BEGINNING = re.compile(f"{_MARK}|{_NAME}", re.IGNORECASE)
 _TAG = re.compile(
     rf"{_MARK}|{_NAME}(?:[^\W_]*+[_:-]|(?:{_SELECTOR}*+s)?\b){_SELECTOR}*+", re.IGNORECASE
 )
-"""Every repeat is possessive, and none goes beyond the next bracket: the time is that of one reading."""
+"""Matches a tag in linear time: every repeat is possessive, and none goes beyond the next bracket."""
 
 _ESCAPED = {"<": "&lt;", "[": "&#91;"}
 
@@ -62,17 +62,17 @@ aаɑαᴀ AАΑ bвʙ BВΒ cсϲᴄ CСϹ dԁᴅ DԀ eеεᴇ EЕΕ fꜰ gɡɢ
 mмᴍ MМΜ nոηɴ NΝ oоοσᴏօ OОΟՕ pрρᴘ PРΡ rʀ sѕꜱ SЅՏ tтτᴛ TТΤ uսυᴜ UՍ vѵνᴠ VѴ wѡᴡ WԜ xхχ XХΧ yуүγʏ
 YУҮΥ zᴢ ZΖ <˂ᐸ /∕⁄⧸ \\∖⧵ |ǀ∣
 """
-"""A plain character, and others that look like it. Compatible forms, full-width ones for example, need not
-stand here."""
+"""Groups of a plain character and its lookalikes. Compatibility forms, such as full-width ones, need not be
+listed."""
 _LIKE = {other: looks[0] for looks in _LOOKS.split() for other in looks[1:]}
 
 _BRACKETS = r"<\[\uff1c\ufe64\u02c2\u1438\uff3b"
 _WINDOW = re.compile(
     rf"[{_BRACKETS}]++(?:[^\w{_BRACKETS}]*+\w){{0,{max(map(len, TAGS))}}}+[^\w{_BRACKETS}]*+"
 )
-"""As many letters behind a bracket as the longest name has, with whatever is between them."""
+"""Matches a bracket and as many letters after it as the longest name has, with anything between them."""
 
-_KEPT_CONTROLS = "\t\n"
+_ALLOWED_CONTROLS = "\t\n"
 _LINE_ENDS = "\u2028\u2029"
 
 
@@ -81,8 +81,8 @@ def fenced(text: str) -> str:
     copy = shown.translate(_PLAIN) if _is_disguised(shown) else shown
     parts: list[str] = []
     at = 0
-    for found in _TAG.finditer(copy):
-        begin, end = found.span()
+    for match in _TAG.finditer(copy):
+        begin, end = match.span()
         inside = shown[begin + 1 : end].replace(_SELECTOR, "")
         parts += (shown[at:begin], _ESCAPED[copy[begin]], inside)
         at = end
@@ -90,7 +90,7 @@ def fenced(text: str) -> str:
 
 
 def _is_disguised(shown: str) -> bool:
-    """Whether a tag may begin here in characters that only look like its own."""
+    """Return True if a tag may begin in characters that only look like its own."""
     if shown.isascii():
         return False
     odd = "\0".join(window for window in _WINDOW.findall(shown) if not window.isascii())
@@ -98,44 +98,45 @@ def _is_disguised(shown: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """For within a line of ours: no line end, no backtick that would end a name."""
+    """Return the text for use within one of our lines: no line ends, and no backtick that would end a
+    name."""
     return " ".join(fenced(text).replace("`", "'").split())
 
 
 def attribute(text: str) -> str:
-    """For between the quotes of a tag: one line, no bracket, no quote."""
+    """Return the text for use as an attribute of a tag: one line, no bracket, no quote."""
     return one_line(text).translate({ord(c): None for c in '<>"'})
 
 
 def _seen(character: str) -> str:
-    """A space for an odd line end, nothing for what has no shape."""
+    """Return a space for an unusual line end, nothing for an invisible character, else the character."""
     if character in _LINE_ENDS:
         return " "
     if character in SHAPELESS:
         return ""
-    if character not in _KEPT_CONTROLS and unicodedata.category(character)[0] == "C":
+    if character not in _ALLOWED_CONTROLS and unicodedata.category(character)[0] == "C":
         return ""
     return character
 
 
 def _plain(character: str) -> str:
-    """One character for one: what it looks like, and the selector for any mark."""
+    """Return exactly one character: the plain one that it looks like, or the selector for any mark."""
     if unicodedata.category(character)[0] == "M":
         return _SELECTOR
     like = _LIKE.get(character) or unicodedata.normalize("NFKC", character)
     return like if len(like) == 1 and like.isascii() else character
 
 
-class _Each(dict[int, str]):
-    """What becomes of each character, found out when it is met first."""
+class _LazyTable(dict[int, str]):
+    """A translation table that computes the replacement of a character when it first occurs."""
 
     def __init__(self, of: Callable[[str], str]) -> None:
         self._of = of
 
     def __missing__(self, code: int) -> str:
-        self[code] = found = self._of(chr(code))
-        return found
+        self[code] = replacement = self._of(chr(code))
+        return replacement
 
 
-_SEEN = _Each(_seen)
-_PLAIN = _Each(_plain)
+_SEEN = _LazyTable(_seen)
+_PLAIN = _LazyTable(_plain)

@@ -1,4 +1,4 @@
-"""What was said, as the context takes it from a transcript: messages, each with the turn that it is of."""
+"""Messages of a transcript as the context uses them, each with its turn."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from workspaces.ids import TurnId
 @dataclass(frozen=True, slots=True)
 class HistoryMessage:
     number: int
-    """Of its entry."""
+    """The number of the message's entry in the transcript."""
     turn: TurnId
     message: Message
 
     @property
     def is_plain(self) -> bool:
-        """A user's message and no answer of tools: before such a one a history can be cut."""
+        """Return True for a user's message without tool results. A history can be cut before such a
+        message."""
         return is_plain(self.message)
 
 
@@ -29,6 +30,6 @@ def is_plain(message: Message) -> bool:
     return any(isinstance(part, Text) and part.text.strip() for part in message.parts)
 
 
-def turns_of(said: Iterable[HistoryMessage]) -> list[Sequence[HistoryMessage]]:
-    """What was said, turn by turn."""
-    return [list(turn) for _, turn in groupby(said, key=lambda one: one.turn)]
+def turns_of(history: Iterable[HistoryMessage]) -> list[Sequence[HistoryMessage]]:
+    """Return the messages grouped by turn, in order."""
+    return [list(turn) for _, turn in groupby(history, key=lambda one: one.turn)]

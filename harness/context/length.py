@@ -1,8 +1,8 @@
-"""How long a request is: in characters, by which it is limited, and in tokens, by which it is paid.
+"""Measures a request: in characters, which are limited, and in tokens, which are billed.
 
-Characters are the code points of the request's JSON, system and messages, without spaces: the same on every
-machine and for every model. Tokens are the provider's to count, and it says how many they were with each
-answer; of what is not asked yet they are estimated by how many the request before turned out to be.
+Characters are the code points of the request's JSON, system and messages, without spaces. They are the same
+on every machine and for every model. The provider counts the tokens and reports them with each answer. The
+tokens of a request that was not sent yet are estimated from the previous request's count.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from harness.messages.model_request import ModelRequest, ToolSpec
 from workspaces.storage.records import JsonObject
 
 TOKEN_CHARACTERS = 4
-"""Of English prose, as long as no provider has counted."""
+"""Characters per token of English prose; used until the provider has reported a count."""
 
-BLOCKS_MEASURED = 64
-"""Of the turns of a process: conversations with an agent begin with the same, and it is long."""
+BLOCKS_CACHED = 64
+"""System blocks whose length is cached: conversations with an agent begin with the same long blocks."""
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -28,20 +28,20 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 @dataclass(frozen=True, slots=True)
 class Length:
     characters: int
-    """What the limit is about."""
+    """The characters that the limit counts."""
     tools: int
-    """What the tools take beside it, in characters."""
+    """The characters of the tools, which the limit does not count."""
     tokens: int
-    """Of all of it; estimated, or as the provider has counted."""
+    """The tokens of the whole request: estimated, or as the provider counted them."""
     snapshot: int = 0
-    """Of the characters, what the blocks of the snapshot take."""
+    """The characters that the snapshot's blocks take, a part of `characters`."""
 
     @property
     def all_characters(self) -> int:
         return self.characters + self.tools
 
     def counted(self, tokens: int) -> Length:
-        """As it turned out; 0: nobody has counted."""
+        """Return the length with the provider's count; unchanged if `tokens` is 0, which means no count."""
         return replace(self, tokens=tokens) if tokens else self
 
     def as_json(self) -> JsonObject:
@@ -58,8 +58,11 @@ def length_of(data: JsonObject) -> Length:
 
 
 def measured(request: ModelRequest, before: Length | None, *, is_same: bool = False) -> Length:
-    """`before`: the request before, as it turned out; `is_same`: it was of the same snapshot, and so most
-    of this one has been measured."""
+    """Return the length of a request.
+
+    `before` is the length of the previous request, with its actual tokens. `is_same` is True if that request
+    had the same snapshot; then most of this one has been measured already.
+    """
     count = len(request.breakpoints.system)
     if before is not None and is_same:
         tools, snapshot = before.tools, before.snapshot
@@ -68,7 +71,7 @@ def measured(request: ModelRequest, before: Length | None, *, is_same: bool = Fa
     others = request.system[count:]
     shown = characters(others, request.messages) + snapshot
     if snapshot and not others:
-        shown -= 1  # the comma behind the last block
+        shown -= 1  # nothing follows the last block: no comma there
     if before is None or before.all_characters == 0:
         tokens = round((shown + tools) / TOKEN_CHARACTERS)
     else:
@@ -77,18 +80,18 @@ def measured(request: ModelRequest, before: Length | None, *, is_same: bool = Fa
 
 
 def _tools(tools: Sequence[ToolSpec]) -> int:
-    """In brackets, with commas between them."""
+    """Return the characters of the tools as a JSON list, with brackets and commas."""
     return sum(tool.characters for tool in tools) + max(0, len(tools) - 1) + 2
 
 
-@lru_cache(maxsize=BLOCKS_MEASURED)
+@lru_cache(maxsize=BLOCKS_CACHED)
 def _blocks(texts: tuple[str, ...]) -> int:
-    """Each with the comma behind it."""
+    """Return the characters of the blocks, each with the comma after it."""
     return sum(len(_JSON.encode(text)) + 1 for text in texts)
 
 
 def characters(system: Sequence[str], messages: Sequence[Message]) -> int:
-    """In code points: of emoji, too, one each."""
+    """Return the number of code points. An emoji counts as one."""
     return len(
         _JSON.encode(
             {

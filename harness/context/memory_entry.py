@@ -1,8 +1,8 @@
-"""Entries: what a memory file consists of, and what is shown whole or not at all.
+"""Splits a memory file into entries. An entry is shown whole or not at all.
 
-An entry is an item of a list with everything that is indented below it, or a paragraph. Headings and
-blank lines are not entries; an entry knows the headings it stands under. Code between fences belongs
-to the entry it follows, blank lines and all; a fence that is never closed is an ordinary line.
+An entry is an item of a list with everything that is indented below it, or a paragraph. Headings and blank
+lines are not entries; an entry knows the headings above it. Fenced code belongs to the entry that it follows,
+including its blank lines. A fence that is never closed is an ordinary line.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PINNED = "pinned"
-"""What a heading says, in any case, above entries that stay first."""
+"""The title, in any case, of a heading whose entries stay first."""
 
 HEADING_BYTES_MAX = 4096
-"""Of a file, searched for its first heading."""
+"""Bytes of a file that are searched for its first heading."""
 
 _HEADING_MARK = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
 _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -33,12 +33,12 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
-    """Lines `first` to before `end`."""
+    """A range of lines: from `first`, up to but not including `end`."""
 
     first: int
     end: int
     headings: tuple[Heading, ...]
-    """Outermost first."""
+    """The headings above the entry, outermost first."""
 
     @property
     def is_pinned(self) -> bool:
@@ -46,26 +46,26 @@ class MemoryEntry:
 
 
 def entries(lines: Sequence[str]) -> list[MemoryEntry]:
-    reader = _Reader(lines)
+    reader = _EntryReader(lines)
     reader.read()
-    return reader.found
+    return reader.entries
 
 
 def heading_of(line: str) -> str | None:
-    """The title, when the line is a heading."""
+    """Return the title if the line is a heading, else None."""
     mark = _HEADING_MARK.match(line)
     return None if mark is None else _title(line, mark)
 
 
 def first_heading(data: bytes) -> str | None:
-    """Of a file."""
+    """Return the title of the first heading in a file, or None."""
     text = data[:HEADING_BYTES_MAX].decode(errors="replace")
     return next((title for line in text.splitlines() if (title := heading_of(line))), None)
 
 
-class _Reader:
+class _EntryReader:
     def __init__(self, lines: Sequence[str]) -> None:
-        self.found: list[MemoryEntry] = []
+        self.entries: list[MemoryEntry] = []
         self._lines = lines
         self._headings: list[Heading] = []
         self._first: int | None = None
@@ -80,7 +80,7 @@ class _Reader:
         self._close()
 
     def _take(self, number: int) -> int:
-        """The line after the one that was looked at, or after the code that begins there."""
+        """Read one line or one block of fenced code. Return the number of the line after it."""
         line = self._lines[number]
         if not line.strip():
             if not self._is_item:
@@ -108,28 +108,28 @@ class _Reader:
         self._close()
         if mark is not None:
             level = len(mark[1])
-            kept = [heading for heading in self._headings if heading.level < level]
-            self._headings = [*kept, Heading(number, level, _title(line, mark))]
+            outer = [heading for heading in self._headings if heading.level < level]
+            self._headings = [*outer, Heading(number, level, _title(line, mark))]
         return True
 
     def _close(self) -> None:
         if self._first is not None:
-            self.found.append(MemoryEntry(self._first, self._end, tuple(self._headings)))
+            self.entries.append(MemoryEntry(self._first, self._end, tuple(self._headings)))
         self._first = None
         self._is_item = False
 
 
 def _title(line: str, mark: re.Match[str]) -> str:
-    """Return what follows the mark, without a closing run of `#` that a blank sets apart."""
+    """Return the text after the mark, without a closing run of `#` that follows a blank."""
     title = line[mark.end() :].strip(" \t")
-    opened = title.rstrip("#")
-    return (opened if opened.endswith((" ", "\t")) else title).strip()
+    unclosed = title.rstrip("#")
+    return (unclosed if unclosed.endswith((" ", "\t")) else title).strip()
 
 
 def _fence_ends(lines: Sequence[str]) -> dict[int, int]:
-    """For each line that opens a fence which is closed again: the line after the closing one."""
+    """Map each line that opens a closed fence to the line after its closing mark."""
     marks = [(n, m[1]) for n, line in enumerate(lines) if (m := _FENCE.match(line))]
-    # what carries a word after it only opens: it has no length as a closing mark
+    # a mark with a word after it can only open a fence: as a closing mark its length is 0
     lengths = [len(mark) if lines[n].strip() == mark else 0 for n, mark in marks]
     longest_after = _longest_after([mark[0] for _, mark in marks], lengths)
     ends: dict[int, int] = {}
@@ -147,8 +147,8 @@ def _fence_ends(lines: Sequence[str]) -> dict[int, int]:
 
 
 def _longest_after(kinds: Sequence[str], lengths: Sequence[int]) -> list[int]:
-    """For each mark the longest later one that can close a fence of its kind, 0 for none: so that
-    no search for a closing mark is in vain."""
+    """Return, for each mark, the longest later mark that can close a fence of its kind, or 0 if there is
+    none. With it no search for a closing mark runs in vain."""
     longest: dict[str, int] = {}
     result: list[int] = []
     for kind, length in zip(reversed(kinds), reversed(lengths), strict=True):

@@ -1,8 +1,7 @@
-"""The parts of the prompt that hold memory: of each mount its MEMORY.md and an index of its notes.
+"""Builds the prompt parts that hold memory: MEMORY.md and an index of the notes of each mount.
 
-A part is a function of the revision it was read from, the view and the budget, and of nothing else: the
-same files give the same bytes. So the index stands in the order of the paths; age only decides what of
-it is shown when there is too much.
+A part depends only on the revision it was read from, the view and the budget: the same files give the same
+bytes. Therefore the index is ordered by path. Age only decides which lines are shown when there are too many.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ MEMORY = WorkspacePath("MEMORY.md")
 NOTES = "notes"
 
 NOTES_MAX = 40
-"""In the index of a mount: what is older is found by looking into the directory."""
+"""Notes in the index of a mount. The model finds older ones by listing the directory."""
 
 NOTE_LINE_CHARACTERS_MAX = 200
 
 NOTES_SHARE = 0.25
-"""Of a mount's share, when it is too small for everything: the index gives way to MEMORY.md."""
+"""The index's part of a mount's share when not everything fits: the index yields to MEMORY.md."""
 
 MEMORIES_SIZED = 64
-"""Kept as they were fenced, each as long as it is: every prompt asks for it twice."""
+"""Fenced memories that are cached, whatever their length: every prompt needs each of them twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,52 +39,53 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one mount remembers, as it was found."""
+    """The memory of one mount, as it was read."""
 
     mount: str
     text: str | None
-    """Of MEMORY.md. None: it could not be read."""
+    """The text of MEMORY.md; None if it could not be read."""
     revision: RevisionId | None = None
-    """What it was read from; of a workspace that is read in S3 the version of MEMORY.md."""
+    """The revision it was read from. For a workspace read directly from S3: the version of MEMORY.md."""
     ages: tuple[str, ...] = ()
-    """For each line when it was written; needed only for what does not fit."""
+    """The time when each line was written; needed only if not everything fits."""
     notes: tuple[Note, ...] = ()
-    """The newest first, as far as their age matters."""
+    """The notes, newest first as far as their age matters."""
     notes_count: int = 0
     characters_max: int | None = None
-    """The workspace's own limit."""
+    """The workspace's own limit, in characters."""
     unavailable: str | None = None
-    """Why it could not be read."""
+    """The reason why it could not be read."""
 
     def __hash__(self) -> int:
-        """Every prompt looks for what was made of it: not all of its notes need be gone through for that."""
+        """Return a hash of mount and revision. Every prompt looks up the cached parts by it, so it must not
+        read all notes."""
         return hash((self.mount, self.revision))
 
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """A mount's memory, fenced."""
+    """The memory of one mount after fencing, with its size."""
 
     memory: Memory
     text: str
     index: tuple[str, ...]
-    """A line each, the newest first."""
+    """One line for each note, newest first."""
     length: int
     wanted: int
-    """As far as the workspace's own limit goes."""
+    """The length, but at most the workspace's own limit."""
 
 
 def memory_parts(
     memories: Sequence[Memory], characters_max: int, render: Render
 ) -> list[PromptPart]:
-    """One part for each mount, within one budget."""
+    """Return one part for each mount, all within one budget."""
     sized = [_sized(memory) for memory in memories]
-    given = shares([one.wanted for one in sized], characters_max)
-    return [_part(one, share, render) for one, share in zip(sized, given, strict=True)]
+    granted = shares([one.wanted for one in sized], characters_max)
+    return [_part(one, share, render) for one, share in zip(sized, granted, strict=True)]
 
 
 def needs_ages(memories: Sequence[Memory], characters_max: int) -> bool:
-    """Whether it matters when the lines were written."""
+    """Return True if the age of lines matters, because not all of them fit."""
     sized = [_sized(memory) for memory in memories]
     wanted = [one.wanted for one in sized]
     return sum(wanted) > characters_max or wanted != [one.length for one in sized]
@@ -128,17 +128,18 @@ def _part(sized: _Sized, share: int, render: Render) -> PromptPart:
 
 
 def _index(sized: _Sized, share: int) -> list[str]:
-    """All of it when everything fits, else the newest lines in their part of the share."""
+    """Return the whole index if everything fits, else the newest lines within the index's part of the
+    share."""
     if sized.length <= share:
         return list(sized.index)
     room = max(share - len(sized.text), int(share * NOTES_SHARE))
-    kept: list[str] = []
+    lines: list[str] = []
     for line in sized.index:
         room -= len(line) + 1
         if room < 0:
             break
-        kept.append(line)
-    return kept
+        lines.append(line)
+    return lines
 
 
 def _note_line(note: Note) -> str:
@@ -150,12 +151,12 @@ def _note_line(note: Note) -> str:
 
 
 def _left_out(shown: Cut) -> str:
-    told: list[str] = []
+    phrases: list[str] = []
     if shown.entries_left_out:
-        told.append(f"{_count(shown.entries_left_out, 'older entry', 'older entries')} left out")
+        phrases.append(f"{_count(shown.entries_left_out, 'older entry', 'older entries')} left out")
     if shown.shortened:
-        told.append(f"{_count(shown.shortened, 'entry', 'entries')} shown by the beginning")
-    return " and ".join(told)
+        phrases.append(f"{_count(shown.shortened, 'entry', 'entries')} shown by the beginning")
+    return " and ".join(phrases)
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -1,4 +1,4 @@
-"""Parts: the pieces that a prompt consists of, each of which can be pointed at afterwards."""
+"""Prompt parts: the named pieces of a prompt. Receipts refer to them by their source."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from workspaces.storage.records import JsonObject
 INSTRUCTIONS = "instructions"
 GUIDANCE = "guidance"
 MEMORY = "memory"
-"""The words about memory; each mount's own is `memory/<mount>`."""
+"""The text that explains memory; each mount's own part is `memory/<mount>`."""
 DATE = "date"
 SUMMARY = "summary"
-"""What stands for the beginning of the conversation."""
+"""The summary that replaces the beginning of the conversation."""
 TURN = "turn"
 
 
 @dataclass(frozen=True, slots=True)
 class PromptPart:
     source: str
-    """Where it comes from."""
+    """The origin of the text, for example `instructions` or `memory/<mount>`."""
     is_trusted: bool
     text: str
     revision: RevisionId | None = None
-    """What memory was read from."""
+    """The revision that memory was read from."""
     entries_left_out: int = 0
     lines_left_out: int = 0
     unavailable: str | None = None
-    """Why the memory that it stands for could not be read."""
+    """The reason why the memory of this part could not be read."""
 
     @property
     def is_memory(self) -> bool:
         return self.source.startswith(f"{MEMORY}/")
 
     def as_json(self) -> JsonObject:
-        """Only what there is to say."""
+        """Return the part as JSON, without empty fields."""
         return {
             "source": self.source,
             "trusted": self.is_trusted,
@@ -49,20 +49,20 @@ class PromptPart:
 
 
 def memory_of(mount: str) -> str:
-    """The source of a mount's memory."""
+    """Return the source of a mount's memory part."""
     return f"{MEMORY}/{mount}"
 
 
 def part_of(data: JsonObject) -> PromptPart:
     revision = data.get("revision")
     return PromptPart(
-        data["source"],
-        data["trusted"],
-        data["text"],
-        RevisionId(revision) if revision else None,
-        data.get("entriesLeftOut", 0),
-        data.get("linesLeftOut", 0),
-        data.get("unavailable"),
+        source=data["source"],
+        is_trusted=data["trusted"],
+        text=data["text"],
+        revision=RevisionId(revision) if revision else None,
+        entries_left_out=data.get("entriesLeftOut", 0),
+        lines_left_out=data.get("linesLeftOut", 0),
+        unavailable=data.get("unavailable"),
     )
 
 

@@ -1,9 +1,9 @@
-"""The parts of the prompt, in their one order.
+"""Lists the parts of the prompt in their fixed order.
 
-Most stable first, because the provider's prompt cache holds up to the first byte that differs: the
-agent's own instructions → guidance → memory → the date → the summary of what was said before. What has
-nothing to say is absent; the date always stands. What is asked of one turn alone comes after all of
-this, where the request is put together (`assemble`): no snapshot holds it.
+The most stable parts come first, because the provider's prompt cache holds up to the first byte that differs:
+the agent's own instructions → guidance → memory → the date → the summary of the earlier conversation. Empty
+parts are left out; the date is always there. Instructions for one turn alone come after all of this, where
+the request is put together (`assemble`): no snapshot holds them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, SUMMARY, 
 
 @dataclass(frozen=True, slots=True)
 class MountView:
-    """What guidance says of one mount."""
+    """The facts about one mount that the guidance states."""
 
     name: str
     is_writable: bool
@@ -27,12 +27,12 @@ class MountView:
     is_guided: bool
     """The workspace's own setting `harness.enabled`."""
     is_default: bool = False
-    """Meant when a tool call names no workspace."""
+    """True for the mount that a tool call means if it names no workspace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Everything that a prompt is made of, as it was found."""
+    """The inputs of a prompt, as they were read."""
 
     instructions: str | None
     mounts: tuple[MountView, ...]
@@ -40,7 +40,7 @@ class Sources:
     day: date
     memory_characters_max: int
     summary: str | None = None
-    """Of what was said before the window."""
+    """The summary of the messages before the window."""
 
 
 def prompt_parts(sources: Sources, render: Render) -> tuple[PromptPart, ...]:

@@ -1,18 +1,19 @@
-"""Pruning: what of a conversation's tool traffic is shown. A projection: what is stored stays as it is.
+"""Pruning: decides which tool calls and results of a conversation the model sees. Stored entries never
+change.
 
-The turn that runs is shown as it happened. A turn that has ended is changed once and from then on is the
-same, byte for byte, so that the provider's cache holds: its thinking is left out, with whatever else only
-the provider can read, and each result of a tool is shortened to a head and a tail with the id under which
-`read_result` shows the whole. When so many further turns have ended, its calls and results may go
-altogether, and only what was said stays. That costs the cache of all that stands behind them. So they go
-with the next snapshot of the prompt, which costs the same anyway, and which says from where on traffic is
-shown (`traffic_from`); when enough of it may go, that is a reason for a snapshot. Between two snapshots
-nothing moves.
+The running turn is shown as it happened. An ended turn is changed once and then stays the same, byte for
+byte, so that the provider's cache stays valid. Its thinking is left out, with everything else that only the
+provider can read. Each tool result is shortened to a head and a tail, with the id under which `read_result`
+shows the whole. After `turns` further turns have ended, its calls and results may be left out entirely; only
+its texts stay. That invalidates the cache of everything behind them. So they are removed together with the
+next snapshot of the prompt, which has the same cost anyway. The snapshot states from which entry on calls and
+results are shown (`traffic_from`). If enough of them may go, that is a reason for a snapshot. Nothing is
+removed between two snapshots.
 
-Inputs of calls are never shortened, however long: a model takes its own calls for examples of how to call.
+Inputs of calls are never shortened, however long, because a model imitates its own calls.
 
-*Hard* is what is done once a provider refuses the request as too long: no traffic but the running turn's,
-and of everything long a head and a tail. The newest message of a user stays whole.
+*Hard* pruning is used after a provider refuses the request as too long. It shows calls and results only of
+the running turn, and a head and a tail of every long text. The newest message of a user stays whole.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from workspaces.ids import TurnId
 from workspaces.storage.records import JsonObject
 
 RESULT_CHARACTERS_MAX = 400
-"""Of a result, when its turn has ended; with the words about what was left out."""
+"""Characters of a tool result after its turn has ended, including the note about the omitted part."""
 
 TURNS = 10
-"""How many further turns the traffic of one stays for, unless the agent says otherwise."""
+"""Further turns for which the calls and results of a turn stay, unless the agent sets another number."""
 
 HARD_CHARACTERS_MAX = 4_000
-"""Of a text or a result, when it is to be as short as it may."""
+"""Characters of a text or a result under hard pruning."""
 
 ID_CHARACTERS_MAX = 200
-"""What `read_result` takes as an id."""
+"""The longest id that `read_result` accepts."""
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -67,20 +68,23 @@ def pruning_of(data: JsonObject) -> Pruning:
 
 
 def prune(
-    said: Sequence[HistoryMessage],
+    history: Sequence[HistoryMessage],
     pruning: Pruning | None,
     render: Render,
     *,
     running: TurnId | None,
     traffic_from: int = 0,
 ) -> tuple[Numbered, ...]:
-    """None: all is shown. `running`: the turn that is left untouched; `traffic_from`: the number from
-    which on calls and results are shown, as the snapshot has it."""
+    """Return the messages as the model sees them.
+
+    `pruning` None shows everything. The turn `running` is left untouched. Calls and results are shown from
+    entry number `traffic_from` on, as the snapshot states.
+    """
     if pruning is None:
-        return tuple((one.number, one.message) for one in said)
+        return tuple((one.number, one.message) for one in history)
     words = _words(render)
     shown: list[HistoryMessage] = []
-    for turn in turns_of(said):
+    for turn in turns_of(history):
         if turn[0].turn == running:
             shown += turn
         elif pruning.prune_all or turn[0].number < traffic_from:
@@ -90,7 +94,7 @@ def prune(
     kept = [one for one in shown if one.message.parts]
     if not pruning.prune_all:
         return tuple((one.number, one.message) for one in kept)
-    newest = next((one.number for one in reversed(said) if one.is_plain), None)
+    newest = next((one.number for one in reversed(history) if one.is_plain), None)
     return tuple(
         (one.number, one.message if one.number == newest else _short_message(one, words, running))
         for one in kept
@@ -98,28 +102,28 @@ def prune(
 
 
 def leaving(
-    said: Sequence[HistoryMessage],
+    history: Sequence[HistoryMessage],
     pruning: Pruning | None,
     render: Render,
     *,
     running: TurnId | None,
     traffic_from: int,
 ) -> Leaving:
-    """What of the traffic that is shown from a number on would be left out by another snapshot."""
+    """Return the calls and results that are shown now and that a new snapshot would leave out."""
     if pruning is None:
         return NOTHING_LEAVES
-    ended = [turn for turn in turns_of(said) if turn[0].turn != running]
-    gone = ended[: max(0, len(ended) - pruning.turns)]
-    if not gone:
+    ended = [turn for turn in turns_of(history) if turn[0].turn != running]
+    dropped_turns = ended[: max(0, len(ended) - pruning.turns)]
+    if not dropped_turns:
         return NOTHING_LEAVES
     words = _words(render)
-    shown = (one for turn in gone if turn[0].number >= traffic_from for one in turn)
+    shown = (one for turn in dropped_turns if turn[0].number >= traffic_from for one in turn)
     parts = (part for one in shown for part in _ended(one, words).message.parts)
-    return Leaving(gone[-1][-1].number + 1, sum(map(_traffic, parts)))
+    return Leaving(dropped_turns[-1][-1].number + 1, sum(map(_traffic, parts)))
 
 
 def shortened(text: str, characters_max: int, left_out: Callable[[int], str]) -> str:
-    """A head and a tail, with words on how many characters are left out between them."""
+    """Return a head and a tail of the text, with a note between them on how many characters are left out."""
     if len(text) <= characters_max:
         return text
     room = max(0, characters_max - len(left_out(len(text))))
@@ -133,7 +137,7 @@ def _words(render: Render) -> _Words:
 
 
 class _Words:
-    """Put together from templates once, not for each of ten thousand results."""
+    """The notes about omitted text. They are rendered once, not for each of ten thousand results."""
 
     def __init__(self, render: Render) -> None:
         self._text = f"\n{render('prompt/left-out.md', count='{count}', id='')}\n"
@@ -149,12 +153,12 @@ class _Words:
 
 
 def _traffic(part: Part) -> int:
-    """In characters of the request's JSON, as its limit counts them."""
+    """Return the characters that a call or result takes in the request's JSON, as the limit counts them."""
     return len(_JSON.encode(part_as_json(part))) if isinstance(part, ToolCall | ToolResult) else 0
 
 
 def _ended(one: HistoryMessage, words: _Words) -> HistoryMessage:
-    """As it is shown once its turn has ended."""
+    """Return the message as it is shown after its turn has ended."""
     parts = tuple(
         _result(part, RESULT_CHARACTERS_MAX, words) if isinstance(part, ToolResult) else part
         for part in one.message.parts
@@ -180,7 +184,8 @@ def _short_message(one: HistoryMessage, words: _Words, running: TurnId | None) -
 
 
 def _short(part: Part, words: _Words, is_running: bool) -> Part:
-    """What the model has said in the turn that runs is left as it is: its thinking belongs to it."""
+    """Return the part shortened. Texts of the running turn stay whole, because the model's thinking refers to
+    them."""
     match part:
         case ToolResult():
             return _result(part, HARD_CHARACTERS_MAX, words)

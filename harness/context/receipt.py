@@ -1,8 +1,8 @@
-"""Receipts: what exactly one step was shown, so that it can be said afterwards.
+"""Receipts: record exactly what the model saw at one step, so that it can be explained later.
 
-A receipt names the parts, each with the revision it was read from; the bytes themselves lie with the
-snapshot, with the deltas and in the transcript, which none of them changes. The digest proves that what
-is put together from there later is what was sent.
+A receipt names the parts, each with the revision it was read from. The bytes themselves lie with the
+snapshot, with the deltas and in the transcript; these never change. The digest proves that a request rebuilt
+from them is the request that was sent.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ from workspaces.revision import RevisionId
 from workspaces.storage.records import JsonObject
 from workspaces.timestamp import Stamp
 
-BEGINNINGS_KEPT = 64
-"""Of requests: conversations with an agent begin with the same few thousand characters."""
+SYSTEM_BLOCKS_CACHED = 64
+"""System blocks whose JSON is cached: conversations with an agent begin with the same few thousand
+characters."""
 
 _ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 PLATFORM = "platform"
-"""The source of what the platform says beside the snapshot."""
+"""The source of the platform's text beside the snapshot."""
 
 
 RequestPurpose = Literal[
     "turn",
-    "flush",  # the same question, and behind it that what must last is to be written down
+    "flush",  # the same request, followed by the instruction to save lasting facts to memory
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A note of a turn on its context or on people's edits, told beside the answer."""
+    """A note about a turn's context or about manual edits, returned with the answer."""
 
     kind: Literal[
         "compacted",
-        "summary_failed",  # nothing was changed
-        "system_too_long",  # no summary can help
-        "turn_too_long",  # there is nothing to summarise
-        "flush_failed",  # what must last may not have been written down
-        "pruned_hard",  # for a provider that refused the request as too long
-        "unsettled",  # edits by hand that no revision holds yet
+        "summary_failed",  # the context is unchanged
+        "system_too_long",  # the blocks beside the messages exceed the limit: a summary cannot help
+        "turn_too_long",  # nothing precedes the newest turn, so there is nothing to summarise
+        "flush_failed",  # lasting facts may not have been saved to memory
+        "pruned_hard",  # the provider refused the request as too long
+        "unsettled",  # manual edits that are not committed yet
     ]
     detail: str
 
@@ -69,11 +70,11 @@ class ShownPart:
     source: str
     revision: RevisionId | None
     bytes: int
-    """As UTF-8."""
+    """The size of the text in UTF-8."""
     lines_left_out: int = 0
     unavailable: str | None = None
     entry: int | None = None
-    """For a change: the message that it stands beside. None: the part itself, in the snapshot."""
+    """The number of the message that a change stands beside; None for a part of the snapshot."""
 
     def as_json(self) -> JsonObject:
         return {
@@ -89,38 +90,38 @@ class ShownPart:
 @dataclass(frozen=True, slots=True)
 class Receipt:
     number: int
-    """Within the conversation, from 1."""
+    """The number within the conversation, from 1."""
     at: Stamp
     turn_id: TurnId
     model: str
     snapshot: int
     """The number of the snapshot."""
     deltas: int
-    """How many deltas of that snapshot had been told."""
+    """The number of that snapshot's deltas that the request contained."""
     first: int
     last: int
-    """The entries that were shown."""
+    """The first and the last entry that were shown."""
     pruning: Pruning | None
-    """How these were shortened; None: not at all."""
+    """The rule by which these entries were shortened; None if they were not."""
     length: Length | None
-    """Of the request; None in receipts from before it was noted."""
+    """The length of the request; None in receipts written before it was recorded."""
     parts: tuple[ShownPart, ...]
-    """Those of the snapshot, then their changes in the order in which they were told."""
+    """The parts of the snapshot, then their changes in the order in which they were shown."""
     digest: str
-    """SHA-256 of the request."""
+    """The SHA-256 of the request."""
     remarks: tuple[Remark, ...] = ()
-    """What its turn had to say about its context up to here."""
+    """The remarks of its turn about the context up to this step."""
     purpose: RequestPurpose = "turn"
 
     @property
     def unavailable(self) -> frozenset[str]:
-        """The sources of memory that could not be read."""
+        """Return the sources of memory that could not be read."""
         newest = self.newest.items()
         return frozenset(source for source, part in newest if part.unavailable is not None)
 
     @property
     def newest(self) -> dict[str, ShownPart]:
-        """For each source how it was told last."""
+        """Return, for each source, the part that was shown last."""
         return {part.source: part for part in self.parts}
 
     def as_json(self) -> JsonObject:
@@ -142,12 +143,12 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """The first step that was shown a revision of a memory."""
+    """The first step at which the model saw a revision of a memory."""
 
     source: str
     revision: RevisionId
     before: RevisionId | None
-    """The one that was shown until then."""
+    """The revision that was shown until then."""
     receipt: Receipt
 
 
@@ -156,62 +157,62 @@ def receipt(
     at: Stamp,
     turn_id: TurnId,
     model: str,
-    held: ShownState,
-    said: Sequence[HistoryMessage],
+    shown: ShownState,
+    history: Sequence[HistoryMessage],
     pruning: Pruning | None,
     request: ModelRequest,
     remarks: tuple[Remark, ...] = (),
     purpose: RequestPurpose = "turn",
 ) -> Receipt:
     return Receipt(
-        number,
-        at,
-        turn_id,
-        model,
-        held.snapshot.number,
-        len(held.deltas),
-        said[0].number,
-        said[-1].number,
-        pruning,
-        held.length,
-        (*shown_parts(held.snapshot, held.deltas), *_of_platform(request)),
-        digest(request),
-        remarks,
-        purpose,
+        number=number,
+        at=at,
+        turn_id=turn_id,
+        model=model,
+        snapshot=shown.snapshot.number,
+        deltas=len(shown.deltas),
+        first=history[0].number,
+        last=history[-1].number,
+        pruning=pruning,
+        length=shown.length,
+        parts=(*shown_parts(shown.snapshot, shown.deltas), *_platform_parts(request)),
+        digest=digest(request),
+        remarks=remarks,
+        purpose=purpose,
     )
 
 
 def shown_parts(snapshot: Snapshot, deltas: Iterable[Delta]) -> tuple[ShownPart, ...]:
-    changed = (_as_told(change, one.entry) for one in deltas for change in one.changes)
-    return (*map(_as_taken, snapshot.parts), *changed)
+    changed = (_change_part(change, one.entry) for one in deltas for change in one.changes)
+    return (*map(_snapshot_part, snapshot.parts), *changed)
 
 
 def entrances(receipts: Iterable[Receipt]) -> list[Entrance]:
-    """Which revision of which memory entered at which step, in order."""
+    """Return, in order, at which step each revision of each memory was first shown."""
     shown: dict[str, RevisionId] = {}
-    found: list[Entrance] = []
+    result: list[Entrance] = []
     for one in receipts:
         newest = one.newest
         for source, part in newest.items():
             if part.revision is not None and shown.get(source) != part.revision:
-                found.append(Entrance(source, part.revision, shown.get(source), one))
+                result.append(Entrance(source, part.revision, shown.get(source), one))
         shown = {
             source: revision
             for source, part in newest.items()
             if (revision := part.revision or (shown.get(source) if part.unavailable else None))
         }
-    return found
+    return result
 
 
 def digest(request: ModelRequest) -> str:
-    """Of the JSON of its `as_json`."""
+    """Return the SHA-256 of the JSON of `request.as_json()`."""
     messages = _ASCII.encode([message.as_sent() for message in request.messages])
     tools = ",".join(tool.ascii_text for tool in request.tools)
     text = f'{{"system":{_system(request.system)},"messages":{messages},"tools":[{tools}]}}'
     return sha256(text.encode()).hexdigest()
 
 
-@lru_cache(maxsize=BEGINNINGS_KEPT)
+@lru_cache(maxsize=SYSTEM_BLOCKS_CACHED)
 def _system(texts: tuple[str, ...]) -> str:
     return _ASCII.encode(texts)
 
@@ -219,35 +220,36 @@ def _system(texts: tuple[str, ...]) -> str:
 def receipt_of(number: int, data: JsonObject) -> Receipt:
     first, last = data["entries"]
     return Receipt(
-        number,
-        Stamp(data["at"]),
-        TurnId(data["turn"]),
-        data["model"],
-        data["snapshot"],
-        data["deltas"],
-        first,
-        last,
-        pruning_of(data["pruning"]) if "pruning" in data else None,
-        length_of(data["length"]) if "length" in data else None,
-        tuple(_part_of(part) for part in data["parts"]),
-        data["digest"],
-        tuple(map(remark_of, data.get("context", ()))),
-        data.get("purpose", "turn"),
+        number=number,
+        at=Stamp(data["at"]),
+        turn_id=TurnId(data["turn"]),
+        model=data["model"],
+        snapshot=data["snapshot"],
+        deltas=data["deltas"],
+        first=first,
+        last=last,
+        pruning=pruning_of(data["pruning"]) if "pruning" in data else None,
+        length=length_of(data["length"]) if "length" in data else None,
+        parts=tuple(_part_of(part) for part in data["parts"]),
+        digest=data["digest"],
+        remarks=tuple(map(remark_of, data.get("context", ()))),
+        purpose=data.get("purpose", "turn"),
     )
 
 
-def _as_taken(part: PromptPart) -> ShownPart:
+def _snapshot_part(part: PromptPart) -> ShownPart:
     size = len(part.text.encode())
     return ShownPart(part.source, part.revision, size, part.lines_left_out, part.unavailable)
 
 
-def _as_told(change: PartChange, entry: int) -> ShownPart:
+def _change_part(change: PartChange, entry: int) -> ShownPart:
     size, left_out = len(change.text.encode()), change.lines_left_out
     return ShownPart(change.source, change.revision, size, left_out, change.unavailable, entry)
 
 
-def _of_platform(request: ModelRequest) -> Iterator[ShownPart]:
-    """What is said beside the snapshot: only that it was, and how much, for some of it is kept nowhere."""
+def _platform_parts(request: ModelRequest) -> Iterator[ShownPart]:
+    """Yield the platform's texts beside the snapshot. Only their number and size are recorded, because some
+    of these texts are not stored anywhere."""
     for text in request.system[len(request.breakpoints.system) :]:
         yield ShownPart(PLATFORM, None, len(text.encode()))
 

@@ -1,15 +1,15 @@
-"""Any history made into one that a provider accepts; intact histories pass unchanged.
+"""Repairs a history so that a provider accepts it; intact histories pass unchanged.
 
-A crash, a cancelled turn or an import can leave a tool call without its result, a result without its
-call, two messages of one role in a row, blocks where none of their kind may stand. What providers ask for:
+A crash, a cancelled turn or an import can leave a tool call without its result, a result without its call,
+two messages of one role in a row, or blocks in a place where their kind is not allowed. Providers require:
 
-- the first message is a user's, and roles alternate. So neighbours of one role become one message;
-- the results of an assistant's calls come first in the very next message, one each. A call without one is
-  said to have been interrupted; a result without a call is left out;
-- ids of calls are words, and no two of a request are the same. Names are words, too;
-- no text is empty; a failure says something; all of it is Unicode;
-- thinking is signed, and no message ends in it (an answer that was cut does). What the provider's own
-  tools were asked stands beside what they found.
+- The first message is a user's, and roles alternate. So neighbours of one role are joined.
+- The results of an assistant's calls come first in the very next message, one each. A call without a result
+  gets one that says it was interrupted; a result without a call is left out.
+- Ids of calls are words, and no two in a request are equal. Names of tools are words, too.
+- No text is empty, a failure has a text, and all text is valid Unicode.
+- Thinking is signed, and no message ends in it, as the message of a cut answer does. A use of the provider's
+  own tools stands beside its result.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ def repair(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     repairer = _Repairer()
     for message in messages:
         if message.role == "assistant":
-            repairer.take_answer(message)
+            repairer.take_assistant_message(message)
         else:
-            repairer.take_said(message)
+            repairer.take_user_message(message)
     repaired = repairer.messages()
     return messages if repaired == messages else repaired
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A message that neighbours of its role may join."""
+    """A message under construction. Neighbours of its role are joined to it."""
 
     role: Role
     original: Message
     calls: dict[str, str] = field(default_factory=dict[str, str])
-    """Of an answer: the ids of its calls as they were, and as they are sent."""
+    """For an assistant's message: maps each call's original id to the id that is sent."""
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     parts: list[Part] = field(default_factory=list[Part])
-    """The rest."""
+    """The other parts."""
 
     def message(self, before: _Draft | None) -> Message:
         parts = (*_answered(before, self.results), *self.parts)
@@ -64,9 +64,9 @@ class _Repairer:
         self._drafts: list[_Draft] = []
         self._ids: set[str] = set()
 
-    def take_answer(self, message: Message) -> None:
+    def take_assistant_message(self, message: Message) -> None:
         if not self._drafts:
-            return  # nothing that came before the first user message can be replayed
+            return  # an assistant message before the first user message cannot be replayed
         last = self._drafts[-1]
         draft = last if last.role == "assistant" else _Draft("assistant", message)
         parts = list(self._replayable(message.parts, draft.calls))
@@ -74,22 +74,22 @@ class _Repairer:
             parts.pop()
         if parts:
             draft.parts += parts
-            self._keep(draft)
+            self._append(draft)
 
-    def take_said(self, message: Message) -> None:
+    def take_user_message(self, message: Message) -> None:
         last = self._drafts[-1] if self._drafts else None
         draft = last if last is not None and last.role == "user" else _Draft("user", message)
-        asked = last if last is not draft else self._drafts[-2] if self._drafts[1:] else None
+        caller = last if last is not draft else self._drafts[-2] if self._drafts[1:] else None
         for part in message.parts:
             match part:
                 case Text(text) if text.strip():
                     draft.parts.append(_sound(part))
-                case ToolResult(call_id) if asked is not None and call_id in asked.calls:
-                    draft.results.setdefault(call_id, _answer(part, asked.calls[call_id]))
+                case ToolResult(call_id) if caller is not None and call_id in caller.calls:
+                    draft.results.setdefault(call_id, _answer(part, caller.calls[call_id]))
                 case _:
                     pass
         if draft.parts or draft.results:
-            self._keep(draft)
+            self._append(draft)
 
     def messages(self) -> tuple[Message, ...]:
         befores = [None, *self._drafts]
@@ -98,12 +98,12 @@ class _Repairer:
             done.append(Message("user", _answered(self._drafts[-1], {})))
         return tuple(done)
 
-    def _keep(self, draft: _Draft) -> None:
+    def _append(self, draft: _Draft) -> None:
         if not self._drafts or self._drafts[-1] is not draft:
             self._drafts.append(draft)
 
     def _replayable(self, parts: Sequence[Part], calls: dict[str, str]) -> Iterable[Part]:
-        found = _found(parts)
+        complete_ids = _complete_tool_uses(parts)
         for part in parts:
             match part:
                 case Text(text) if text.strip():
@@ -111,7 +111,7 @@ class _Repairer:
                 case ToolCall(call_id) if call_id not in calls:
                     calls[call_id] = self._unique(call_id)
                     yield _call(part, calls[call_id])
-                case Thinking(block) if _is_replayable(block, found):
+                case Thinking(block) if _is_replayable(block, complete_ids):
                     yield part
                 case _:
                     pass
@@ -127,7 +127,7 @@ class _Repairer:
 
 
 def _answered(before: _Draft | None, results: dict[str, ToolResult]) -> tuple[Part, ...]:
-    """One result for every call, in their order."""
+    """Return one result for every call, in the order of the calls."""
     if before is None:
         return ()
     return tuple(
@@ -145,32 +145,34 @@ def _answer(result: ToolResult, sent: str) -> ToolResult:
 
 def _call(call: ToolCall, sent: str) -> ToolCall:
     name = _word(call.name)[:NAME_CHARACTERS_MAX] or "tool"
-    arguments = call.input if _is_sound(call.input) else cast(JsonObject, _made_sound(call.input))
+    arguments = call.input if _is_sound(call.input) else cast(JsonObject, _sound_values(call.input))
     if arguments is call.input and name == call.name and sent == call.id:
         return call
     return ToolCall(sent, name, arguments)
 
 
-def _found(parts: Sequence[Part]) -> set[str]:
-    """The ids of uses of the provider's own tools that stand there with what was found."""
+def _complete_tool_uses(parts: Sequence[Part]) -> set[str]:
+    """Return the ids of uses of the provider's own tools that stand beside their results."""
     blocks = [part.block for part in parts if isinstance(part, Thinking)]
     if not blocks:
         return set()
     used = {block.get("id") for block in blocks if _kind(block).endswith("_tool_use")}
-    found = {block.get("tool_use_id") for block in blocks if _kind(block).endswith("_tool_result")}
-    return {one for one in used & found if isinstance(one, str)}
+    answered = {
+        block.get("tool_use_id") for block in blocks if _kind(block).endswith("_tool_result")
+    }
+    return {one for one in used & answered if isinstance(one, str)}
 
 
-def _is_replayable(block: JsonObject, found: set[str]) -> bool:
+def _is_replayable(block: JsonObject, complete_ids: set[str]) -> bool:
     match _kind(block):
         case "thinking":
             return isinstance(block.get("thinking"), str) and bool(block.get("signature"))
         case "redacted_thinking":
             return isinstance(block.get("data"), str)
         case kind if kind.endswith("_tool_use"):
-            return block.get("id") in found
+            return block.get("id") in complete_ids
         case kind if kind.endswith("_tool_result"):
-            return block.get("tool_use_id") in found
+            return block.get("tool_use_id") in complete_ids
         case _:
             return False
 
@@ -189,8 +191,8 @@ def _sound(part: Text) -> Text:
 
 
 def sound(text: str) -> str:
-    """Halves of surrogate pairs, as JSON may hold them, joined where they stand together and else
-    replaced: they cannot be sent."""
+    """Return the text as valid Unicode. JSON may hold halves of surrogate pairs, which cannot be sent: two
+    matching halves are joined, others replaced."""
     if text.isascii():
         return text
     try:
@@ -201,7 +203,7 @@ def sound(text: str) -> str:
 
 
 def sound_json(value: Any) -> Any:
-    """The same of every text in it."""
+    """Return the JSON value with every text in it made valid Unicode."""
     match value:
         case str():
             return sound(value)
@@ -227,14 +229,14 @@ def _is_sound(value: Any) -> bool:
             return True
 
 
-def _made_sound(value: Any) -> Any:
+def _sound_values(value: Any) -> Any:
     match value:
         case str():
             return sound(value)
         case dict():
             pairs = cast(dict[str, Any], value)
-            return {sound(key): _made_sound(one) for key, one in pairs.items()}
+            return {sound(key): _sound_values(one) for key, one in pairs.items()}
         case list():
-            return [_made_sound(one) for one in cast(list[Any], value)]
+            return [_sound_values(one) for one in cast(list[Any], value)]
         case _:
             return value

@@ -1,19 +1,19 @@
-"""Snapshots: the prompt of a session and its tools as they were when it was taken, kept with their bytes.
+"""Snapshots: the stored bytes of a session's prompt and tools.
 
-From then on it is repeated byte for byte, so that the provider's prompt cache holds; what changes in
-memory meanwhile is told by deltas beside the newest message. `decide` says before each request which of
-the three is due: nothing, a delta, or another snapshot. With a snapshot goes whatever else makes a provider
-read everything anew: what tools did long ago is left out from then on. The reasons for another one:
+A snapshot is repeated byte for byte, so that the provider's prompt cache stays valid. Later changes in memory
+are told by deltas beside the newest message. Before each request `decide` chooses one of three: nothing, a
+delta, or another snapshot. Everything else that makes the provider read the prompt anew happens together with
+a snapshot: from then on calls and results of old turns are left out. The reasons for a new snapshot:
 
-    reset, compacted      what was said before has left the context, and with it the deltas beside it
+    reset, compacted      the earlier messages have left the context, and with them the deltas beside them
     mounts, policy, gate, configuration
-                          what may be shown has changed: what may not must not stand there any longer
+                          the memory that may be shown has changed: forbidden text must not stay there
     erased                a revision that was shown is no longer part of the history
-    available_again       memory that could not be read was missing from the snapshot, or is told anew
+    available_again       memory that could not be read is missing from the snapshot, or is shown again
     deltas                together they exceed a quarter of the snapshot
-    traffic               so much of what tools did long ago may leave the messages that reading the prompt
-                          anew is worth it
-    expired               the cache has forgotten it, so that a new one costs nothing more
+    traffic               so many calls and results of old turns may be left out that it is worth letting
+                          the provider read the prompt anew
+    expired               the provider's cache has expired, so that a new snapshot costs nothing extra
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
-from harness.context.delta import Delta, Seams, delta, with_deltas
+from harness.context.delta import Delta, MergesBySource, delta, with_deltas
 from harness.context.length import Length
 from harness.context.part import PromptPart, Render, part_of
 from harness.messages.model_request import ToolSpec, tool_spec_of
@@ -33,13 +33,13 @@ from workspaces.timestamp import Stamp, stamp_of
 from workspaces.tree.merge_marks import MergeMark
 
 CACHE_LIFETIME = timedelta(hours=1)
-"""The longest that a provider keeps what it was sent."""
+"""The longest time that a provider caches a prompt."""
 
 DELTAS_SHARE_MAX = 0.25
-"""Of the snapshot's characters: more than that, and reading the differences is work."""
+"""The deltas' share of the snapshot's characters. With more, reading the differences is work."""
 
 STEP_CHARACTERS_MIN = 40_000
-"""Of what tools did long ago: less is not worth a snapshot of its own."""
+"""Characters of old calls and results. Fewer are not worth a snapshot of their own."""
 
 Reason = Literal[
     "first",
@@ -59,19 +59,21 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class SnapshotKey:
-    """What a snapshot was taken under. Each is opaque: it is compared and nothing else; the first that
-    differs is the reason for another snapshot."""
+    """The conditions under which a snapshot was taken.
+
+    Each value is opaque and only compared. The first one that differs is the reason for another snapshot.
+    """
 
     reset: str
     """The session."""
     compacted: str
-    """Where its window begins."""
+    """The beginning of the conversation's window."""
     mounts: str
     policy: str
     gate: str
     """The views under which memory is read."""
     configuration: str
-    """Model, tools, instructions, guidance, budget."""
+    """The model, tools, instructions, guidance and budget."""
 
     def as_json(self) -> JsonObject:
         return {
@@ -87,7 +89,7 @@ class SnapshotKey:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     number: int
-    """Within the conversation, from 1."""
+    """The number within the conversation, from 1."""
     at: Stamp
     reason: Reason
     terms: SnapshotKey
@@ -95,7 +97,7 @@ class Snapshot:
     tools: tuple[ToolSpec, ...]
     day: date
     traffic_from: int = 0
-    """The number of the entry from which on the messages beside it show calls and results."""
+    """The number of the first entry whose calls and results the messages show."""
 
     @property
     def characters(self) -> int:
@@ -115,40 +117,40 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class ShownState:
-    """What a conversation has been shown so far."""
+    """The prompt as a conversation has seen it so far."""
 
     snapshot: Snapshot
     deltas: tuple[Delta, ...]
     asked_at: datetime
-    """When the newest request was made."""
+    """The time of the newest request."""
     length: Length | None = None
-    """How long that was."""
+    """The length of the newest request."""
     entry: int = 0
-    """The number of the newest message in it."""
+    """The number of the newest message in that request."""
 
     @property
     def day(self) -> date:
-        """The one that the model takes for today."""
+        """Return the date that the model takes for today."""
         days = [delta.day for delta in self.deltas if delta.day is not None]
         return days[-1] if days else self.snapshot.day
 
     @property
     def parts(self) -> tuple[PromptPart, ...]:
-        """What the model has before its eyes."""
+        """Return the parts as the model sees them."""
         return with_deltas(self.snapshot.parts, self.deltas)
 
     def revisions(self) -> dict[str, RevisionId]:
-        """Of each memory the one that the model was shown last."""
+        """Return, for each memory, the revision that the model saw last."""
         return {part.source: part.revision for part in self.parts if part.revision is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What of the messages a snapshot taken now would show no longer: calls and results of turns that
-    ended long ago."""
+    """The calls and results that a snapshot taken now would leave out. They belong to turns that ended long
+    ago."""
 
     traffic_from: int
-    """The number of the entry from which on they stay."""
+    """The number of the first entry whose calls and results stay."""
     characters: int
 
 
@@ -157,18 +159,18 @@ NOTHING_LEAVES = Leaving(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How things are at a request."""
+    """The facts at the time of a request."""
 
     at: datetime
     entry: int
     """The number of the newest message."""
     terms: SnapshotKey
     parts: tuple[PromptPart, ...]
-    """What a snapshot taken now would hold."""
+    """The parts that a snapshot taken now would hold."""
     tools: tuple[ToolSpec, ...] = ()
     is_erased: bool = False
-    """A revision that was shown is gone from its history."""
-    seams: Seams = field(default_factory=dict[str, Sequence[MergeMark]], hash=False)
+    """True if a revision that was shown is gone from its history."""
+    merges: MergesBySource = field(default_factory=dict[str, Sequence[MergeMark]], hash=False)
     leaving: Leaving = NOTHING_LEAVES
 
     @property
@@ -176,52 +178,52 @@ class Moment:
         return self.at.date()
 
 
-def decide(held: ShownState | None, now: Moment, render: Render) -> Snapshot | Delta | None:
-    """What must be shown anew; None when what is shown still holds."""
-    if held is None:
+def decide(shown: ShownState | None, now: Moment, render: Render) -> Snapshot | Delta | None:
+    """Return the snapshot or delta that the next request needs, or None if the shown state still holds."""
+    if shown is None:
         return _snapshot(1, "first", now)
-    reason = _overdue(held, now)
+    reason = _overdue(shown, now)
     if reason is not None:
-        return _snapshot(held.snapshot.number + 1, reason, now)
-    day = now.day if now.day != held.day else None
-    news = delta(now.entry, held.parts, now.parts, day, render, now.seams)
-    if news is None:
+        return _snapshot(shown.snapshot.number + 1, reason, now)
+    day = now.day if now.day != shown.day else None
+    change = delta(now.entry, shown.parts, now.parts, day, render, now.merges)
+    if change is None:
         return None
-    told = sum(len(one.text) for one in (*held.deltas, news))
-    if told > held.snapshot.characters * DELTAS_SHARE_MAX:
-        return _snapshot(held.snapshot.number + 1, "deltas", now)
-    return news
+    characters = sum(len(one.text) for one in (*shown.deltas, change))
+    if characters > shown.snapshot.characters * DELTAS_SHARE_MAX:
+        return _snapshot(shown.snapshot.number + 1, "deltas", now)
+    return change
 
 
-def after(held: ShownState | None, news: Snapshot | Delta | None, at: datetime) -> ShownState:
-    """What has been shown once this is shown too."""
-    if isinstance(news, Snapshot):
-        return ShownState(news, (), at)
-    if held is None:
-        raise ValueError("what is shown first is a snapshot")
-    return ShownState(held.snapshot, (*held.deltas, news) if news else held.deltas, at)
+def after(shown: ShownState | None, change: Snapshot | Delta | None, at: datetime) -> ShownState:
+    """Return the state after this snapshot or delta is shown, too."""
+    if isinstance(change, Snapshot):
+        return ShownState(change, (), at)
+    if shown is None:
+        raise ValueError("a conversation must begin with a snapshot")
+    return ShownState(shown.snapshot, (*shown.deltas, change) if change else shown.deltas, at)
 
 
 def snapshot_of(number: int, data: JsonObject) -> Snapshot:
     return Snapshot(
-        number,
-        Stamp(data["at"]),
-        data["reason"],
-        terms_of(data["terms"]),
-        tuple(part_of(one) for one in data["parts"]),
-        tuple(tool_spec_of(one) for one in data["tools"]),
-        date.fromisoformat(data["day"]),
-        data.get("trafficFrom", 0),
+        number=number,
+        at=Stamp(data["at"]),
+        reason=data["reason"],
+        terms=terms_of(data["terms"]),
+        parts=tuple(part_of(one) for one in data["parts"]),
+        tools=tuple(tool_spec_of(one) for one in data["tools"]),
+        day=date.fromisoformat(data["day"]),
+        traffic_from=data.get("trafficFrom", 0),
     )
 
 
 def terms_of(data: Mapping[str, Any]) -> SnapshotKey:
-    """Of an older form too: what it did not know yet differs from everything."""
+    """Return the key from JSON. A field that an older record lacks differs from every value."""
     return SnapshotKey(**{field.name: data.get(field.name, "") for field in fields(SnapshotKey)})
 
 
-def _overdue(held: ShownState, now: Moment) -> Reason | None:
-    before, after = held.snapshot.terms, now.terms
+def _overdue(shown: ShownState, now: Moment) -> Reason | None:
+    before, after = shown.snapshot.terms, now.terms
     if before.reset != after.reset:
         return "reset"
     if before.compacted != after.compacted:
@@ -236,18 +238,29 @@ def _overdue(held: ShownState, now: Moment) -> Reason | None:
         return "configuration"
     if now.is_erased:
         return "erased"
-    if _is_available_again(held, now):
+    if _is_available_again(shown, now):
         return "available_again"
     if now.leaving.characters >= STEP_CHARACTERS_MIN:
         return "traffic"
-    return "expired" if now.at - held.asked_at > CACHE_LIFETIME else None
+    return "expired" if now.at - shown.asked_at > CACHE_LIFETIME else None
 
 
-def _is_available_again(held: ShownState, now: Moment) -> bool:
-    missed = {part.source for part in held.parts if part.unavailable}
-    return bool(missed) and not missed <= {part.source for part in now.parts if part.unavailable}
+def _is_available_again(shown: ShownState, now: Moment) -> bool:
+    unavailable = {part.source for part in shown.parts if part.unavailable}
+    return bool(unavailable) and not unavailable <= {
+        part.source for part in now.parts if part.unavailable
+    }
 
 
 def _snapshot(number: int, reason: Reason, now: Moment) -> Snapshot:
     at, since = stamp_of(now.at), now.leaving.traffic_from
-    return Snapshot(number, at, reason, now.terms, now.parts, now.tools, now.day, since)
+    return Snapshot(
+        number=number,
+        at=at,
+        reason=reason,
+        terms=now.terms,
+        parts=now.parts,
+        tools=now.tools,
+        day=now.day,
+        traffic_from=since,
+    )

@@ -1,12 +1,11 @@
-"""Compaction, as far as it is a matter of thought: what a summary is to cover, what its writer is given,
-and whether what came back may stand for it.
+"""Plans compaction: which entries a summary covers, what the summarising model reads, and whether its answer
+can replace them.
 
-A summary covers whole turns from the beginning of the window. The cut falls before a user's message, and
-the newest two turns stay verbatim; only the newest one where nothing else could be covered, or where the
-two alone are longer than the limit. So the newest message of a user is never covered, and no call is
-parted from its result.
+A summary covers whole turns from the beginning of the window. The cut falls before a user's message, and the
+newest two turns stay verbatim. Only the newest one stays if nothing else could be covered, or if the two
+alone exceed the limit. So a user's newest message is never covered, and no call is separated from its result.
 
-What may not stand for anything: nothing, what was cut, and what is longer than what it replaces.
+A summary is rejected if it is empty, if it was cut, or if it is longer than the text it would replace.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from workspaces.storage.records import JsonObject
 VERBATIM_TURNS = 2
 
 GROWTH_TENTHS = 11
-"""Of the length at which a summary failed: before another one is tried."""
+"""Tenths of the length at which the last summary failed; the next attempt waits for this length."""
 
 CHUNK_CHARACTERS_MAX = 400_000
-"""What a writer is given at once: a hundred thousand tokens of prose fit into every model's window."""
+"""Characters that the summarising model reads at once: 100 000 tokens of prose fit every model's window."""
 
 CHUNK_CHARACTERS_MIN = 8_000
-"""Below, a model that still finds it too long will never take it."""
+"""The smallest chunk. A model that finds it too long will never accept it."""
 
 CALL_CHARACTERS_MAX = 2_000
-"""Of the input of a call, for the writer of a summary."""
+"""Characters of a call's input that the summarising model reads."""
 
 WORDS_MAX = 1_500
 
@@ -47,28 +46,28 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """A summary is due, of all entries up to this one."""
+    """A decision: summarise all entries up to this one."""
 
     until: int
 
 
 @dataclass(frozen=True, slots=True)
 class SystemTooLong:
-    """What stands beside the messages is over the limit on its own: no summary can help."""
+    """A finding: the blocks beside the messages exceed the limit on their own, so a summary cannot help."""
 
     characters: int
 
 
 @dataclass(frozen=True, slots=True)
 class TurnTooLong:
-    """There is nothing before the newest turn that a summary could stand for."""
+    """A finding: nothing precedes the newest turn, so a summary would cover nothing."""
 
 
 Due = Cover | SystemTooLong | TurnTooLong
 
 
-def due_json(found: Due) -> JsonObject:
-    match found:
+def due_json(due: Due) -> JsonObject:
+    match due:
         case Cover(until):
             return {"kind": "summary", "covers": until}
         case SystemTooLong(characters):
@@ -76,26 +75,26 @@ def due_json(found: Due) -> JsonObject:
         case TurnTooLong():
             return {"kind": "turn_too_long"}
         case _:
-            assert_never(found)
+            assert_never(due)
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryState:
-    """How things are when a request is about to be made."""
+    """The facts about a request that is about to be sent."""
 
-    said: Sequence[HistoryMessage]
+    history: Sequence[HistoryMessage]
     characters: int
-    """Of the request."""
+    """The characters of the request."""
     system_characters: int
-    """Of the request without its messages."""
+    """The characters of the request without its messages."""
     length_after: Callable[[int], int]
-    """How many characters are left without the messages up to an entry."""
+    """A function that returns the characters left without the messages up to an entry."""
     failed_at: int = 0
-    """How long it was when a summary failed."""
+    """The length at which the last summary failed; 0 if none did."""
 
 
 def due(state: SummaryState, characters_max: int) -> Due | None:
-    """What is to be done about a context that is strictly longer than the limit; None: nothing now."""
+    """Return the action for a context that is longer than the limit. Return None if nothing is to be done."""
     if state.characters <= characters_max:
         return None
     if state.system_characters > characters_max:
@@ -104,41 +103,43 @@ def due(state: SummaryState, characters_max: int) -> Due | None:
 
 
 def has_grown(state: SummaryState) -> bool:
-    """Whether a summary may be tried, after one that failed."""
+    """Return True if a summary may be tried: the last one did not fail, or the context has grown enough
+    since."""
     return 10 * state.characters >= GROWTH_TENTHS * state.failed_at
 
 
 def cover(state: SummaryState, characters_max: int) -> Cover | TurnTooLong:
-    """What a summary is to cover, whether or not one is due."""
-    cuts = _cuts(state.said)
+    """Return the entries that a summary would cover, whether or not one is due."""
+    cuts = _cuts(state.history)
     if not cuts:
         return TurnTooLong()
     until = cuts[-1] if len(cuts) < VERBATIM_TURNS else cuts[-VERBATIM_TURNS]
     return Cover(until if state.length_after(until) <= characters_max else cuts[-1])
 
 
-def _cuts(said: Sequence[HistoryMessage]) -> list[int]:
-    """The entries up to which something can be covered: before each turn that begins with a user's
-    message, but the first, up to the one with the newest such message."""
-    newest = max((at for at, one in enumerate(said) if one.is_plain), default=0)
+def _cuts(history: Sequence[HistoryMessage]) -> list[int]:
+    """Return the entries up to which a summary can cover. These lie before each turn that begins with a
+    user's message, except the first, up to the turn with the newest such message."""
+    newest = max((at for at, one in enumerate(history) if one.is_plain), default=0)
     cuts: list[int] = []
     at = 0
-    for turn in turns_of(said):
+    for turn in turns_of(history):
         if 0 < at <= newest and turn[0].is_plain:
-            cuts.append(said[at - 1].number)
+            cuts.append(history[at - 1].number)
         at += len(turn)
     return cuts
 
 
 def input_of(messages: Sequence[Numbered], render: Render) -> list[str]:
-    """What the writer is given to read, message by message. Its thinking the model keeps to itself."""
+    """Return the texts that the summarising model reads, one for each message. Thinking is left out: it is
+    private to the model that wrote it."""
     left_out = _left_out(render)
     texts = (_as_text(message, left_out) for _, message in messages)
     return [text for text in texts if text]
 
 
 def chunk(texts: Sequence[str], characters_max: int) -> tuple[str, list[str]]:
-    """As much as may be read at once, and the rest."""
+    """Return as much text as may be read at once, and the rest."""
     taken, length = 0, 0
     while taken < len(texts) and length + len(texts[taken]) <= characters_max:
         length += len(texts[taken]) + 2
@@ -150,27 +151,27 @@ def chunk(texts: Sequence[str], characters_max: int) -> tuple[str, list[str]]:
 
 
 def question_to_writer(text: str, earlier: str | None, render: Render) -> ModelRequest:
-    told = render("compaction/input.md", text=text, earlier=fenced(earlier) if earlier else None)
+    content = render("compaction/input.md", text=text, earlier=fenced(earlier) if earlier else None)
     system = render("compaction/system.md", words=WORDS_MAX)
-    return ModelRequest((system,), (Message("user", (Text(told),)),), ())
+    return ModelRequest((system,), (Message("user", (Text(content),)),), ())
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """What came back cannot stand for anything."""
+    """A summary that cannot replace the entries."""
 
     reason: str
 
 
 def usable(reply: Reply, text: str, earlier: str | None) -> str | Unusable:
-    """The summary, given what its writer has read."""
+    """Return the summary, or Unusable. `text` and `earlier` are what the summarising model has read."""
     summary = sound(reply.message.text).strip()
     if not summary:
         return Unusable("the summary is empty")
     if not reply.is_complete:
         return Unusable("the summary was cut at the limit of output tokens")
     if len(summary) > len(text) + len(earlier or ""):
-        return Unusable("the summary is longer than what it was to replace")
+        return Unusable("the summary is longer than the text it replaces")
     return summary
 
 
@@ -179,7 +180,7 @@ def _left_out(render: Render) -> Callable[[int], str]:
 
 
 def _as_text(message: Message, left_out: Callable[[int], str]) -> str:
-    """Between tags that nothing in it can close."""
+    """Return the message between tags that nothing in it can close."""
     lines = [line for part in message.parts if (line := _line(part, message.role, left_out))]
     return "\n".join(lines)
 
@@ -189,8 +190,8 @@ def _line(part: Part, role: str, left_out: Callable[[int], str]) -> str:
         case Text(text):
             return f"<{role}>\n{fenced(text)}\n</{role}>" if text.strip() else ""
         case ToolCall(_, name, arguments):
-            told = shortened(_JSON.encode(arguments), CALL_CHARACTERS_MAX, left_out)
-            return f'<tool-call name="{attribute(name)}">\n{fenced(told)}\n</tool-call>'
+            arguments_text = shortened(_JSON.encode(arguments), CALL_CHARACTERS_MAX, left_out)
+            return f'<tool-call name="{attribute(name)}">\n{fenced(arguments_text)}\n</tool-call>'
         case ToolResult(_, text, is_error):
             return f"<tool-result{' failed' if is_error else ''}>\n{fenced(text)}\n</tool-result>"
         case Thinking():

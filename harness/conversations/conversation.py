@@ -255,7 +255,7 @@ class Conversations:
 
     def carried(self, conversation: Conversation, last: int | None = None) -> Iterator[Carried]:
         """Yield the entries up to `last` or all, with the full texts of shortened results."""
-        kept = StoredResults(conversation.id, self._large).kept()
+        kept = StoredResults(conversation.id, self._large).stored_lookup()
         for entry in self.transcript(conversation).entries(1, last):
             parts = entry.message.parts
             calls = [part.call_id for part in parts if isinstance(part, ToolResult)]

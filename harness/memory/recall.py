@@ -1,4 +1,4 @@
-"""Recall over several workspaces at once: one ranking, and the fields that every face shows."""
+"""Recall over several workspaces at once: one ranking, and the JSON fields that every face shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workspaces.workspace.workspace import Workspace
 @dataclass(frozen=True, slots=True)
 class Hit:
     workspace: str
-    """The name under which whoever asks knows it."""
+    """The name under which the caller knows the workspace."""
     line: RecallHit
 
     def as_json(self) -> dict[str, Any]:
@@ -43,18 +43,21 @@ def recall(
     scope: Scope = EVERYTHING,
     view: View = HEAD,
 ) -> list[Hit]:
-    """The best lines of all these workspaces; of equals those of the workspace that was named first."""
-    found: Sequence[Hit] = [
+    """Return the best lines of all these workspaces. Equal lines keep the order of the workspaces."""
+    hits: Sequence[Hit] = [
         Hit(name, line)
         for name, workspace in places
         for line in workspace.recall.find(query, limit=limit, view=view, scope=scope)
     ]
-    ranked = sorted(found, key=lambda hit: (not hit.line.is_named, -hit.line.score))
+    ranked = sorted(hits, key=lambda hit: (not hit.line.is_named, -hit.line.score))
     return ranked[:limit]
 
 
 def since_of(text: str) -> Stamp:
-    """A day, or a moment: without a zone it is UTC."""
+    """Return the time of a date or a date with time. Without a zone it is UTC.
+
+    Raises: Refused if the text is neither.
+    """
     try:
         if len(text) == len("2026-01-31"):
             moment = datetime.combine(date.fromisoformat(text), datetime.min.time(), tzinfo=UTC)
@@ -62,5 +65,5 @@ def since_of(text: str) -> Stamp:
             moment = datetime.fromisoformat(text)
     except ValueError as error:
         remedy = "write 2026-01-31, or 2026-01-31T14:00"
-        raise Refused("since", text, "is no day and no moment", remedy=remedy) from error
+        raise Refused("since", text, "is not a date or a date with time", remedy=remedy) from error
     return stamp_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

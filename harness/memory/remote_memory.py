@@ -1,8 +1,8 @@
-"""What a mount remembers that is read in S3: its MEMORY.md as it is there now, and the index of its notes.
+"""The memory of a mount that is read directly from S3: MEMORY.md as it is now, and the index of its notes.
 
-There is no history to read a revision from: what a part was read from is named by the version of MEMORY.md,
-which is the same on every machine. Without line origins the lower line counts as the newer one; notes are as
-new as S3 says.
+There is no local history and so no revision. The version of MEMORY.md, which is the same on every machine,
+identifies the state that a part was read from. Without line origins the lower line counts as the newer one.
+Notes are as new as S3 reports.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from workspaces.revision import RevisionId
 
 
 def remote_memory(mount: str, workspace: RemoteWorkspace) -> Memory | None:
-    """None when there is no MEMORY.md. Unavailable, OverLimit."""
+    """Return the memory of the mount, or None if there is no MEMORY.md.
+
+    Raises: Unavailable if S3 cannot be reached. OverLimit if MEMORY.md is too large.
+    """
     try:
         file = workspace.read(MEMORY)
     except NotFound:
         return None
-    found = workspace.find(NOTES, lambda name: name.endswith(".md"))
-    found.sort(key=lambda stat: (-(stat.modified or 0), stat.name))
-    shown = found[:NOTES_MAX]
+    notes = workspace.find(NOTES, lambda name: name.endswith(".md"))
+    notes.sort(key=lambda stat: (-(stat.modified or 0), stat.name))
+    shown = notes[:NOTES_MAX]
     glances = workspace.glance(shown)
     return Memory(
         mount,
@@ -32,6 +35,6 @@ def remote_memory(mount: str, workspace: RemoteWorkspace) -> Memory | None:
             Note(stat.name, None if data is None else first_heading(data))
             for stat, data in zip(shown, glances, strict=True)
         ),
-        notes_count=len(found),
+        notes_count=len(notes),
         characters_max=workspace.record.config.memory.max_length,
     )

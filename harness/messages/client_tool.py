@@ -1,4 +1,5 @@
-"""Tools that the client runs: an agent or an event declares them, the model calls, an event answers."""
+"""Client tools: an agent or an event declares them, the model calls them, and the client answers with an
+event."""
 
 from __future__ import annotations
 
@@ -13,22 +14,22 @@ from workspaces.errors import Refused
 from workspaces.validation import StrictModel, parse
 
 NAME_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
-"""What providers take."""
+"""The names that providers accept."""
 DESCRIPTION_CHARACTERS_MAX = 10_000
 SCHEMA_CHARACTERS_MAX = 50_000
 CLIENT_TOOLS_MAX = 64
-"""A model that is offered more chooses badly."""
+"""The most tools of one agent or event: a model that is offered more chooses badly."""
 
 
 class ClientTool(StrictModel):
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_CHARACTERS_MAX)]
     input_schema: dict[str, Any]
-    """JSON Schema of the input: of an object."""
+    """The JSON Schema of the input, which must be an object."""
 
     @field_validator("input_schema")
     @classmethod
-    def _of_an_object(cls, schema: dict[str, Any]) -> dict[str, Any]:
+    def _check_is_object(cls, schema: dict[str, Any]) -> dict[str, Any]:
         if schema.get("type") != "object":
             raise ValueError('must be the JSON Schema of an object: {"type": "object", …}')
         if len(json.dumps(schema)) > SCHEMA_CHARACTERS_MAX:
@@ -40,16 +41,22 @@ class ClientTool(StrictModel):
 
 
 def client_tools_of(data: Sequence[object], *, within: str = "tools") -> tuple[ClientTool, ...]:
-    """As a program states them. Refused."""
+    """Return the tools that a program declares as JSON.
+
+    Raises: Refused if one of them is invalid or there are too many.
+    """
     _check_number(len(data), within)
-    stated = enumerate(data)
-    return tuple(parse(ClientTool, one, within=f"{within}.{at}") for at, one in stated)
+    numbered = enumerate(data)
+    return tuple(parse(ClientTool, one, within=f"{within}.{at}") for at, one in numbered)
 
 
 def check_names(
     tools: Sequence[ClientTool], taken: Iterable[str], *, within: str = "tools"
 ) -> None:
-    """Refused when there are too many, two of one name, or one of a name that is `taken`."""
+    """Check the number and the names of tools.
+
+    Raises: Refused if there are too many, if two have one name, or if a name is already `taken`.
+    """
     _check_number(len(tools), within)
     before = set(taken)
     for at, tool in enumerate(tools):

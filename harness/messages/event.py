@@ -1,10 +1,10 @@
-"""What comes in: something is said to an agent in a conversation, or calls that wait are answered.
+"""Events: an event sends messages to an agent in a conversation, or answers pending calls.
 
-An event is a few items under one id. Either it *says*: what a user says, and what the platform says to
-the model beside it. Or it *answers*: calls of a turn that waits, allowed or not, or made by the client.
-Never both, so that an event either begins a turn or goes on with one.
+An event consists of a few items under one id. Either it holds *messages*: the user's, and the platform's
+beside them. Or it holds *answers* to pending calls of a turn: approvals, denials, or results from the client.
+It never holds both, so an event either begins a turn or continues one.
 
-It waits in the inbox as JSON, in the notation in which programs state it.
+A queued event is stored as JSON, in the notation in which programs send it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from workspaces.validation import StrictModel, parse, unknown_name
 
 KEY_CHARACTERS_MAX = 200
 CONTENT_CHARACTERS_MAX = 10_000_000
-"""Of all texts of an event together."""
+"""Characters of all texts of an event together."""
 ITEMS_MAX = 100
 PARTS_MAX = 1_000
 REASON_CHARACTERS_MAX = 2_000
 
 OnBusy = Literal["queue", "reject"]
-"""What becomes of an event when the conversation is in use: it waits its turn, or it is refused."""
+"""The handling of an event for a conversation in use: it is queued, or it is rejected."""
 
-_IN_ONE_ORDER = json.JSONEncoder(sort_keys=True)
+_SORTED_JSON = json.JSONEncoder(sort_keys=True)
 
 _RESERVED = ("acct:", "conversation-lease:", "run:", "shared")
 
@@ -44,7 +44,7 @@ _CallId = Annotated[str, Field(min_length=1, max_length=200)]
 
 class _Item(StrictModel):
     def as_json(self) -> JsonObject:
-        """Always with its type, and with nothing that was not stated."""
+        """Return the item as JSON: always with its type, never with fields that were not given."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -54,7 +54,7 @@ class TextPart(_Item):
 
 
 class UserSaid(_Item):
-    """By the user."""
+    """A message of the user."""
 
     type: Literal["user"] = "user"
     content: str | Annotated[list[TextPart], Field(max_length=PARTS_MAX)]
@@ -67,7 +67,7 @@ class UserSaid(_Item):
 
 
 class SystemSaid(_Item):
-    """By the platform, to the model: for this turn and kept nowhere, or for good."""
+    """A message of the platform to the model: for this turn and never stored, or stored for good."""
 
     type: Literal["system"] = "system"
     content: str
@@ -75,17 +75,17 @@ class SystemSaid(_Item):
 
 
 class Approval(_Item):
-    """May a call that waits be run?"""
+    """An answer that allows or denies a pending call."""
 
     type: Literal["approval"] = "approval"
     call_id: _CallId
     is_allowed: Annotated[bool, Field(alias="allowed")]
     reason: Annotated[str, Field(max_length=REASON_CHARACTERS_MAX)] | None = None
-    """Why not, for the model."""
+    """The reason for a denial, for the model."""
 
 
 class ToolAnswer(_Item):
-    """What came of a call of a tool that the client runs."""
+    """The result of a call of a client tool."""
 
     type: Literal["tool_result"] = "tool_result"
     call_id: _CallId
@@ -96,7 +96,7 @@ class ToolAnswer(_Item):
 EventItem = UserSaid | SystemSaid | Approval | ToolAnswer
 Answer = Approval | ToolAnswer
 
-_SHAPES: dict[str, type[EventItem]] = {
+_ITEM_TYPES: dict[str, type[EventItem]] = {
     "user": UserSaid,
     "system": SystemSaid,
     "approval": Approval,
@@ -106,7 +106,10 @@ _SHAPES: dict[str, type[EventItem]] = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The same id is processed once; another body under it is refused."""
+    """A request to an agent: messages or answers under one id.
+
+    An id is processed once. The same id with another body is refused.
+    """
 
     id: str
     conversation_key: str
@@ -114,17 +117,17 @@ class Event:
     system: str | None = None
     """Instructions for this turn alone."""
     memory_policy: MemoryPolicy | None = None
-    """What of blocks this turn is shown."""
+    """The blocks that this turn shows."""
     tools: tuple[ClientTool, ...] = ()
-    """Tools that the client runs, in this turn."""
+    """The tools that the client runs in this turn."""
     on_busy: OnBusy | None = None
-    """None: as the agent is configured."""
+    """The handling while the conversation is in use; None uses the agent's setting."""
 
     @classmethod
     def said(
         cls, event_id: str, conversation_key: str, text: str, *, on_busy: OnBusy | None = None
     ) -> Event:
-        """Somebody says something: the plain case."""
+        """Return an event with one message of the user: the simplest kind."""
         return cls(event_id, conversation_key, (UserSaid(content=text),), on_busy=on_busy)
 
     def __post_init__(self) -> None:
@@ -143,7 +146,7 @@ class Event:
 
     @property
     def is_answer(self) -> bool:
-        """It answers calls of a turn that waits; else it begins a turn."""
+        """Return True if the event answers calls of a paused turn, False if it begins a turn."""
         return bool(self.answers)
 
     @property
@@ -152,33 +155,35 @@ class Event:
 
     @property
     def message(self) -> Message:
-        """What the user says."""
-        said = (one.parts for one in self.items if isinstance(one, UserSaid))
-        return Message("user", tuple(part for parts in said for part in parts))
+        """Return the user's message."""
+        message_parts = (one.parts for one in self.items if isinstance(one, UserSaid))
+        return Message("user", tuple(part for parts in message_parts for part in parts))
 
     @property
     def system_kept(self) -> tuple[str, ...]:
-        """What the platform says for good."""
+        """Return the platform's messages that are stored."""
         return tuple(one.content for one in self._system if one.persist)
 
     @property
     def system_once(self) -> str | None:
-        """What the platform says for this turn alone."""
-        said = [one.content for one in self._system if not one.persist]
-        return "\n\n".join(([self.system] if self.system else []) + said) or None
+        """Return the platform's text for this turn alone, or None."""
+        texts = [one.content for one in self._system if not one.persist]
+        return "\n\n".join(([self.system] if self.system else []) + texts) or None
 
     @property
     def size_bytes(self) -> int:
-        """Of its texts, as UTF-8."""
+        """Return the size of all texts in UTF-8."""
         return sum(len(text.encode()) for text in self._texts())
 
     @property
     def body_hash(self) -> str:
-        """Of all that matters to what comes of it: not its id, nor whether it would wait."""
+        """Return the hash of the body. The id and the handling while the conversation is in use do not
+        count."""
         return body_hash_of(self.as_json())
 
     def as_json(self) -> JsonObject:
-        """Only what there is to say. Whether it would have waited is no matter once it does."""
+        """Return the event as JSON, without empty fields. `on_busy` is left out: it no longer matters once
+        the event is queued."""
         return {
             "id": self.id,
             "conversationKey": self.conversation_key,
@@ -195,7 +200,7 @@ class Event:
         return tuple(one for one in self.items if isinstance(one, SystemSaid))
 
     def _texts(self) -> Iterator[str]:
-        """Everything in it that strangers wrote and that has no limit of its own."""
+        """Yield every text that the sender wrote and that has no limit of its own."""
         for one in self.items:
             match one:
                 case UserSaid():
@@ -211,11 +216,11 @@ class Event:
         _check_number(len(self.items), "events")
         if not self.answers:
             if not any(isinstance(one, UserSaid) for one in self.items):
-                raise Refused("events", "system", "say nothing: a user must say something, too")
+                raise Refused("events", "system", "hold no user message: at least one is required")
             return
         if len(self.answers) < len(self.items) or self.system or self.tools:
-            remedy = "send two, under two ids: first the answers, then what is said"
-            rule = "answer calls and say something at once"
+            remedy = "send two events under two ids: first the answers, then the messages"
+            rule = "hold both answers and messages"
             raise Refused("events", self.id, rule, remedy=remedy)
         ids = [one.call_id for one in self.answers]
         for call_id in ids:
@@ -223,22 +228,25 @@ class Event:
                 raise Refused("events", call_id, "is answered twice")
 
 
-def body_hash_of(stated: JsonObject) -> str:
-    """Of an event as JSON."""
-    body = {name: value for name, value in stated.items() if name != "id"}
-    return sha256(_IN_ONE_ORDER.encode(body).encode()).hexdigest()
+def body_hash_of(event: JsonObject) -> str:
+    """Return the hash of an event's body, given the event as JSON."""
+    body = {name: value for name, value in event.items() if name != "id"}
+    return sha256(_SORTED_JSON.encode(body).encode()).hexdigest()
 
 
 def check_key(key: str, field: str = "conversationKey") -> str:
-    """A conversation key, as it may be chosen. Refused."""
+    """Return the conversation key if it is valid.
+
+    Raises: Refused if it is too long, not printable, or begins with a reserved prefix.
+    """
     _check_name(field, key)
     if key.startswith(_RESERVED):
-        raise Refused(field, key, "begins with a reserved word")
+        raise Refused(field, key, "begins with a reserved prefix")
     return key
 
 
 def event_of(data: JsonObject) -> Event:
-    """One that waited."""
+    """Return a queued event from its stored JSON."""
     policy = data.get("memoryPolicy")
     return Event(
         data["id"],
@@ -251,43 +259,49 @@ def event_of(data: JsonObject) -> Event:
 
 
 def items_of(data: object, *, within: str = "events") -> tuple[EventItem, ...]:
-    """As a program states them: `{type: "user" | "system" | "approval" | "tool_result", …}`. Refused."""
+    """Return the items that a program sends: `{type: "user" | "system" | "approval" | "tool_result", …}`.
+
+    Raises: Refused if the list or one of its items is invalid.
+    """
     if not isinstance(data, list):
         raise Refused(within, data, "must be a list of events")
-    stated = cast("Sequence[object]", data)
-    _check_number(len(stated), within)
-    return tuple(_item_of(one, f"{within}.{at}") for at, one in enumerate(stated))
+    items = cast("Sequence[object]", data)
+    _check_number(len(items), within)
+    return tuple(_item_of(one, f"{within}.{at}") for at, one in enumerate(items))
 
 
 def full_key(account_id: AccountId, agent_id: AgentId, conversation_key: str) -> str:
-    """The conversation's own key: what its lease is named after."""
+    """Return the full key of the conversation. Its lease has this name."""
     return f"acct:{account_id}:agent:{agent_id}:api:{conversation_key}"
 
 
 def _item_of(data: object, within: str) -> EventItem:
     if not isinstance(data, Mapping):
         raise Refused(within, data, "must be an object")
-    stated = cast("Mapping[str, Any]", data)
-    kind = stated.get("type")
-    shape = _SHAPES.get(kind) if isinstance(kind, str) else None
-    if shape is None:
-        raise unknown_name(f"{within}.type", str(kind), list(_SHAPES))
-    if shape is not UserSaid or isinstance(stated.get("content"), str):
-        return parse(shape, stated, within=within)
-    parts = stated.get("content")
+    fields = cast("Mapping[str, Any]", data)
+    kind = fields.get("type")
+    item_type = _ITEM_TYPES.get(kind) if isinstance(kind, str) else None
+    if item_type is None:
+        raise unknown_name(f"{within}.type", str(kind), list(_ITEM_TYPES))
+    if item_type is not UserSaid or isinstance(fields.get("content"), str):
+        return parse(item_type, fields, within=within)
+    parts = fields.get("content")
     if not isinstance(parts, list):
         raise Refused(f"{within}.content", parts, "must be a text or a list of parts")
-    # what is beyond the limit is refused by the shape, whatever it is
+    # parts beyond the limit are not checked here: `parse` refuses the whole list
     for at, part in enumerate(cast("Sequence[object]", parts)[:PARTS_MAX]):
         _check_part(part, f"{within}.content.{at}")
-    return parse(UserSaid, stated, within=within)
+    return parse(UserSaid, fields, within=within)
 
 
 def _check_part(part: object, within: str) -> None:
-    """UserSaid better than a union can."""
+    """Check a part of a user's message. The error is more precise than that of a pydantic union.
+
+    Raises: Refused if the part is not a valid text part.
+    """
     kind = cast("Mapping[str, object]", part).get("type") if isinstance(part, Mapping) else None
     if kind != "text":
-        rule = "is no text: only parts of the type `text` are taken"
+        rule = "is not supported: only parts of the type `text` are accepted"
         remedy = "put a file into a workspace and name it in the text"
         raise Refused(f"{within}.type", kind, rule, remedy=remedy)
     parse(TextPart, cast(object, part), within=within)
@@ -307,7 +321,8 @@ def _check_name(field: str, value: object) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Without halves of surrogate pairs, which is what bytes that are no UTF-8 become in Python."""
+    """Return True if the text can be encoded. It cannot if it holds halves of surrogate pairs, which Python
+    makes of bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -12,7 +12,7 @@ from workspaces.storage.records import JsonObject
 Role = Literal["user", "assistant"]
 
 INVALID_JSON = "INVALID_JSON"
-"""The one key of a tool call's input that stands for what was no JSON object: the text as it came."""
+"""The only key of a tool call's input that was not a JSON object. Its value is the text as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """A block of the provider's, kept exactly as it came: its signature must fit when replayed."""
+    """A block of the provider, stored exactly as it came: its signature must match when it is replayed."""
 
     block: JsonObject
 
@@ -61,7 +61,7 @@ class Message:
         return {"role": self.role, "parts": [part_as_json(part) for part in self.parts]}
 
     def as_sent(self) -> JsonObject:
-        """In the provider's notation."""
+        """Return the message in the provider's notation."""
         return {"role": self.role, "content": [part_as_json(part) for part in self.parts]}
 
 
@@ -78,25 +78,29 @@ _PART_FIELDS: dict[str, dict[str, type]] = {
     "tool_use": {"id": str, "name": str, "input": dict},
     "tool_result": {"tool_use_id": str, "content": str},
 }
-"""What each kind of part must have; parts of other kinds are the provider's, and kept as they are."""
+"""The fields that each kind of part must have. Parts of other kinds are the provider's and stored
+unchanged."""
 
 
 def check_part(field: str, part: object) -> None:
-    """Whether a part that a stranger states is one. Refused, naming what of it is not."""
+    """Check a part that an untrusted sender supplies.
+
+    Raises: Refused with the name of the invalid field.
+    """
     if not isinstance(part, Mapping):
         raise Refused(field, part, "must be an object")
-    stated = cast("Mapping[str, object]", part)
-    kind = stated.get("type")
+    fields = cast("Mapping[str, object]", part)
+    kind = fields.get("type")
     if not isinstance(kind, str) or not kind:
         raise Refused(f"{field}.type", kind, "must name the kind of the part")
     for name, type_ in _PART_FIELDS.get(kind, {}).items():
-        if not isinstance(stated.get(name), type_):
+        if not isinstance(fields.get(name), type_):
             words = {str: "a text", dict: "an object"}[type_]
-            raise Refused(f"{field}.{name}", stated.get(name), f"must be {words}")
+            raise Refused(f"{field}.{name}", fields.get(name), f"must be {words}")
 
 
 def part_as_json(part: Part) -> JsonObject:
-    """In the provider's own notation, so that a transcript reads like its documentation."""
+    """Return the part in the provider's own notation, so that a transcript reads like its documentation."""
     match part:
         case Text(text):
             return {"type": "text", "text": text}

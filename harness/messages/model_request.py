@@ -1,4 +1,4 @@
-"""What a model is asked and what it answers, in nobody's wire format."""
+"""Requests to a model and its replies, independent of any provider's wire format."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """Made once and shown with every request: so is what is known of it."""
+    """The description of a tool. It is sent with every request, so its texts are computed once."""
 
     name: str
     description: str
     schema: JsonObject
-    """JSON Schema of the input."""
+    """The JSON Schema of the input."""
 
     def as_json(self) -> JsonObject:
         return {"name": self.name, "description": self.description, "input_schema": self.schema}
 
     @cached_property
     def ascii_text(self) -> str:
-        """As JSON without spaces."""
+        """Return the description as ASCII JSON without spaces."""
         return _ASCII.encode(self.as_json())
 
     @cached_property
     def characters(self) -> int:
-        """Of the same, where no character is escaped that need not be."""
+        """Return the number of characters of that JSON if characters are escaped only where necessary."""
         return len(_JSON.encode(self.as_json()))
 
 
@@ -44,27 +44,27 @@ def tool_spec_of(data: JsonObject) -> ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Breakpoints:
-    """Where a later request may still be the same: the provider is asked to keep what it has read up to
-    the end of these. By position in the request."""
+    """The positions up to which a later request may be equal. The provider is asked to cache the request up
+    to the end of these blocks."""
 
     system: tuple[int, ...] = ()
     messages: tuple[int, ...] = ()
 
 
 BREAKPOINTS_MAX = 4
-"""What a provider takes."""
+"""The most breakpoints that a provider accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     system: tuple[str, ...]
-    """Blocks of the prompt, most stable first."""
+    """The blocks of the prompt, most stable first."""
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
     breakpoints: Breakpoints = Breakpoints()
 
     def as_json(self) -> JsonObject:
-        """All that the model reads, in the provider's notation."""
+        """Return everything that the model reads, in the provider's notation."""
         return {
             "system": list(self.system),
             "messages": [message.as_sent() for message in self.messages],
@@ -74,14 +74,14 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """In tokens, as the provider counts them."""
+    """The tokens of a request and its reply, as the provider counts them."""
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
     cache_write_hour: int = 0
-    """Of `cache_write`, what is kept for an hour; the rest is kept for five minutes."""
+    """The part of `cache_write` that is cached for an hour; the rest is cached for five minutes."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -94,7 +94,7 @@ class Usage:
 
     @property
     def prompt(self) -> int:
-        """All that the model was shown, wherever it was read from."""
+        """Return the tokens of everything that the model read, whether cached or not."""
         return self.input + self.cache_read + self.cache_write
 
     def as_json(self) -> JsonObject:
@@ -121,7 +121,7 @@ def usage_of(data: JsonObject) -> Usage:
 
 
 CommitPuts = Callable[[Sequence[Put]], Sequence[Counter]]
-"""Writes these and whatever else belongs into the same batch; the counters of these."""
+"""Writes these records in one batch with the caller's own, and returns the counters of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,33 +129,33 @@ class Reply:
     message: Message
     usage: Usage
     is_complete: bool = True
-    """False when the provider cut it: its tool calls must not be run."""
+    """False if the provider cut the reply: its tool calls must not be run."""
     note: Callable[[CommitPuts], None] | None = field(default=None, compare=False, repr=False)
-    """Notes what it has used up, where that is left to whoever stores it: both in one batch."""
+    """Records the usage in the batch that stores the reply. None if the model recorded it itself."""
 
 
 FailureKind = Literal[
-    "unreachable",  # no answer came
-    "overloaded",  # the provider has no time for us now
-    "broken",  # what came is no answer
-    "key",  # the provider does not know us
-    "budget",  # there is no money left, here or at the provider
-    "refused",  # the provider does not take the request as it is
-    "declined",  # the model does not want to answer
-    "too_long",  # the request is longer than the model takes: nothing was answered
-    "context_too_long",  # … and it cannot be made shorter
-    "window_full",  # the answer filled what was left of the model's window
+    "unreachable",  # the provider did not answer
+    "overloaded",  # the provider is too busy at the moment
+    "broken",  # the provider's answer is invalid
+    "key",  # the provider rejects the API key
+    "budget",  # no money is left, here or at the provider
+    "refused",  # the provider rejects the request as invalid
+    "declined",  # the model declines to answer
+    "too_long",  # the request is longer than the model accepts: no answer came
+    "context_too_long",  # the same, and the request cannot be shortened
+    "window_full",  # the answer filled the rest of the model's window
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFailure:
-    """No reply: what happened, for a person, and what to do about it."""
+    """A failed request: a reason and a remedy for a person."""
 
     kind: FailureKind
     reason: str
     remedy: str
     usage: Usage = NO_USAGE
-    """What was used up all the same."""
+    """The usage that is billed although no reply came."""
     wait_s: float | None = None
-    """How long the provider asks to wait; None when it does not say."""
+    """Seconds that the provider asks to wait; None if it does not say."""

@@ -1,8 +1,8 @@
-"""Calls that wait: for somebody who allows them, or for the client who makes them.
+"""Pending calls: they wait for an approval, or for the client to run them.
 
-What a reply asks for is decided when it comes and stored with it, so that no change of a configuration
-meanwhile can turn a call that waits into one that may have run. As long as one call of a reply waits,
-none of that reply is run.
+The decision is made when a reply arrives and is stored with it. So a later change of configuration cannot
+turn a pending call into one that may have run. While one call of a reply is pending, none of that reply's
+calls is run.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ WaitsFor = Literal["approval", "result"]
 
 @dataclass(frozen=True, slots=True)
 class RequiredAnswer:
-    """Stored with a reply: this call of it must be allowed, or made by the client."""
+    """A decision stored with a reply: this call of it needs an approval or a result from the client."""
 
     call_id: str
     waits_for: WaitsFor
     workspace: str | None = None
-    """Where it would be run, if in one."""
+    """The workspace that the call would run in, if any."""
 
     def as_json(self) -> JsonObject:
         workspace = {"workspace": self.workspace} if self.workspace else {}
         return {"call": self.call_id, "for": self.waits_for, **workspace}
 
 
-def asked_of(data: JsonObject) -> RequiredAnswer:
+def required_answer_of(data: JsonObject) -> RequiredAnswer:
     return RequiredAnswer(data["call"], data["for"], data.get("workspace"))
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """One that waits now."""
+    """A call that is pending now."""
 
     call: ToolCall
     asked: RequiredAnswer

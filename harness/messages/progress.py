@@ -1,4 +1,4 @@
-"""What a turn tells while it runs."""
+"""Progress of a running turn, as its caller sees it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ToolEnded:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Nothing is wrong yet: the provider asked for patience."""
+    """A pause before the next try, because the provider asked for it or failed temporarily."""
 
     reason: str
     seconds: float
@@ -35,29 +35,29 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The answer broke off and will begin anew: what was told of it so far is void."""
+    """The withdrawal of the text that was streamed so far: the answer broke off and will begin again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What the question under way has used up by now."""
+    """The usage of the running request so far."""
 
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """The conversation is in use; so many events come before this one."""
+    """The position of an event whose conversation is in use: the number of events before it."""
 
     ahead: int
 
 
 @dataclass(frozen=True, slots=True)
 class Compacting:
-    """The conversation is being summarised for the model, which takes a while."""
+    """The start of a compaction, which takes a while: the conversation is summarised for the model."""
 
     characters: int
-    """How long its context has become."""
+    """The length of the context, in characters."""
 
 
 Progress = (

@@ -1,7 +1,7 @@
-"""A model for trying things out without a key or a network: a few rules instead of understanding.
+"""A demo model that needs no key and no network: a few rules instead of understanding.
 
-It does what a real model does, through the same door: it sees nothing but the request, remembers by
-calling the tools it is offered, and answers questions from the memory shown in its prompt.
+It implements the same port as a real model. It sees only the request, remembers by calling the tools it is
+offered, and answers questions from the memory shown in its prompt.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _REMEMBER = re.compile(
     r"\b(?:remember|note|don't forget|keep in mind)\b(?:\s+(?:that|this))?[\s:,]*(.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_TOLD = ("<memory-change ", "Today is ")
-"""What the harness says beside a message begins like this."""
-_WRITER = "You keep the record of a conversation"
-"""What the harness asks of one who writes a summary begins like this, …"""
-_FLUSH = "(This is said by the harness"
-""" … and this, what it says before one is written."""
+_HARNESS_TEXTS = ("<memory-change ", "Today is ")
+"""The beginnings of the harness's texts beside a message."""
+_SUMMARY_INSTRUCTIONS = "You keep the record of a conversation"
+"""The beginning of the instructions for writing a summary."""
+_FLUSH_TEXT = "(This is said by the harness"
+"""The beginning of the harness's text before a summary is written."""
 _WORD = re.compile(r"\w{3,}")
 _COMMON = frozenset(
     _WORD.findall(
@@ -68,18 +68,18 @@ class DemoModel:
 
 def _answer(request: ModelRequest) -> Part:
     newest = request.messages[-1]
-    if request.system and request.system[0].startswith(_WRITER):
+    if request.system and request.system[0].startswith(_SUMMARY_INSTRUCTIONS):
         return Text(_summary(newest.text))
-    if any(isinstance(one, Text) and one.text.startswith(_FLUSH) for one in newest.parts[-1:]):
+    if any(isinstance(one, Text) and one.text.startswith(_FLUSH_TEXT) for one in newest.parts[-1:]):
         return Text("nothing")
     results = [part for part in newest.parts if isinstance(part, ToolResult)]
-    if _said(newest):  # something new: results beside it are of a turn that was interrupted
+    if _user_text(newest):  # a new message: tool results beside it belong to an interrupted turn
         results = []
-    asked = _newest_question(request)
-    wish = _REMEMBER.search(asked)
-    if wish is None or asked.rstrip().endswith("?"):
-        return Text(_from_memory(asked, request))
-    fact = " ".join(wish[1].split()).rstrip(".!")
+    question = _newest_question(request)
+    command = _REMEMBER.search(question)
+    if command is None or question.rstrip().endswith("?"):
+        return Text(_from_memory(question, request))
+    fact = " ".join(command[1].split()).rstrip(".!")
     if _NO_FACT.fullmatch(fact):
         return Text("Tell me what to remember: “remember that …”.")
     offered = {tool.name for tool in request.tools}
@@ -93,26 +93,26 @@ def _answer(request: ModelRequest) -> Part:
 
 
 def _summary(text: str) -> str:
-    """What the user has said, in as few words as that."""
+    """Return a summary: the user's messages, one line each."""
     earlier = list(_inside("summary", text))
-    lines = [f"- {' '.join(said.split())}" for said in _inside("user", text)]
+    lines = [f"- {' '.join(message.split())}" for message in _inside("user", text)]
     return "\n".join([*(earlier or ["The user has said:"]), *lines])
 
 
 def _append(fact: str, results: list[ToolResult]) -> Part:
-    """With a shell it is one command."""
+    """Return the shell command that writes the fact, or the reply to its result."""
     if not results:
         return _call("bash", command=_APPEND.format(line=shlex.quote(f"- {fact}")))
-    told = results[-1].text.strip()
-    if told == _APPENDED:
+    output = results[-1].text.strip()
+    if output == _APPENDED:
         return Text(f"I have written to MEMORY.md: {fact}.")
-    if told == _KNOWN:
+    if output == _KNOWN:
         return Text(f"I know that already: {fact}.")
-    return Text(f"I could not write that down. {told}")
+    return Text(f"I could not write that down. {output}")
 
 
 def _next_step(fact: str, result: ToolResult, request: ModelRequest) -> Part:
-    """After reading: edit, or write the file if there is none. After that: say so."""
+    """Return the next step: after reading, an edit, or a write if there is no file; after that, the reply."""
     last = next(call for message in reversed(request.messages) for call in message.tool_calls)
     line = f"- {fact}"
     if last.name != "read":
@@ -131,7 +131,7 @@ def _next_step(fact: str, result: ToolResult, request: ModelRequest) -> Part:
 
 
 def _unique_ending(text: str) -> str:
-    """The last lines of a text, as few as make it stand there only once."""
+    """Return the fewest last lines that together occur only once in the text."""
     lines = text.rstrip("\n").split("\n")
 
     def is_unique(count: int) -> bool:
@@ -162,18 +162,20 @@ def _words(text: str) -> set[str]:
 
 
 def _newest_question(request: ModelRequest) -> str:
-    texts = (_said(message) for message in reversed(request.messages) if message.role == "user")
+    texts = (
+        _user_text(message) for message in reversed(request.messages) if message.role == "user"
+    )
     return next((text for text in texts if text), "")
 
 
-def _said(message: Message) -> str:
-    """Without what the harness tells beside it."""
+def _user_text(message: Message) -> str:
+    """Return the message's text without the harness's texts beside it."""
     texts = [part.text for part in message.parts if isinstance(part, Text)]
-    return "\n\n".join(text for text in texts if not text.startswith(_TOLD))
+    return "\n\n".join(text for text in texts if not text.startswith(_HARNESS_TEXTS))
 
 
 def _changed(lines: list[str], request: ModelRequest) -> list[str]:
-    """Memory as it is by now."""
+    """Return the lines of memory with all changes applied."""
     texts = "\n".join(m.text for m in request.messages if m.role == "user")
     there, gone = Counter(lines), Counter[str]()
     for line in "\n".join(_inside("memory-change", texts)).splitlines():
@@ -182,17 +184,17 @@ def _changed(lines: list[str], request: ModelRequest) -> list[str]:
             there[line[2:]] += 1
         elif line.startswith("- ") and there[line[2:]] > gone[line[2:]]:
             gone[line[2:]] += 1
-    kept: list[str] = []
-    for line in lines:  # of equal ones the first is the one that has gone
+    current: list[str] = []
+    for line in lines:  # of equal lines the first one was removed
         if gone[line]:
             gone[line] -= 1
         else:
-            kept.append(line)
-    return kept
+            current.append(line)
+    return current
 
 
 def _inside(tag: str, text: str) -> Iterator[str]:
-    """Yield what stands on the lines between an opening and a closing tag of this name."""
+    """Yield the lines between each opening and closing tag of this name."""
     begin, end = f"<{tag}", f"\n</{tag}>"
     at = text.find(begin)
     while at >= 0:
@@ -209,14 +211,14 @@ def _inside(tag: str, text: str) -> Iterator[str]:
 
 
 def _without_comments(text: str) -> str:
-    kept: list[str] = []
+    pieces: list[str] = []
     begin = 0
     while (opening := text.find("<!--", begin)) >= 0 and (
         end := text.find("-->", opening + 4)
     ) >= 0:
-        kept.append(text[begin:opening])
+        pieces.append(text[begin:opening])
         begin = end + len("-->")
-    return "".join([*kept, text[begin:]])
+    return "".join([*pieces, text[begin:]])
 
 
 def _call(name: str, **arguments: str | int) -> ToolCall:

@@ -1,8 +1,8 @@
-"""Vectors from an endpoint that speaks as OpenAI's does: `POST {url}/embeddings`.
+"""Embeddings from an endpoint with OpenAI's interface: `POST {url}/embeddings`.
 
-The endpoint may be slow, broken or hostile. A question and its answer have one deadline, however the
-answer drips. The answer has a longest length. The key goes to the address that the owner has set and
-nowhere else: a redirect is refused.
+The endpoint may be slow, broken or hostile. One deadline covers a request and its answer, however slowly the
+answer arrives. The answer's length is limited. The key is sent only to the address that the owner has set:
+redirects are refused.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 from workspaces.errors import Unavailable
 
 ANSWER_S_MAX = 10.0
-"""A question waits for this; then it is answered by its words alone."""
+"""Seconds that a recall query waits for its embedding; after that it is answered by its words alone."""
 
 ANSWER_BYTES_MAX = 32 * 2**20
-"""64 vectors of 4 096 numbers in decimal are a fifth of it."""
+"""The largest answer. 64 vectors of 4 096 numbers in decimal take a fifth of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,10 @@ class EmbeddingEndpoint:
         return f"{self.model} at {self.url}"
 
     def __call__(self, texts: Sequence[str]) -> list[list[float]]:
-        """Unavailable when it does not answer, or not with one vector a text."""
+        """Return one vector for each text.
+
+        Raises: Unavailable if the endpoint does not answer, or not with one vector for each text.
+        """
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
@@ -53,16 +56,16 @@ class EmbeddingEndpoint:
             with error:
                 raise Unavailable(address, _refusal(error), remedy=_remedy(error)) from error
         except TimeoutError as error:
-            told = f"it does not answer within {self.answer_s_max:g} s"
-            raise Unavailable(address, told) from error
+            reason = f"it does not answer within {self.answer_s_max:g} s"
+            raise Unavailable(address, reason) from error
         except (OSError, ValueError, HTTPException) as error:
             raise Unavailable(address, str(error)) from error
         except (LookupError, TypeError, RecursionError, OverflowError) as error:
-            raise Unavailable(address, "its answer holds no embeddings") from error
+            raise Unavailable(address, "its answer contains no valid embeddings") from error
 
     def _answer(self, request: urllib.request.Request) -> bytes:
-        until = monotonic() + self.answer_s_max
-        opener = urllib.request.build_opener(_NoRedirect, _Http(until), _Https(until))
+        deadline = monotonic() + self.answer_s_max
+        opener = urllib.request.build_opener(_NoRedirect, _Http(deadline), _Https(deadline))
         try:
             with opener.open(request, timeout=self.answer_s_max) as answer:
                 data: bytes = answer.read(self.answer_bytes_max + 1)
@@ -76,7 +79,7 @@ class EmbeddingEndpoint:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Leaves every redirect an error: following one would take the key to another host."""
+    """A handler that makes every redirect an error: following one would send the key to another host."""
 
     def redirect_request(
         self, req: object, fp: object, code: int, msg: str, headers: object, newurl: str
@@ -85,31 +88,31 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, until: float) -> None:
+    def __init__(self, deadline: float) -> None:
         super().__init__()
-        self._until = until
+        self._deadline = deadline
 
     def http_open(self, req: urllib.request.Request) -> HTTPResponse:
-        return self.do_open(_read_until(HTTPConnection, self._until), req)
+        return self.do_open(_connection_with_deadline(HTTPConnection, self._deadline), req)
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, until: float) -> None:
+    def __init__(self, deadline: float) -> None:
         super().__init__()
-        self._until = until
+        self._deadline = deadline
 
     def https_open(self, req: urllib.request.Request) -> HTTPResponse:
-        return self.do_open(_read_until(HTTPSConnection, self._until), req)
+        return self.do_open(_connection_with_deadline(HTTPSConnection, self._deadline), req)
 
 
-def _read_until(kind: type[HTTPConnection], until: float) -> Any:
-    """Return what makes connections whose answers are read until then and no longer."""
+def _connection_with_deadline(kind: type[HTTPConnection], deadline: float) -> Any:
+    """Return a connection class whose answers are read until the deadline and no longer."""
 
     class Response(HTTPResponse):
         def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
             super().__init__(sock, *arguments, **options)
             raw: Any = self.fp.detach()
-            self.fp = io.BufferedReader(_Timed(raw, sock.settimeout, until))
+            self.fp = io.BufferedReader(_Timed(raw, sock.settimeout, deadline))
 
     class Connection(kind):
         response_class = Response
@@ -118,18 +121,18 @@ def _read_until(kind: type[HTTPConnection], until: float) -> Any:
 
 
 class _Timed(io.RawIOBase):
-    """A socket's bytes: each read waits no longer than what is left of the time for all of them."""
+    """The bytes of a socket under one deadline: each read waits at most for the time that is left."""
 
-    def __init__(self, raw: Any, settimeout: Callable[[float], None], until: float) -> None:
+    def __init__(self, raw: Any, settimeout: Callable[[float], None], deadline: float) -> None:
         self._raw = raw
         self._settimeout = settimeout
-        self._until = until
+        self._deadline = deadline
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        left = self._until - monotonic()
+        left = self._deadline - monotonic()
         if left <= 0:
             raise TimeoutError
         self._settimeout(left)
@@ -141,20 +144,22 @@ class _Timed(io.RawIOBase):
 
 
 def _refusal(error: urllib.error.HTTPError) -> str:
-    told = f"it answers {error.code} {error.reason}"
-    where = error.headers.get("Location")
-    return f"{told}, a redirect to {where!r}: none is followed" if where else told
+    reason = f"it answers {error.code} {error.reason}"
+    location = error.headers.get("Location")
+    return (
+        f"{reason}, a redirect to {location!r}: redirects are not followed" if location else reason
+    )
 
 
 def _remedy(error: urllib.error.HTTPError) -> str | None:
-    """Of a redirect alone: where the endpoint really is must be said by the owner."""
+    """Return a remedy for a redirect, else None: the owner must set the endpoint's real address."""
     if error.headers.get("Location") is None:
         return None
-    return "set HARNESS_EMBEDDINGS_URL to where the endpoint is, if you trust that with its key"
+    return "set HARNESS_EMBEDDINGS_URL to that address if you trust it with the key"
 
 
 def _vectors(document: Any) -> list[list[float]]:
-    """In the order of the texts, which the answer numbers."""
+    """Return the vectors in the order of the texts, which the answer numbers."""
     ordered = sorted(document["data"], key=lambda one: one["index"])
     vectors = [[float(number) for number in one["embedding"]] for one in ordered]
     if not all(isfinite(number) for vector in vectors for number in vector):

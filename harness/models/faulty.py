@@ -1,7 +1,7 @@
-"""A model with the faults that providers have, for whoever wants to know what becomes of them.
+"""A model with the faults that providers have, for tests of how callers cope with them.
 
-Which question meets which fault is a plan: any iterator, or one drawn from a seed. Once the plan has ended
-the model behind it answers as it is.
+A plan decides which request meets which fault: any iterator, or one drawn from a seed. After the plan has
+ended the wrapped model answers unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.models.retrying import Pause
 
 @dataclass(frozen=True, slots=True)
 class Fails:
-    """Not answered at all: overloaded, limited (then it may ask to wait), unreachable."""
+    """A fault: no answer. The provider is overloaded, unreachable, or limits the rate and may ask to wait."""
 
     kind: FailureKind = "overloaded"
     wait_s: float | None = None
@@ -29,19 +29,19 @@ class Fails:
 
 @dataclass(frozen=True, slots=True)
 class BreaksOff:
-    """Cut within its text, after so many characters; what it has used up is used up."""
+    """A fault: the answer is cut after some characters of its text. Its usage is billed."""
 
     after: int = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Malforms:
-    """The inputs of its tool calls are no JSON."""
+    """A fault: the inputs of the tool calls are not valid JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """So long before the answer begins."""
+    """A fault: the answer begins after a delay."""
 
     seconds: float = 1.0
 
@@ -53,8 +53,8 @@ OVERLOADED = Fails("overloaded")
 
 
 def seeded(seed: int, *, share: float = 0.3) -> Iterator[ModelFault | None]:
-    """Endless; `share` is the part of the questions that meet a fault."""
-    dice = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
+    """Yield faults without end. `share` is the part of the requests that meet a fault."""
+    dice = random.Random(seed)  # noqa: S311 - must be repeatable, not secret
     faults: list[ModelFault] = [
         RATE_LIMITED,
         OVERLOADED,
@@ -81,24 +81,24 @@ class FaultyModel:
     async def reply(
         self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
-        async def answered(emit: Emit) -> Reply | ModelFailure:
+        async def answer(emit: Emit) -> Reply | ModelFailure:
             return await self._model.reply(request, output_tokens_max=output_tokens_max, emit=emit)
 
         fault = next(self._plan, None)
         match fault:
             case None:
-                return await answered(emit)
+                return await answer(emit)
             case Fails(kind, wait_s):
                 return ModelFailure(kind, "a fault was planned here", "try again", NO_USAGE, wait_s)
             case BreaksOff(after):
-                result = await answered(_only(after, emit))
+                result = await answer(_only(after, emit))
                 reason = "its answer broke off, as planned"
-                return ModelFailure("broken", reason, "say it again", result.usage)
+                return ModelFailure("broken", reason, "send the message again", result.usage)
             case Malforms():
-                return _malformed(await answered(emit))
+                return _malformed(await answer(emit))
             case Slow(seconds):
                 await self._pause(seconds)
-                return await answered(emit)
+                return await answer(emit)
             case _:
                 assert_never(fault)
 

@@ -1,11 +1,12 @@
-"""A model whose every question is paid for by somebody: a wrapper of the port.
+"""A wrapper of the model port that checks limits and records usage.
 
-Before each question the account must have money left, and after it what was used up is noted, whatever
-came of it: an answer, a failure, a cancellation in the middle. Stands next to the provider's model, behind
-whatever repeats questions, so that every repetition is asked for and noted on its own.
+Before each request the account must have money left. Afterwards the usage is recorded, whatever the outcome:
+an answer, a failure, or a cancellation in the middle. The wrapper stands next to the provider's model, inside
+any retries, so that each try is checked and recorded on its own.
 
-Whoever stores what is answered can be left to note it, in the same batch: then a reply that is stored was
-noted, whoever dies, and nobody waits for a batch of its own. What is no reply is noted here.
+The caller that stores a reply can record its usage in the same batch. Then every stored reply has its usage
+recorded, even after a crash, and no separate batch is needed. The usage of failures and cancellations is
+recorded here.
 """
 
 from __future__ import annotations
@@ -27,35 +28,36 @@ class MeteredModel(Foreseeing):
     def __init__(
         self,
         model: Model,
-        spender: UsageOwner,
+        owner: UsageOwner,
         ledger: Ledger,
-        allowance: AccountLimiter,
+        limiter: AccountLimiter,
         *,
-        leaves_replies: bool = False,
+        caller_records_replies: bool = False,
     ) -> None:
-        """`leaves_replies`: to be noted by whoever stores them."""
-        self._leaves_replies = leaves_replies
+        """Create the wrapper. `caller_records_replies`: the caller records the usage of the replies that it
+        stores."""
+        self._caller_records_replies = caller_records_replies
         self._model = model
-        self._spender = spender
+        self._owner = owner
         self._ledger = ledger
-        self._allowance = allowance
+        self._limiter = limiter
 
     @property
     def name(self) -> str:
         return self._model.name
 
     def foresee(self, request: ModelRequest, *, output_tokens_max: int) -> None:
-        """Only where money will hardly come between."""
-        if self._allowance.was_unlimited(self._spender.account_id):
+        """Pass the request on, but only if a money limit is unlikely to refuse it."""
+        if self._limiter.was_unlimited(self._owner.account_id):
             foresee(self._model, request, output_tokens_max=output_tokens_max)
 
     async def reply(
         self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
-        account_id = self._spender.account_id
-        if not self._allowance.is_unlimited(account_id):
+        account_id = self._owner.account_id
+        if not self._limiter.is_unlimited(account_id):
             try:
-                await run_in_thread(self._allowance.check_money, account_id, self.name)
+                await run_in_thread(self._limiter.check_money, account_id, self.name)
             except (Exhausted, Refused) as error:
                 return ModelFailure("budget", str(error), error.remedy or "")
         so_far = NO_USAGE
@@ -70,16 +72,16 @@ class MeteredModel(Foreseeing):
             result = await self._model.reply(
                 request, output_tokens_max=output_tokens_max, emit=count
             )
-        except BaseException:  # cancelled, as a rule: what was used up until then is paid for
-            with suppress(Failure):  # the cancellation is what is told
+        except BaseException:  # usually a cancellation: the usage so far is billed
+            with suppress(Failure):  # report the cancellation, not this failure
                 await self._note(so_far)
             raise
-        if self._leaves_replies and isinstance(result, Reply) and result.usage != NO_USAGE:
-            note = partial(self._ledger.note_with, self._spender, self.name, result.usage)
+        if self._caller_records_replies and isinstance(result, Reply) and result.usage != NO_USAGE:
+            note = partial(self._ledger.note_with, self._owner, self.name, result.usage)
             return replace(result, note=note)
         await self._note(result.usage)
         return result
 
     async def _note(self, usage: Usage) -> None:
         if usage != NO_USAGE:
-            await run_in_thread(self._ledger.note, self._spender, self.name, usage)
+            await run_in_thread(self._ledger.note, self._owner, self.name, usage)

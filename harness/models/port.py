@@ -1,4 +1,4 @@
-"""The port of models: one request, one reply."""
+"""The model port: one request, one reply."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from harness.messages.progress import Emit
 
 
 class Model(Protocol):
-    """Asks a provider for the next message. Keeps nothing between requests.
+    """A client that asks a provider for the next message. It keeps no state between requests.
 
-    What the provider does wrong comes back as a `ModelFailure`; only bugs and cancellation raise.
+    A fault of the provider is returned as a `ModelFailure`. Only bugs and cancellation raise.
     """
 
     @property
@@ -24,15 +24,15 @@ class Model(Protocol):
 
 @runtime_checkable
 class Foreseeing(Protocol):
-    """A model that makes use of knowing a question a moment sooner."""
+    """A model that can prepare a request before it may be sent."""
 
     def foresee(self, request: ModelRequest, *, output_tokens_max: int) -> None:
-        """`reply` will be called for this in a moment, by the same event loop, or it will not. Until then
-        nobody may learn what is asked."""
+        """Prepare for a call of `reply` with this request, soon and in the same event loop. The call may not
+        come. Until it comes, nothing of the request may leave this process."""
         ...
 
 
 def foresee(model: Model, request: ModelRequest, *, output_tokens_max: int) -> None:
-    """Told to a model that has a use for it."""
+    """Announce the request to the model, if it can prepare requests."""
     if isinstance(model, Foreseeing):
         model.foresee(request, output_tokens_max=output_tokens_max)

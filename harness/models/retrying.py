@@ -1,9 +1,9 @@
-"""A model that is asked again when what failed may pass: a wrapper of the port.
+"""A wrapper of the model port that retries temporary failures.
 
-Whoever waits is told, and for how long. The provider's own word counts as far as a person would wait;
-beyond that the failure is the answer. When text was told before the answer broke off, it is withdrawn
-aloud and the answer begins anew: half an answer is no use to anyone, and a turn that failed costs more
-than a repeated question.
+The caller is told about each wait and its length. The provider's own wish counts, up to the time that a
+person would wait; beyond that the failure is returned. If an answer breaks off after text was streamed, that
+text is withdrawn and the answer begins again. Half an answer helps no one, and a failed turn costs more than
+a repeated request.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from harness.messages.progress import Emit, Progress, TextArrived, Waiting, With
 from harness.models.port import Foreseeing, Model, foresee
 
 TRIES_MAX: dict[FailureKind, int] = {"overloaded": 6, "unreachable": 4, "broken": 4}
-"""Half a minute of patience with a provider that is overloaded, seven seconds with a network or an answer
-that fails: the first passes by itself, the others often do not. Other kinds never pass."""
+"""Tries for each kind of failure: half a minute for an overloaded provider, seven seconds for a network or an
+answer that fails. The first usually passes by itself, the others often do not. Other kinds never pass."""
 
 WAIT_S_MAX = 60.0
-"""Rate limits are counted by the minute."""
+"""The longest wait that a provider may ask for. Rate limits are counted by the minute."""
 
 Pause = Callable[[float], Awaitable[object]]
 
@@ -45,9 +45,9 @@ class RetryingModel(Foreseeing):
         usage, attempt = NO_USAGE, 0
         while True:
             attempt += 1
-            heard = _Heard(emit)
+            progress_filter = _ProgressFilter(emit)
             result = await self._model.reply(
-                request, output_tokens_max=output_tokens_max, emit=heard.emit
+                request, output_tokens_max=output_tokens_max, emit=progress_filter.emit
             )
             usage += result.usage
             if isinstance(result, Reply) or attempt >= TRIES_MAX.get(result.kind, 1):
@@ -55,32 +55,32 @@ class RetryingModel(Foreseeing):
             seconds = _wait_s(result, attempt)
             if seconds > WAIT_S_MAX:
                 return replace(_too_long_to_wait(result, seconds), usage=usage)
-            if heard.text:
+            if progress_filter.has_text:
                 emit(Withdrawn())
             emit(Waiting(result.reason, seconds))
             await self._pause(seconds)
 
 
-class _Heard:
-    """Passes on what is told, and knows whether it was text."""
+class _ProgressFilter:
+    """A filter that passes progress on and records whether text was among it."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
-        self.text = False
+        self.has_text = False
 
     def emit(self, progress: Progress) -> None:
-        self.text = self.text or isinstance(progress, TextArrived)
+        self.has_text = self.has_text or isinstance(progress, TextArrived)
         self._emit(progress)
 
 
 def _wait_s(failure: ModelFailure, attempt: int) -> float:
     if failure.wait_s is not None:
         return failure.wait_s
-    return 0.5 * 2**attempt * random.uniform(0.75, 1.0)  # noqa: S311 - spreads those who wait
+    return 0.5 * 2**attempt * random.uniform(0.75, 1.0)  # noqa: S311 - spreads the retries
 
 
 def _too_long_to_wait(failure: ModelFailure, seconds: float) -> ModelFailure:
-    told = f"{seconds:.0f} seconds" if seconds < 86_400 else "more than a day"
+    duration = f"{seconds:.0f} seconds" if seconds < 86_400 else "more than a day"
     return replace(
-        failure, reason=f"{failure.reason} and asks to wait {told}", remedy="try again then"
+        failure, reason=f"{failure.reason} and asks to wait {duration}", remedy="try again then"
     )

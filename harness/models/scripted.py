@@ -1,4 +1,4 @@
-"""A model that says what it was told to say, and remembers what it was asked."""
+"""A model that replies from a script and records the requests it received."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.messages.model_request import ModelFailure, ModelRequest, Reply, Us
 from harness.messages.progress import Emit, TextArrived
 
 ScriptedReply = str | Sequence[Part] | ModelFailure | Callable[[ModelRequest], "ScriptedReply"]
-"""A reply's text, its parts, a failure, or a function of the request that gives one of these."""
+"""A reply's text, its parts, a failure, or a function of the request that returns one of these."""
 
 
 class ScriptedModel:
@@ -19,7 +19,7 @@ class ScriptedModel:
         self._lines = list(lines)
 
     def script(self, *lines: ScriptedReply) -> None:
-        """What it says from now on."""
+        """Replace the remaining script."""
         self._lines = list(lines)
 
     async def reply(

@@ -164,7 +164,7 @@ class Compaction:
 
     def _may_flush(self, window: TranscriptWindow) -> bool:
         """Return True if this turn has not flushed yet and a mount is writable."""
-        is_writable = any(mount.is_writable for mount in self.toolset.desk.mounts)
+        is_writable = any(mount.is_writable for mount in self.toolset.context.mounts)
         return self.config.flush and is_writable and not self._has_stored("flush", window)
 
     def _has_stored(self, kind: EntryKind, window: TranscriptWindow) -> bool:
@@ -195,13 +195,13 @@ class _Work:
             self._usage += reply.usage  # the model had nothing to write down
             return None
         await self._store(replace(self._entry(reply.message, "flush"), usage=reply.usage))
-        asked = {one.call_id for one in toolset.asks(calls)}
+        asked = {one.call_id for one in toolset.required_answers(calls)}
         for call in calls:
             if call.id in asked:
                 result = ToolResult(call.id, render("compaction/not-allowed.md"), is_error=True)
             else:
                 result = await toolset.run(call, self._emit)
-            news = toolset.desk.drain_effects()
+            news = toolset.context.drain_effects()
             entry = self._entry(Message("user", (result,)), "flush")
             await self._store(replace(entry, seen=news.seen, changes=news.changes))
         return None

@@ -164,7 +164,9 @@ def build_request(
     held = after(held, news, at)
     since = held.snapshot.traffic_from
     messages = prune(said, pruning, render, running=running, traffic_from=since)
-    request = assemble(held.snapshot, held.deltas, messages, kept=window.system, turn=instructions)
+    request = assemble(
+        held.snapshot, held.deltas, messages, stored_system=window.system, turn=instructions
+    )
     counted, is_new = _counted_length(shown_before, window), news is held.snapshot
     length = measured(request, counted, is_same=not is_new)
     held = replace(held, length=length, entry=window.newest_number)

@@ -187,7 +187,7 @@ class PromptSources:
             parts=parts,
             tools=tools,
             is_erased=self._is_erased(shown),
-            seams=self._merge_marks(shown),
+            merges=self._merge_marks(shown),
         )
 
     def _read_again(self, mount: Mount) -> bool:

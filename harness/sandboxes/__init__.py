@@ -1,1 +1,1 @@
-"""Where commands run: the port, and its adapters."""
+"""Sandboxes run commands: the port, and its adapters."""

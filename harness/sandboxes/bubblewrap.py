@@ -1,20 +1,20 @@
-"""Sandboxes by bubblewrap: Linux namespaces that an unprivileged user may make.
+"""Sandboxes by bubblewrap: Linux namespaces that an unprivileged user may create.
 
-Inside there is an empty root in memory, the machine's system directories read-only, a `/tmp` of limited
-size, and the directories of the order; no network, no other process, no capability, no variable of the
-host, a filter on system calls, limits on everything the kernel can limit. The root is sealed once all
-is mounted, and no mount point lies below a directory that somebody inside can write.
+Inside there is an empty root in memory, the machine's system directories read-only, a `/tmp` of limited size,
+and the directories of the command. There is no network, no other process, no capability and no variable of
+the host. There are a filter on system calls, and limits on everything that the kernel can limit. The root is
+sealed after everything is mounted, and no mount point lies below a directory that a process inside can write.
 
-Process 1 inside is a bash of ours: it sets the limits (the number of processes is counted per user
-*namespace*, so it must be set in there), says that it has come so far, and runs the program as its
-child, for which signals then work as everywhere. When it ends, however it ends, the kernel ends
-everything else in there before bubblewrap, its parent, can notice. So whoever waits for bubblewrap
-knows that nobody is left to write into a tree. [With bubblewrap's own process 1, which goes on for what
-was left in the background, bubblewrap ends first, and the rest an instant later.] To end a sandbox its
-process 1 is killed, not bubblewrap: killing that one would work too, but again nobody could wait.
+Process 1 inside is a bash of ours. It sets the limits (the number of processes is counted per user
+*namespace*, so it must be set inside), reports that it has begun, and runs the program as its child, for
+which signals then work as usual. However process 1 ends, the kernel ends everything else inside before
+bubblewrap, its parent, can notice. So a caller that waits for bubblewrap knows that no process is left that
+could write into a tree. [With bubblewrap's own process 1, which continues for processes left in the
+background, bubblewrap ends first, and the rest an instant later.] To end a sandbox its process 1 is killed,
+not bubblewrap. Killing bubblewrap would work too, but then no caller could wait for the others' end.
 
-As root all this is done as another user: bubblewrap run by root makes root's files writable by whoever
-is root inside, kernel settings among them. Without root it is the user himself.
+If the harness runs as root, all this is done as another user: bubblewrap run by root makes root's files
+writable by root inside, kernel settings among them. Without root it is done as the same user.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any
 
 from harness.runtime.async_bridge import run_in_thread
 from harness.sandboxes import bundled_programs
-from harness.sandboxes.host_check import SYSTEM_DIRECTORIES, explained, shortcoming
+from harness.sandboxes.host_check import SYSTEM_DIRECTORIES, explain_failure, missing_requirement
 from harness.sandboxes.port import Bind, CommandLimits, CommandResult, Confinement, SandboxCommand
 from harness.sandboxes.process_tree import kill_child
 from harness.sandboxes.seccomp import filter_program
@@ -42,14 +42,14 @@ from workspaces.errors import Failure, Unavailable
 from workspaces.home.layout import Home, User
 
 UID = 1000
-"""Inside. Outside it is whoever runs commands."""
+"""The user id inside. Outside it is the user that runs commands."""
 
 TEMPORARY_BYTES_MAX = 64 * 2**20
 SHARED_MEMORY_BYTES_MAX = 2**20
 ROOT_BYTES_MAX = 2**20
 OPEN_FILES_MAX = 256
 SETUP_S_MAX = 10.0
-"""Bubblewrap has made its child after milliseconds; one that has not by then never will."""
+"""Seconds for bubblewrap to start its child. It takes milliseconds; a later child never comes."""
 
 SELF_TEST_S = 20.0
 
@@ -76,57 +76,58 @@ class Bubblewrap:
         self._confinement: Confinement | None = None
 
     async def check(self) -> Confinement:
-        """A failure is looked into again the next time: what caused it may have been put right."""
+        """Return the result of the self-test. A failed test is repeated at the next call, because its cause
+        may have been fixed."""
         if self._confinement is None or not self._confinement.works:
-            self._confinement = await self._examined()
+            self._confinement = await self._examine()
         return self._confinement
 
-    async def run(self, order: SandboxCommand) -> CommandResult:
-        await self._required()
-        return await self._run(self._program, order)
+    async def run(self, command: SandboxCommand) -> CommandResult:
+        await self._require_confinement()
+        return await self._run(self._program, command)
 
-    async def attach(self, order: SandboxCommand) -> int:
-        await self._required()
-        return (await self._run(self._program, order, is_attached=True)).code
+    async def attach(self, command: SandboxCommand) -> int:
+        await self._require_confinement()
+        return (await self._run(self._program, command, is_attached=True)).code
 
-    async def _required(self) -> None:
-        found = await self.check()
-        if not found.works:
-            raise Unavailable("the sandbox", found.detail, remedy=found.remedy)
+    async def _require_confinement(self) -> None:
+        confinement = await self.check()
+        if not confinement.works:
+            raise Unavailable("the sandbox", confinement.detail, remedy=confinement.remedy)
 
-    async def _examined(self) -> Confinement:
-        """Try the candidates in their order and take the first that has no fault. Else take the first
-        that confines: its fault lies where no order of ours leads."""
+    async def _examine(self) -> Confinement:
+        """Try the candidates in turn and take the first without a fault. Otherwise take the first that
+        confines: its fault needs a mount that no command of ours has."""
         try:
             candidates = await run_in_thread(bundled_programs.bubblewraps, self._home)
         except Failure as failure:
             return Confinement(False, str(failure), failure.remedy)
-        lacking = shortcoming(self._home, candidates[0].path if candidates else None)
-        if lacking is not None:
-            return lacking
+        missing = missing_requirement(self._home, candidates[0].path if candidates else None)
+        if missing is not None:
+            return missing
         tested: list[tuple[bundled_programs.Candidate, Confinement]] = []
         for candidate in candidates:
-            tested.append((candidate, await self._tested(candidate)))
+            tested.append((candidate, await self._self_test(candidate)))
             if tested[-1][1].is_faultless:
                 break
-        chosen, found = max(tested, key=lambda one: (one[1].is_faultless, one[1].works))
+        chosen, confinement = max(tested, key=lambda one: (one[1].is_faultless, one[1].works))
         self._program = chosen.path
-        others = [f"{one.path}: {told.detail}" for one, told in tested if one is not chosen]
-        return replace(found, detail="; not used: ".join([found.detail, *others]))
+        others = [f"{one.path}: {finding.detail}" for one, finding in tested if one is not chosen]
+        return replace(confinement, detail="; not used: ".join([confinement.detail, *others]))
 
-    async def _tested(self, candidate: bundled_programs.Candidate) -> Confinement:
+    async def _self_test(self, candidate: bundled_programs.Candidate) -> Confinement:
         try:
             with _trial(self._home) as (place, binds):
-                bounds = CommandLimits(SELF_TEST_S, 2**28, 16)
+                limits = CommandLimits(SELF_TEST_S, 2**28, 16)
                 test = ("bash", "-c", _SELF_TEST, "self-test", str(self._home.root))
-                ended = await self._run(candidate.path, SandboxCommand(test, binds, "rw", bounds))
-                follows = await self._follows_links(candidate.path, place, binds, bounds)
+                result = await self._run(candidate.path, SandboxCommand(test, binds, "rw", limits))
+                follows = await self._follows_links(candidate.path, place, binds, limits)
         except Failure as failure:
-            return explained(getattr(failure, "reason", str(failure)), self._home)
-        told = ended.output.head.decode(errors="replace").splitlines()
-        if ended.code != 0 or told[-1:] != ["confined"]:
-            found = "; ".join(told) or f"the self-test ended by {ended.cause} ({ended.code})"
-            return Confinement(False, f"bubblewrap does not confine here: {found}")
+            return explain_failure(getattr(failure, "reason", str(failure)), self._home)
+        lines = result.output.head.decode(errors="replace").splitlines()
+        if result.code != 0 or lines[-1:] != ["confined"]:
+            problem = "; ".join(lines) or f"the self-test ended by {result.cause} ({result.code})"
+            return Confinement(False, f"bubblewrap does not confine here: {problem}")
         version = ".".join(map(str, candidate.version))
         user = self._home.command_user
         detail = f"bubblewrap {version}".rstrip() + (f", as user {user.uid}" if user else "")
@@ -135,28 +136,32 @@ class Bubblewrap:
         return Confinement(True, detail)
 
     async def _follows_links(
-        self, path: Path, place: Path, binds: tuple[Bind, ...], bounds: CommandLimits
+        self, path: Path, place: Path, binds: tuple[Bind, ...], limits: CommandLimits
     ) -> bool:
-        """Whether it makes a mount point where a link in a writable mount leads, on the host. No order
-        of ours has a mount point there: this one does."""
+        """Return True if this bubblewrap creates a mount point on the host, where a link in a writable mount
+        leads. No command of ours has a mount point there; this test has one."""
         below = Bind(f"rw/{_WAY}/made", place / "ro", False, 0, 0)
-        with suppress(Failure):  # one that does not follow the link finds no place for the mount
-            await self._run(path, SandboxCommand(("true",), (*binds, below), "rw", bounds))
+        with suppress(
+            Failure
+        ):  # a bubblewrap that does not follow the link cannot create the mount
+            await self._run(path, SandboxCommand(("true",), (*binds, below), "rw", limits))
         return any((place / "outside").iterdir())
 
     async def _run(
-        self, path: Path, order: SandboxCommand, *, is_attached: bool = False
+        self, path: Path, command: SandboxCommand, *, is_attached: bool = False
     ) -> CommandResult:
-        with _prepared(path, order, is_attached=is_attached) as prepared:
+        with _prepared(path, command, is_attached=is_attached) as prepared:
             before, changing = _as_user(self._home.command_user)
             options: dict[str, Any] = {"pass_fds": prepared.passed, "env": {}, **changing}
             spawn = Spawn([*before, *prepared.argv], _killer(), options, is_attached)
-            ended = await supervise(
-                spawn, order.bounds, [bind for bind in order.binds if bind.is_writable]
+            result = await supervise(
+                spawn, command.limits, [bind for bind in command.binds if bind.is_writable]
             )
-            if not prepared.has_begun() and ended.cause == "exit":
-                raise Unavailable("the sandbox", ended.output.head.decode(errors="replace").strip())
-        return ended
+            if not prepared.has_begun() and result.cause == "exit":
+                raise Unavailable(
+                    "the sandbox", result.output.head.decode(errors="replace").strip()
+                )
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +169,7 @@ class _Prepared:
     argv: Sequence[str]
     passed: tuple[int, ...]
     begun: int
-    """Becomes readable when process 1 inside has set the limits."""
+    """A file descriptor that becomes readable when process 1 inside has set the limits."""
 
     def has_begun(self) -> bool:
         with suppress(BlockingIOError):
@@ -173,10 +178,8 @@ class _Prepared:
 
 
 @contextmanager
-def _prepared(
-    bundled_programs: Path, order: SandboxCommand, *, is_attached: bool
-) -> Generator[_Prepared]:
-    """The command line, and the open files that it names by number."""
+def _prepared(program: Path, command: SandboxCommand, *, is_attached: bool) -> Generator[_Prepared]:
+    """Yield the command line and the open files that it names by number."""
     with ExitStack() as stack:
 
         def memory(data: bytes) -> int:
@@ -186,34 +189,34 @@ def _prepared(
             os.lseek(fd, 0, os.SEEK_SET)
             return fd
 
-        begun, begins = os.pipe()
+        begun, begun_writer = os.pipe()
         stack.callback(os.close, begun)
-        stack.callback(os.close, begins)
+        stack.callback(os.close, begun_writer)
         os.set_blocking(begun, False)
         seccomp = memory(filter_program(platform.machine()))
         passwd, group = memory(_PASSWD), memory(_GROUP)
         argv = [
-            str(bundled_programs),
-            *_namespaces(order, is_attached=is_attached),
-            *_system(order.network),
-            *_programs(order),
+            str(program),
+            *_namespaces(command, is_attached=is_attached),
+            *_system(command.network),
+            *_programs(command),
             *("--file", str(passwd), "/etc/passwd", "--file", str(group), "/etc/group"),
             *_devices(),
-            *_binds(order),
-            *("--remount-ro", "/", "--chdir", f"/workspaces/{order.directory}"),
+            *_binds(command),
+            *("--remount-ro", "/", "--chdir", f"/workspaces/{command.directory}"),
             *("--seccomp", str(seccomp), "--"),
-            *_process_1(order, begins),
+            *_process_1(command, begun_writer),
         ]
-        yield _Prepared(argv, (begins, seccomp, passwd, group), begun)
+        yield _Prepared(argv, (begun_writer, seccomp, passwd, group), begun)
 
 
-def _namespaces(order: SandboxCommand, *, is_attached: bool) -> list[str]:
+def _namespaces(command: SandboxCommand, *, is_attached: bool) -> list[str]:
     variables = {**_ENVIRONMENT, "TERM": "xterm-256color" if is_attached else "dumb"}
     return [
         *("--unshare-user", "--unshare-all", "--disable-userns", "--assert-userns-disabled"),
-        *(("--share-net",) if order.network == "host" else ()),
+        *(("--share-net",) if command.network == "host" else ()),
         *("--as-pid-1", "--die-with-parent", "--cap-drop", "ALL"),
-        *(() if is_attached else ("--new-session",)),  # else there is no job control
+        *(() if is_attached else ("--new-session",)),  # a new session would have no job control
         *("--uid", str(UID), "--gid", str(UID), "--hostname", "sandbox", "--clearenv"),
         *(word for name, value in variables.items() for word in ("--setenv", name, value)),
     ]
@@ -236,8 +239,8 @@ def _system(network: str) -> list[str]:
     return words
 
 
-def _programs(order: SandboxCommand) -> list[str]:
-    places = ((str(place), f"/programs/{place.name}") for place in order.programs)
+def _programs(command: SandboxCommand) -> list[str]:
+    places = ((str(place), f"/programs/{place.name}") for place in command.programs)
     return [word for source, target in places for word in ("--ro-bind", source, target)]
 
 
@@ -250,46 +253,50 @@ def _devices() -> list[str]:
     ]
 
 
-def _binds(order: SandboxCommand) -> list[str]:
+def _binds(command: SandboxCommand) -> list[str]:
     words: list[str] = []
-    for bind in order.binds:
+    for bind in command.binds:
         how = "--bind" if bind.is_writable else "--ro-bind"
         words += [how, str(bind.root), f"/workspaces/{bind.name}"]
-    return [*words, "--symlink", f"workspaces/{order.binds[0].name}", "/workspace"]
+    return [*words, "--symlink", f"workspaces/{command.binds[0].name}", "/workspace"]
 
 
-def _process_1(order: SandboxCommand, begins: int) -> list[str]:
-    """Limits that are lower already stay: the shell's complaint about that goes nowhere."""
-    bounds = order.bounds
-    writable = [bind for bind in order.binds if bind.is_writable]
+def _process_1(command: SandboxCommand, begins: int) -> list[str]:
+    """Return the command line of process 1. Limits that are lower already stay; the shell's complaint about
+    that is discarded."""
+    limits = command.limits
+    writable = [bind for bind in command.binds if bind.is_writable]
     file_bytes = max((TEMPORARY_BYTES_MAX, *(bind.bytes_max for bind in writable)))
-    if any(bind.is_full for bind in writable):  # no file grows: each command would add to it anew
+    if any(
+        bind.is_full for bind in writable
+    ):  # over the limit already: no file may grow, or each command would add more
         file_bytes = 0
-    limits = {
+    ulimits = {
         "c": 0,
         "n": OPEN_FILES_MAX,
-        "u": bounds.processes,
-        "d": bounds.memory_bytes // 1024,
+        "u": limits.processes,
+        "d": limits.memory_bytes // 1024,
         "f": file_bytes // 1024,
     }
-    set_limits = "; ".join(f"ulimit -{letter} {value}" for letter, value in limits.items())
+    set_limits = "; ".join(f"ulimit -{letter} {value}" for letter, value in ulimits.items())
     script = (
-        f"umask 077; exec {{told}}>&2 2>/dev/null; {set_limits}; printf . >&{begins}; "
-        f'"$@" 2>&$told {{told}}>&- {begins}>&-'
+        f"umask 077; exec {{report}}>&2 2>/dev/null; {set_limits}; printf . >&{begins}; "
+        f'"$@" 2>&$report {{report}}>&- {begins}>&-'
     )
-    return ["/bin/bash", "--norc", "--noprofile", "-c", script, "sandbox", *order.argv]
+    return ["/bin/bash", "--norc", "--noprofile", "-c", script, "sandbox", *command.argv]
 
 
 def _as_user(user: User | None) -> tuple[Sequence[str], dict[str, Any]]:
-    """How to become the user that runs commands: by a program that does it, where there is one. Python
-    can too, but must copy the whole server for it. [Of 85 MB in 7 ms, against 0.3 for a program.]"""
+    """Return the command prefix, or the options of Popen, that switch to the user that runs commands. A
+    program does it if there is one. Python can too, but must copy the whole server for it. [85 MB in 7 ms,
+    against 0.3 ms for a program.]"""
     if user is None:
         return (), {}
-    bundled_programs = _setpriv()
-    if bundled_programs is None:
+    setpriv = _setpriv()
+    if setpriv is None:
         return (), {"user": user.uid, "group": user.gid, "extra_groups": []}
     return (
-        bundled_programs,
+        setpriv,
         f"--reuid={user.uid}",
         f"--regid={user.gid}",
         "--clear-groups",
@@ -303,7 +310,7 @@ def _setpriv() -> str | None:
 
 
 def _killer() -> Callable[[Process], None]:
-    """Kills process 1 inside: bubblewrap, its parent, then ends, and all are dead."""
+    """Return a function that kills process 1 inside. Then bubblewrap, its parent, ends, and all are dead."""
     begun = time.monotonic()
 
     def kill(process: Process) -> None:
@@ -315,8 +322,8 @@ def _killer() -> Callable[[Process], None]:
 
 @contextmanager
 def _trial(home: Home) -> Generator[tuple[Path, tuple[Bind, ...]]]:
-    """Make two directories where workspaces lie, as workspaces lie there, and beside them a third that is
-    not mounted. Links in the first lead to that: by its path, and by its path while mounts are made."""
+    """Make two directories beside the workspaces, with their permissions, and a third that is not mounted.
+    Links in the first lead to the third: by its path, and by its path while mounts are made."""
     place = home.root.resolve() / "workspaces" / f".self-test-{secrets.token_hex(8)}"
     user = home.command_user
     try:
@@ -341,9 +348,9 @@ def _trial(home: Home) -> Generator[tuple[Path, tuple[Bind, ...]]]:
 _WAY = "way"
 _FOLLOWS_LINKS = (
     "it makes mount points through links that lead out of the sandbox (CVE-2026-87766), "
-    "where no order of the harness has one"
+    "but no command of the harness has one there"
 )
-_FOLLOWS_LINKS_REMEDY = "install bubblewrap 0.12 or newer, or a mended one of your distribution"
+_FOLLOWS_LINKS_REMEDY = "install bubblewrap 0.12 or newer, or your distribution's fixed version"
 
 _SELF_TEST = r"""
 fail() { echo "$1"; failed=1; }

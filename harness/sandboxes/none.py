@@ -1,4 +1,4 @@
-"""No sandbox: nothing is run, and whoever asks is told why."""
+"""The absent sandbox: runs nothing and tells callers the reason."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class NoSandbox:
     async def check(self) -> Confinement:
         return self._confinement
 
-    async def run(self, order: SandboxCommand) -> CommandResult:
-        del order
+    async def run(self, command: SandboxCommand) -> CommandResult:
+        del command
         raise self._refusal()
 
-    async def attach(self, order: SandboxCommand) -> int:
-        del order
+    async def attach(self, command: SandboxCommand) -> int:
+        del command
         raise self._refusal()
 
     def _refusal(self) -> Unavailable:
-        found = self._confinement
-        return Unavailable("the sandbox", found.detail, remedy=found.remedy)
+        confinement = self._confinement
+        return Unavailable("the sandbox", confinement.detail, remedy=confinement.remedy)

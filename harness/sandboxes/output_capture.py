@@ -1,5 +1,5 @@
-"""What a program prints, kept within bounds while it streams: its head, its tail, and as much of the
-whole as anybody will ever page through."""
+"""Captures a program's output within bounds while it streams: its head, its tail, and as much of the whole as
+a reader will ever page through."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 
 WHOLE_BYTES_MAX = 5_000_000
 LINE_SEARCH_BYTES_MAX = 1024
-"""How far a cut moves to fall between two lines."""
+"""The most bytes that a cut moves to fall between two lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
     head: bytes
     tail: bytes
-    """Empty when the head is everything."""
+    """The end of the output; empty if the head holds everything."""
     whole: bytes
-    """The first `WHOLE_BYTES_MAX` of it."""
+    """The first `WHOLE_BYTES_MAX` bytes of the output."""
     size: int
-    """Of all that was printed."""
+    """The size of the whole output."""
 
     @property
     def left_out(self) -> int:
-        """Bytes between head and tail."""
+        """Return the number of bytes between head and tail."""
         return self.size - len(self.head) - len(self.tail)
 
 
 class OutputCapture:
-    """Takes a stream piece by piece; holds no more than its bounds."""
+    """The capture of a stream that arrives in pieces. It holds no more than its bounds."""
 
     def __init__(self, shown_bytes: int) -> None:
         self._half = shown_bytes // 2
@@ -39,10 +39,10 @@ class OutputCapture:
         self.size += len(piece)
         self._whole += piece[: WHOLE_BYTES_MAX - len(self._whole)]
         self._tail += piece
-        if len(self._tail) > 4 * self._half:  # seldom, so that each byte is moved once
+        if len(self._tail) > 4 * self._half:  # done seldom, so that each byte is moved only once
             del self._tail[: -2 * self._half]
 
-    def ended(self) -> Captured:
+    def result(self) -> Captured:
         whole = bytes(self._whole)
         if self.size <= 2 * self._half:
             return Captured(bytes(self._tail), b"", whole, self.size)

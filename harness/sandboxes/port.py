@@ -1,11 +1,11 @@
-"""The port of sandboxes: run a program that may touch some directories and nothing else.
+"""The sandbox port: runs a program that can use some directories and nothing else.
 
-An order names the directories, which appear at `/workspaces/<name>` (`/workspace` is a link to the
-first), the program, and its bounds. Whatever the program started is dead when the answer is given: at
-its end, at a bound, or when the caller is cancelled. What it had printed until then is in the answer.
+A command names the directories, which appear at `/workspaces/<name>` (`/workspace` is a link to the first),
+the program, and its limits. When the result is returned, every process of the program is dead: at its end, at
+a limit, or when the caller is cancelled. The result contains the output until then.
 
-No adapter ever runs a program with less than what it promised: one that cannot confine here and now
-says so in `check`, and refuses in `run`. The contract is executed by tests/harness/sandboxes/.
+No adapter ever runs a program with less confinement than it promised. An adapter that cannot confine on this
+machine says so in `check` and refuses in `run`. The contract is executed by tests/harness/sandboxes/.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from harness.sandboxes.output_capture import Captured
 from workspaces.localfs.permissions import DiskUsage
 
 Cause = Literal["exit", "time", "memory", "processes", "disk", "output"]
-"""What ended a program: itself, or a bound."""
+"""The cause of a program's end: its own exit, or a limit."""
 
 OUTPUT_BYTES_MAX = 64 * 2**20
-"""A program that prints more is ended: nobody will read it, and reading it costs the server."""
+"""The most output. A program that prints more is ended: no reader wants it, and reading it costs the
+server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +33,20 @@ class Bind:
     root: Path
     is_writable: bool
     bytes_max: int
-    """What it may take of the disk before the program is ended."""
+    """Bytes that the directory may take before the program is ended."""
     entries_max: int
     taken: DiskUsage = field(default_factory=DiskUsage)
-    """What it takes before the program begins."""
+    """The disk usage before the program begins."""
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes more than it may already. A program may then only remove."""
+        """Return True if the directory already exceeds its limit. Then a program may only remove files."""
         taken = self.taken
         return taken.bytes > self.bytes_max or taken.entries > self.entries_max or taken.is_opaque
 
     def is_passed_by(self, now: DiskUsage) -> bool:
-        """Whether a program must be ended: more is taken than may be, and more than before it began."""
+        """Return True if a program must be ended: the usage exceeds the limit and also the usage before it
+        began."""
         taken = self.taken
         return (
             now.bytes > max(self.bytes_max, taken.bytes)
@@ -56,11 +58,11 @@ class Bind:
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
     seconds: float | None
-    """None: as long as a person wants."""
+    """The time limit; None means no limit, for a person at a terminal."""
     memory_bytes: int
     processes: int
     shown_bytes: int = 64 * 1024
-    """How much of the output is shown at once; the rest of it can be read afterwards."""
+    """Bytes of the output that are shown at once; the rest can be read afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +70,31 @@ class SandboxCommand:
     argv: tuple[str, ...]
     binds: tuple[Bind, ...]
     directory: str
-    """The name of the bind that it starts in."""
-    bounds: CommandLimits
+    """The name of the bind that the program starts in."""
+    limits: CommandLimits
     network: Literal["none", "host"] = "none"
     programs: tuple[Path, ...] = ()
-    """Of the host, to be found at `/programs/<name>`: ours, not the model's."""
+    """Programs of the host that appear at `/programs/<name>`: ours, not the model's."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
     cause: Cause
     code: int
-    """The exit code, 128 + the number of the signal that ended it."""
+    """The exit code, or 128 + the number of the signal that ended the program."""
     output: Captured
-    """Standard output and standard error, as they came."""
+    """Standard output and standard error, in the order in which they arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """Whether programs can be confined here and now."""
+    """The finding whether programs can be confined on this machine now."""
 
     works: bool
     detail: str
-    """How, or why not."""
+    """The way they are confined, or the reason why they cannot be."""
     remedy: str | None = None
-    """What would help, also where it works and has a fault."""
+    """A remedy; also given if confinement works but has a fault."""
 
     @property
     def is_faultless(self) -> bool:
@@ -100,16 +102,20 @@ class Confinement:
 
 
 class Sandbox(Protocol):
-    """Safe to use from several tasks of one event loop."""
+    """A sandbox. Several tasks of one event loop may share it."""
 
     async def check(self) -> Confinement:
-        """The self-test. Once it was passed later calls repeat the answer."""
+        """Run the self-test. Once it has passed, later calls repeat the result."""
         ...
 
-    async def run(self, order: SandboxCommand) -> CommandResult:
-        """Unavailable where `check` says no, and when the program could not be started."""
+    async def run(self, command: SandboxCommand) -> CommandResult:
+        """Run a command.
+
+        Raises: Unavailable if `check` fails, or if the program cannot be started.
+        """
         ...
 
-    async def attach(self, order: SandboxCommand) -> int:
-        """The same with the caller's own standard streams, for a person at a terminal; the code."""
+    async def attach(self, command: SandboxCommand) -> int:
+        """Run a command with the caller's own standard streams, for a person at a terminal. Return the exit
+        code."""
         ...

@@ -1,8 +1,8 @@
-"""The processes of one sandbox as the host sees them: who they are, what they take, ending them.
+"""Finds, measures and ends the processes of one sandbox, as the host sees them.
 
-A sandbox is one process of ours (bubblewrap), which has one child: process 1 of the namespace inside.
-Whoever loses his parent in there becomes a child of process 1, so all of them are its descendants; and
-when it dies the kernel ends all the others before anybody can learn of its death.
+A sandbox is one process of ours (bubblewrap), which has one child: process 1 of the namespace inside. A
+process inside that loses its parent becomes a child of process 1. So all processes inside are its
+descendants. When process 1 dies, the kernel ends all others before any process can see that death.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _PAGES = ("RssAnon:", "RssShmem:")
-"""Memory that is the process's own doing; pages of programs and libraries are shared by all."""
+"""The fields of a process's own memory; pages of programs and libraries are shared by all."""
 
 _BLOCK_BYTES = 512
 
@@ -26,11 +26,11 @@ class Taken:
     processes: int
     memory_bytes: int
     unlinked_bytes: int
-    """Files without a name that somebody still holds open: no walk through a tree finds them."""
+    """The size of deleted files that a process still holds open: no walk through a tree finds them."""
 
 
 def taken_by(ancestor: int, devices: frozenset[int]) -> Taken:
-    """What the descendants of a process take now; unlinked files only of these devices."""
+    """Return the resources of all descendants of a process. Deleted files count only on these devices."""
     pids = _descendants(ancestor)
     unlinked: dict[tuple[int, int], int] = {}
     for pid in pids:
@@ -39,11 +39,12 @@ def taken_by(ancestor: int, devices: frozenset[int]) -> Taken:
 
 
 def kill_child(parent: int) -> bool:
-    """End the one child of a process of one thread, and with it all below; False while there is none."""
+    """End the only child of a single-threaded process, and with it all below. Return False if there is
+    none."""
     for child in _children(parent, parent):
         with suppress(ProcessLookupError):
             handle = os.pidfd_open(child)
-            try:  # the number may have become somebody else's before it was opened
+            try:  # the pid may have been reused before it was opened
                 if child in _children(parent, parent):
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
             finally:
@@ -53,15 +54,15 @@ def kill_child(parent: int) -> bool:
 
 
 def _descendants(ancestor: int) -> list[int]:
-    found: list[int] = []
-    left = [ancestor]
-    while left:
-        pid = left.pop()
+    result: list[int] = []
+    pending = [ancestor]
+    while pending:
+        pid = pending.pop()
         for thread in _names(_PROC / f"{pid}/task"):
-            born = _children(pid, int(thread))
-            found += born
-            left += born
-    return found
+            children = _children(pid, int(thread))
+            result += children
+            pending += children
+    return result
 
 
 def _children(pid: int, thread: int) -> list[int]:
@@ -81,19 +82,19 @@ def _memory(pid: int) -> int:
 
 
 def _unlinked(pid: int, devices: frozenset[int]) -> dict[tuple[int, int], int]:
-    """The files without a name that a process holds open, as far as it can be seen."""
-    found: dict[tuple[int, int], int] = {}
+    """Return the deleted files that a process holds open, as far as they can be seen."""
+    sizes: dict[tuple[int, int], int] = {}
     for name in _names(_PROC / f"{pid}/fd"):
         with suppress(OSError):
             status = (_PROC / f"{pid}/fd/{name}").stat()
             is_nameless = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
             if is_nameless and status.st_dev in devices:
-                found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
-    return found
+                sizes[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
+    return sizes
 
 
 def _names(directory: Path) -> list[str]:
-    """Of what is in it; nothing when the process has ended."""
+    """Return the names in a directory; none if the process has ended."""
     try:
         return os.listdir(directory)  # noqa: PTH208 - names are enough
     except OSError:

@@ -1,4 +1,4 @@
-"""The record that says where and how commands of an agent run, and whether its mounts are writable."""
+"""The sandbox record: where and how an agent's commands run, and whether its mounts are writable."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from workspaces.validation import StrictModel
 from workspaces.workspace_record import Name
 
 SECONDS_MAX = 600
-"""A turn has a person waiting for it."""
+"""The longest time limit: a person waits for the turn."""
 
 MEMORY_BYTES_HIGHEST = 64 * 2**30
-"""All that a large server has."""
+"""The highest memory limit: all that a large server has."""
 
 PROCESSES_HIGHEST = 4096
-"""Each is looked at several times a second."""
+"""The highest limit of processes: each is measured several times a second."""
 
 OUTPUT_BYTES_HIGHEST = 2**20
-"""More than a model's context takes."""
+"""The highest limit of shown output: more than a model's context holds."""
 
 
 class SandboxLimits(StrictModel):
-    """Of one command."""
+    """The limits of one command."""
 
     seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] = SECONDS_MAX
     memory_bytes: Annotated[int, Field(ge=64 * 2**20, le=MEMORY_BYTES_HIGHEST)] = 2**30
-    """All its processes together: what a small server can spare."""
+    """The memory of all its processes together: as much as a small server can spare."""
     processes: Annotated[int, Field(ge=8, le=PROCESSES_HIGHEST)] = 64
-    """Threads count. Enough for a pipeline or a test run, and no fork bomb is felt outside."""
+    """The number of processes, threads included. It suffices for a pipeline or a test run, and a fork bomb
+    has no effect outside."""
     output_bytes: Annotated[int, Field(ge=1024, le=OUTPUT_BYTES_HIGHEST)] = 64 * 1024
-    """How much of what it prints the model is shown at once."""
+    """Bytes of the output that the model is shown at once."""
 
 
 class SandboxConfig(StrictModel):
@@ -42,7 +43,7 @@ class SandboxConfig(StrictModel):
     network: Literal["none", "host"] = "none"
     limits: SandboxLimits = SandboxLimits()
     permission: Literal["bypass", "ask"] = "bypass"
-    """Whether a person is asked before commands and writes."""
+    """The rule whether a person must approve commands and writes."""
 
 
 class SandboxRecord(StrictModel):

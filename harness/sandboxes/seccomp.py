@@ -1,13 +1,13 @@
-"""The system calls that no program in a sandbox needs, refused by a filter in the kernel.
+"""A seccomp filter that refuses the system calls that no program in a sandbox needs.
 
-Namespaces decide what a program can see; this decides how much of the kernel it can talk to. Refused
-are: whatever makes or enters namespaces and mounts, reads other processes, loads code into the kernel,
-changes the machine, or keeps memory that no limit counts (memory files, System V segments). What is
-refused answers "not permitted", but for calls that libraries try first and have another way for: they
-answer "no such call". Calls in another machine's numbering end the program.
+Namespaces decide what a program can see; the filter decides how much of the kernel it can use. It refuses
+calls that create or enter namespaces and mounts, read other processes, load code into the kernel, change the
+machine, or keep memory that no limit counts (memory files, System V segments). A refused call fails with "not
+permitted". Calls that libraries try first and can replace fail with "no such call". Calls in another
+machine's numbering end the program.
 
-The filter is classic BPF as the kernel takes it, eight bytes an instruction, put together here: the
-library that others use for it would have to be on every machine.
+The filter is classic BPF as the kernel accepts it, eight bytes an instruction. It is assembled here, because
+the library that others use for it would have to be installed on every machine.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in the kernel's struct seccomp_data
 
 _X32 = 0x40000000
-"""Set in the numbers of a second set of calls on x86-64, which nothing uses."""
+"""The bit in the numbers of a second set of calls on x86-64, which nothing uses."""
 
 _NEW_NAMESPACES = 0x7E020000
 """All CLONE_NEW… flags of clone."""
 
 _TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: typing into the terminal of whoever started the sandbox."""
+"""TIOCSTI and TIOCLINUX: they type into the terminal of the process that started the sandbox."""
 
 _UNIX, _INET, _INET6 = 1, 2, 10
 _SET_DUMPABLE = 4
-"""Of prctl: a process that cannot be looked at from outside cannot be measured either."""
+"""An operation of prctl. A process that hides from inspection could not be measured either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _Machine:
     prctl: int
     refused: tuple[int, ...]
     unknown: tuple[int, ...]
-    """Answered with "no such call"."""
+    """The calls that fail with "no such call"."""
 
 
 _EVERYWHERE = (
@@ -52,10 +52,10 @@ _EVERYWHERE = (
     *(428, 429, 430, 431, 432, 433, 442, 467),  # the new mount calls
     *(438, 440, 443),  # pidfd_getfd, process_madvise, quotactl_fd
 )
-"""Since Linux 5.1 calls have the same number on every machine."""
+"""The refused calls that have the same number on every machine, as new calls have since Linux 5.1."""
 
 _CLONE3 = 435
-"""Its flags lie in memory, where a filter cannot look; libraries fall back to clone."""
+"""The call clone3. Its flags lie in memory, which a filter cannot read; libraries fall back to clone."""
 
 _MACHINES = {
     "x86_64": _Machine(
@@ -108,12 +108,12 @@ _MACHINES = {
 }
 
 MACHINES = tuple(_MACHINES)
-"""As `uname -m` names them."""
+"""The supported machines, as `uname -m` names them."""
 
 
 @cache
 def filter_program(machine: str) -> bytes:
-    """The filter for one of `MACHINES`."""
+    """Return the filter for one of `MACHINES`."""
     numbers = _MACHINES[machine]
     return b"".join(
         (
@@ -133,7 +133,7 @@ def filter_program(machine: str) -> bytes:
 
 
 def _step(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """One instruction; the last two say how many to leap over."""
+    """Return one instruction. The last two arguments are the numbers of instructions to skip."""
     return struct.pack("=HBBI", code, if_true, if_false, operand)
 
 
@@ -143,21 +143,21 @@ def _refuse(number: int, error: int) -> bytes:
 
 def _refuse_bits(number: int, position: int, bits: int) -> bytes:
     test = _step(_ANY_BIT, bits, 0, 1) + _step(_RETURN, _ERRNO | errno.EPERM)
-    return _looking_at(number, position, test + _step(_RETURN, _ALLOW))
+    return _if_call(number, position, test + _step(_RETURN, _ALLOW))
 
 
 def _refuse_values(number: int, position: int, values: tuple[int, ...], error: int) -> bytes:
     tests = b"".join(_refuse(value, error) for value in values)
-    return _looking_at(number, position, tests + _step(_RETURN, _ALLOW))
+    return _if_call(number, position, tests + _step(_RETURN, _ALLOW))
 
 
 def _allow_values(number: int, position: int, values: tuple[int, ...], error: int) -> bytes:
     tests = b"".join(_step(_EQUAL, v, 0, 1) + _step(_RETURN, _ALLOW) for v in values)
-    return _looking_at(number, position, tests + _step(_RETURN, _ERRNO | error))
+    return _if_call(number, position, tests + _step(_RETURN, _ERRNO | error))
 
 
-def _looking_at(number: int, position: int, tests: bytes) -> bytes:
-    """Tests of one argument of one call, which return either way; other calls leap over them. Of the
-    argument the lower half counts: both machines are little-endian."""
+def _if_call(number: int, position: int, tests: bytes) -> bytes:
+    """Return tests of one argument of one call. The tests return in every case; other calls skip them. Only
+    the lower half of the argument is tested: both machines are little-endian."""
     body = _step(_LOAD, _ARGUMENTS + 8 * position) + tests
     return _step(_EQUAL, number, 0, len(body) // 8) + body

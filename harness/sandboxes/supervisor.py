@@ -1,10 +1,10 @@
-"""Running a program to its end or to a bound: its output read while it streams, what it takes watched.
+"""Supervises a program until it ends or exceeds a limit: reads its output and measures its resources.
 
-What it takes is asked again and again, seldom enough that asking costs a tenth of the time at most. What
-is written in such a pause shows in the free space of the disk, which is asked for far more often: once so
-much has gone that a tree may have passed its bound, the next look is taken at once. So a tree passes its
-bound by what is written within one glance and one look. A sandbox that begins past it lets no file grow,
-so that the next command does not add the same again.
+The resources are measured repeatedly, but so seldom that measuring takes at most a tenth of the time. Writes
+between two measurements show in the free space of the disk, which is checked far more often. Once so much has
+gone that a tree may exceed its limit, the next measurement starts at once. So a tree exceeds its limit at
+most by the writes during one check and one measurement. In a sandbox that begins above its limit no file can
+grow, so that the next command does not add the same again.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from harness.sandboxes.process_tree import Taken, taken_by
 from workspaces.errors import Failure, Unavailable
 from workspaces.localfs.permissions import measure
 
-WATCH_S = 0.1
-WATCH_SHARE = 10
-"""A look takes one tenth of the time at most; one that free space calls for takes half of it."""
+MEASURE_INTERVAL_S = 0.1
+MEASURE_TIME_DIVISOR = 10
+"""The divisor of the time for measurements: one tenth at most. Those that free space triggers take half."""
 
-GLANCE_S = 0.01
-"""Between two looks at the free space, each a call of microseconds. [Six writers on two cores write up to
-3 GB/s: 30 MB in this time.]"""
+FREE_SPACE_INTERVAL_S = 0.01
+"""Seconds between two checks of the free space, each a call of microseconds. [Six writers on two cores write
+up to 3 GB/s: 30 MB in this time.]"""
 
-BLIND_LOOKS_MAX = 20
-"""In a row: a tree that cannot be measured for so long is kept from being measured."""
+FAILED_MEASUREMENTS_MAX = 20
+"""The most failed measurements in a row. A tree that cannot be measured for so long is evading
+measurement."""
 
 DISK_RESERVE_BYTES = 500 * 10**6
-"""A program that fills the disk up to here is ended, by whatever trick its files hide from a walk."""
+"""Free space at which a program that fills the disk is ended, however its files hide from a walk."""
 
 PIECE_BYTES = 256 * 1024
 KILL_AGAIN_S = 0.01
@@ -46,38 +47,44 @@ Process = subprocess.Popen[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """How to start a program, and how to end it with all that it started."""
+    """The way to start a program, and to end it with all its processes."""
 
     argv: Sequence[str]
     kill: Callable[[Process], None]
-    """Asked again until it has ended: there may be nothing to be killed yet."""
+    """Kills the program. It is called until the program has ended, because there may be nothing to kill
+    yet."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     is_attached: bool = False
-    """To the caller's own streams; then nothing is captured."""
+    """True if the program uses the caller's own streams; then nothing is captured."""
 
 
-async def supervise(spawn: Spawn, bounds: CommandLimits, watched: Sequence[Bind]) -> CommandResult:
-    """Unavailable when it cannot be started. It is started by the thread of the event loop, which lives
-    as long as the server: a sandbox dies with the thread that started it."""
-    process = _started(spawn)
-    stream = _Stream(process, bounds.shown_bytes)
+async def supervise(spawn: Spawn, limits: CommandLimits, watched: Sequence[Bind]) -> CommandResult:
+    """Run a program to its end or to a limit.
+
+    The thread of the event loop starts the program, because that thread lives as long as the server: a
+    sandbox dies with the thread that started it.
+
+    Raises: Unavailable if the program cannot be started.
+    """
+    process = _start(spawn)
+    stream = _Stream(process, limits.shown_bytes)
     ending = asyncio.create_task(_end(process))
     flooding = asyncio.create_task(stream.flooded.wait())
-    watching = asyncio.create_task(_watch(process.pid, bounds, watched))
+    watching = asyncio.create_task(_watch(process.pid, limits, watched))
     try:
         await asyncio.wait(
             {ending, flooding, watching},
-            timeout=bounds.seconds,
+            timeout=limits.seconds,
             return_when=asyncio.FIRST_COMPLETED,
         )
         cause = _cause(ending, flooding, watching)
     finally:
         watching.cancel()
         flooding.cancel()
-        await completed(_killed(spawn, process, ending))
-        await completed(stream.drained.wait())  # at once: nobody is left to write
+        await completed(_kill(spawn, process, ending))
+        await completed(stream.drained.wait())  # ends at once: no process is left that could write
     code = ending.result()
-    return CommandResult(cause, code if code >= 0 else 128 - code, stream.capture.ended())
+    return CommandResult(cause, code if code >= 0 else 128 - code, stream.capture.result())
 
 
 def _cause(
@@ -90,7 +97,7 @@ def _cause(
     return watching.result() if watching.done() else "time"
 
 
-def _started(spawn: Spawn) -> Process:
+def _start(spawn: Spawn) -> Process:
     streams: dict[str, Any] = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.PIPE,
@@ -105,28 +112,29 @@ def _started(spawn: Spawn) -> Process:
 
 
 async def _end(process: Process) -> int:
-    """The return code; awaited by a handle of the process where there are such, else by a thread."""
+    """Return the exit code of the process. It is awaited with a pidfd if the system has one, else in a
+    thread."""
     if not hasattr(os, "pidfd_open"):
         return await run_in_thread(process.wait)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop, has_ended = asyncio.get_running_loop(), asyncio.Event()
     handle = os.pidfd_open(process.pid)
-    loop.add_reader(handle, ended.set)
+    loop.add_reader(handle, has_ended.set)
     try:
-        await ended.wait()
+        await has_ended.wait()
     finally:
         loop.remove_reader(handle)
         os.close(handle)
     return process.wait()
 
 
-async def _killed(spawn: Spawn, process: Process, ending: asyncio.Task[int]) -> None:
+async def _kill(spawn: Spawn, process: Process, ending: asyncio.Task[int]) -> None:
     while not ending.done():
         spawn.kill(process)
         await asyncio.wait({ending}, timeout=KILL_AGAIN_S)
 
 
 class _Stream:
-    """What a program prints, taken as it comes."""
+    """The output stream of a program, read as it arrives."""
 
     def __init__(self, process: Process, shown_bytes: int) -> None:
         self.capture = OutputCapture(shown_bytes)
@@ -156,74 +164,79 @@ class _Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What a look at a program has found."""
+class _Measurement:
+    """The result of one measurement of a program."""
 
     cause: Cause | None
     room: dict[str, int]
-    """How many bytes each tree may still take."""
+    """The bytes that each tree may still take."""
     free: dict[str, int]
-    """Of the disk of each tree, when the look began."""
+    """The free bytes on the disk of each tree when the measurement began."""
 
 
-async def _watch(pid: int, bounds: CommandLimits, watched: Sequence[Bind]) -> Cause:
-    """Return what was passed, when a bound is passed."""
+async def _watch(pid: int, limits: CommandLimits, watched: Sequence[Bind]) -> Cause:
+    """Measure until a limit is exceeded. Return that limit."""
     before = {bind.name: _free(bind) for bind in watched}
-    look = _Look(None, {bind.name: _room(bind, bind.taken.bytes) for bind in watched}, before)
-    took_s, blind = 0.0, 0
+    measurement = _Measurement(
+        None, {bind.name: _room(bind, bind.taken.bytes) for bind in watched}, before
+    )
+    took_s, failures = 0.0, 0
     while True:
-        await _pause(look, took_s, watched)
-        begun = time.monotonic()
+        await _pause(measurement, took_s, watched)
+        began = time.monotonic()
         try:
-            look = await run_in_thread(_look, pid, bounds, watched, before)
-        except (OSError, Failure):  # it changes faster than it can be walked through
-            blind += 1
-            if blind >= BLIND_LOOKS_MAX:
+            measurement = await run_in_thread(_measure, pid, limits, watched, before)
+        except (OSError, Failure):  # the tree changes faster than it can be measured
+            failures += 1
+            if failures >= FAILED_MEASUREMENTS_MAX:
                 return "disk"
-            await asyncio.sleep(WATCH_S)  # whatever the free space says: it may be quiet by then
+            await asyncio.sleep(
+                MEASURE_INTERVAL_S
+            )  # wait even if free space shrinks: the tree may be quiet by then
             continue
-        if look.cause is not None:
-            return look.cause
-        took_s, blind = time.monotonic() - begun, 0
+        if measurement.cause is not None:
+            return measurement.cause
+        took_s, failures = time.monotonic() - began, 0
 
 
-async def _pause(look: _Look, took_s: float, watched: Sequence[Bind]) -> None:
-    """Wait for the next look: until it is due, or until a tree may have passed its bound."""
-    begun = time.monotonic()
+async def _pause(measurement: _Measurement, took_s: float, watched: Sequence[Bind]) -> None:
+    """Wait for the next measurement: until it is due, or until a tree may have exceeded its limit."""
+    began = time.monotonic()
     while True:
-        waited_s = time.monotonic() - begun
-        if waited_s >= max(WATCH_S, took_s * WATCH_SHARE):
+        waited_s = time.monotonic() - began
+        if waited_s >= max(MEASURE_INTERVAL_S, took_s * MEASURE_TIME_DIVISOR):
             return
-        # Whoever else writes to the disk calls for looks, too: then they cost half the time at most.
-        if waited_s >= max(GLANCE_S, took_s) and any(
-            look.free[bind.name] - _free(bind) > look.room[bind.name] for bind in watched
+        # Other writers to the disk trigger measurements, too: then these cost half the time at most.
+        if waited_s >= max(FREE_SPACE_INTERVAL_S, took_s) and any(
+            measurement.free[bind.name] - _free(bind) > measurement.room[bind.name]
+            for bind in watched
         ):
             return
-        await asyncio.sleep(GLANCE_S)
+        await asyncio.sleep(FREE_SPACE_INTERVAL_S)
 
 
-def _look(
-    pid: int, bounds: CommandLimits, watched: Sequence[Bind], before: dict[str, int]
-) -> _Look:
-    """Look at all that a program takes. `before`: the free space when it began."""
+def _measure(
+    pid: int, limits: CommandLimits, watched: Sequence[Bind], before: dict[str, int]
+) -> _Measurement:
+    """Measure all resources that a program takes. `before`: the free space when the program began."""
     free, room = {bind.name: _free(bind) for bind in watched}, dict[str, int]()
     taken = taken_by(pid, frozenset(bind.root.stat().st_dev for bind in watched))
-    cause = _passed(taken, bounds)
+    cause = _exceeded_limit(taken, limits)
     for bind in watched:
         extent = measure(bind.root)
         extent.bytes += taken.unlinked_bytes
         room[bind.name] = _room(bind, extent.bytes)
-        gone = before[bind.name] - free[bind.name]
-        is_disk_full = free[bind.name] < DISK_RESERVE_BYTES and gone > bind.bytes_max
+        written = before[bind.name] - free[bind.name]
+        is_disk_full = free[bind.name] < DISK_RESERVE_BYTES and written > bind.bytes_max
         if cause is None and (bind.is_passed_by(extent) or is_disk_full):
             cause = "disk"
-    return _Look(cause, room, free)
+    return _Measurement(cause, room, free)
 
 
-def _passed(taken: Taken, bounds: CommandLimits) -> Cause | None:
-    if taken.processes > bounds.processes:
+def _exceeded_limit(taken: Taken, limits: CommandLimits) -> Cause | None:
+    if taken.processes > limits.processes:
         return "processes"
-    return "memory" if taken.memory_bytes > bounds.memory_bytes else None
+    return "memory" if taken.memory_bytes > limits.memory_bytes else None
 
 
 def _room(bind: Bind, taken_bytes: int) -> int:
@@ -231,5 +244,5 @@ def _room(bind: Bind, taken_bytes: int) -> int:
 
 
 def _free(bind: Bind) -> int:
-    found = os.statvfs(bind.root)
-    return found.f_bavail * found.f_frsize
+    status = os.statvfs(bind.root)
+    return status.f_bavail * status.f_frsize

@@ -1,7 +1,7 @@
-"""The tool `bash`: a command in a sandbox, with the workspaces that share the sandbox's record.
+"""The tool `bash`: runs a command in a sandbox, with the workspaces that share the sandbox's record.
 
-While a command can write, it holds the writer lock of every workspace that it can write to, from
-before it begins until what it changed is a revision.
+A command that can write holds the writer lock of every workspace that it can write to. It holds them from
+before it begins until its changes are committed as a revision.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from workspaces.workspace_record import QUOTA_BYTES_MAX
 
 SECONDS = 30
 COMMAND_BYTES_MAX = 100_000
-"""Linux takes 128 KiB as one argument; what is longer is a file, and `write` makes those."""
+"""The longest command. Linux accepts 128 KiB as one argument; `write` makes files for longer scripts."""
 
 QUOTA_TIMES = 2
-"""A command may pass the quota for a while, say to sort a file; at this many times it is ended. One that
-finds more there is ended only when it adds to it."""
+"""A command may exceed the quota for a while, for example to sort a file; at this multiple it is ended. A
+command that begins above it is ended only if it adds to it."""
 
 PROBLEMS_SHOWN_MAX = 20
 
@@ -51,24 +51,32 @@ class BashInput(StrictModel):
     workspace: str | None = None
 
 
-async def _bash(given: BashInput, desk: ToolContext, call_id: str) -> str:
-    mount = desk.mount(given.workspace)
-    sandbox, record = _sandbox_of(mount, desk)
-    _check_command(given.command)
-    mounts = [other for other in desk.mounts if _record_id(other) == record.id]
-    argv = ("bash", "-c", given.command)
+async def _bash(arguments: BashInput, context: ToolContext, call_id: str) -> str:
+    mount = context.mount(arguments.workspace)
+    sandbox, record = _sandbox_of(mount, context)
+    _check_command(arguments.command)
+    mounts = [other for other in context.mounts if _record_id(other) == record.id]
+    argv = ("bash", "-c", arguments.command)
     writable = [other for other in mounts if other.is_writable]
-    async with entered(_commanding(writable, desk.author(call_id))) as commands:
+    async with entered(_open_commands(writable, context.author(call_id))) as commands:
         taken = {
             other.name: command.taken for other, command in zip(writable, commands, strict=True)
         }
-        order = order_for(
-            argv, mounts, mount.name, record.config, seconds=given.timeout, taken=taken
+        sandbox_command = order_for(
+            argv, mounts, mount.name, record.config, seconds=arguments.timeout, taken=taken
         )
-        ended = await sandbox.run(order)
+        result = await sandbox.run(sandbox_command)
     for other, command in zip(writable, commands, strict=True):
-        desk.ran(other, command)
-    return await run_in_thread(_answer, ended, order, desk, call_id, writable, commands)
+        context.record_command(other, command)
+    return await run_in_thread(
+        _answer,
+        result,
+        sandbox_command,
+        context,
+        call_id=call_id,
+        mounts=writable,
+        commands=commands,
+    )
 
 
 def order_for(
@@ -80,7 +88,8 @@ def order_for(
     seconds: float | None,
     taken: Mapping[str, DiskUsage],
 ) -> SandboxCommand:
-    """Return what a record of a sandbox says, for one command. `taken`: by each writable mount now."""
+    """Return the sandbox command that a sandbox record describes. `taken` is the disk usage of each writable
+    mount now."""
     limits = config.limits
     return SandboxCommand(
         argv,
@@ -102,26 +111,29 @@ def _bind_of(mount: Mount, taken: DiskUsage) -> Bind:
         mount.name,
         mount.here.root,
         mount.is_writable,
-        QUOTA_TIMES * min(quota.bytes, QUOTA_BYTES_MAX),  # it was stored before there was a maximum
+        QUOTA_TIMES
+        * min(
+            quota.bytes, QUOTA_BYTES_MAX
+        ),  # the quota may have been stored before there was a maximum
         QUOTA_TIMES * quota.files,
         taken,
     )
 
 
-def _suits(mount: Mount, desk: ToolContext) -> bool:
-    return mount.sandbox is not None and desk.workshop.sandbox is not None
+def _suits(mount: Mount, context: ToolContext) -> bool:
+    return mount.sandbox is not None and context.programs.sandbox is not None
 
 
 def _record_id(mount: Mount) -> str | None:
     return mount.sandbox.id if mount.sandbox else None
 
 
-def _sandbox_of(mount: Mount, desk: ToolContext) -> tuple[Sandbox, SandboxRecord]:
-    if mount.sandbox is None or desk.workshop.sandbox is None:
+def _sandbox_of(mount: Mount, context: ToolContext) -> tuple[Sandbox, SandboxRecord]:
+    if mount.sandbox is None or context.programs.sandbox is None:
         rule = "has no sandbox: no command can see it"
         remedy = "use read and glob there, or name another workspace"
         raise Refused("workspace", mount.name, rule, remedy=remedy)
-    return desk.workshop.sandbox, mount.sandbox
+    return context.programs.sandbox, mount.sandbox
 
 
 def _check_command(command: str) -> None:
@@ -137,77 +149,77 @@ def _check_command(command: str) -> None:
 
 
 @contextmanager
-def _commanding(mounts: Sequence[Mount], author: Author) -> Generator[list[Command]]:
-    """The commands of all these mounts, in their order. The locks are taken in one order everywhere, so
-    that two turns never wait for each other."""
+def _open_commands(mounts: Sequence[Mount], author: Author) -> Generator[list[Command]]:
+    """Open a command on each of these mounts and yield them in the order of the mounts. The locks are always
+    taken in the same order, so that two turns never wait for each other."""
     with ExitStack() as stack:
-        held = {
+        commands = {
             mount.namespace: stack.enter_context(mount.here.command(author))
             for mount in sorted(mounts, key=lambda mount: mount.namespace)
         }
-        yield [held[mount.namespace] for mount in mounts]
+        yield [commands[mount.namespace] for mount in mounts]
 
 
 def _answer(
-    ended: CommandResult,
-    order: SandboxCommand,
-    desk: ToolContext,
+    result: CommandResult,
+    sandbox_command: SandboxCommand,
+    context: ToolContext,
     call_id: str,
     mounts: Sequence[Mount],
     commands: Sequence[Command],
 ) -> str:
-    shown = _shown(ended.output, desk, call_id)
+    shown = _shown(result.output, context, call_id)
     lines = [shown.rstrip("\n")] if shown.strip() else ["(no output)"]
-    lines += _how_it_ended(ended, order.bounds)
-    lines += [_full(bind) for bind in order.binds if bind.is_full]
+    lines += _end_notes(result, sandbox_command.limits)
+    lines += [_full_note(bind) for bind in sandbox_command.binds if bind.is_full]
     for mount, command in zip(mounts, commands, strict=True):
-        lines += _not_kept(mount, command, is_one_of_several=len(desk.mounts) > 1)
+        lines += _uncommitted(mount, command, is_one_of_several=len(context.mounts) > 1)
     return "\n".join(lines)
 
 
-def _shown(output: Captured, desk: ToolContext, call_id: str) -> str:
+def _shown(output: Captured, context: ToolContext, call_id: str) -> str:
     if not output.tail:
         return plain(output.head)
     middle = f"(… {output.left_out:,} bytes are left out here"
-    if desk.results is not None:
-        desk.results.keep(call_id, plain(output.whole))
-        kept = "the whole" if output.size <= WHOLE_BYTES_MAX else f"the first {WHOLE_BYTES_MAX:,}"
-        middle += f'; read_result with id "{call_id}" shows {kept}'
+    if context.results is not None:
+        context.results.keep(call_id, plain(output.whole))
+        extent = "the whole" if output.size <= WHOLE_BYTES_MAX else f"the first {WHOLE_BYTES_MAX:,}"
+        middle += f'; read_result with id "{call_id}" shows {extent}'
     return f"{plain(output.head).rstrip()}\n{middle} …)\n{plain(output.tail)}"
 
 
-def _how_it_ended(ended: CommandResult, bounds: CommandLimits) -> list[str]:
-    match ended.cause:
+def _end_notes(result: CommandResult, limits: CommandLimits) -> list[str]:
+    match result.cause:
         case "exit":
-            return [f"(exit code {ended.code})"] if ended.code else []
+            return [f"(exit code {result.code})"] if result.code else []
         case "time":
-            told = (
-                f"ended after {bounds.seconds:g} s, with all that it had started: its time was up. "
-                f"What it did until then stands. Pass a larger `timeout`, at most {SECONDS_MAX}, or "
+            message = (
+                f"ended after {limits.seconds:g} s, with all that it had started: its time was up. "
+                f"Its changes until then remain. Pass a larger `timeout`, at most {SECONDS_MAX}, or "
                 "do less at once"
             )
         case "memory":
-            told = f"ended: it took more than {bounds.memory_bytes // 2**20:,} MiB of memory"
+            message = f"ended: it took more than {limits.memory_bytes // 2**20:,} MiB of memory"
         case "processes":
-            told = f"ended: it had more than {bounds.processes} processes"
+            message = f"ended: it had more than {limits.processes} processes"
         case "disk":
-            told = (
+            message = (
                 f"ended: it took more than {QUOTA_TIMES} times the quota of its workspace, or nested "
                 "directories too deep. What it wrote is still there: remove what is too much"
             )
         case "output":
-            told = f"ended: it printed more than {OUTPUT_BYTES_MAX // 2**20} MiB. Write to a file instead"
-    return [f"({told})"]
+            message = f"ended: it printed more than {OUTPUT_BYTES_MAX // 2**20} MiB. Write to a file instead"
+    return [f"({message})"]
 
 
-def _full(bind: Bind) -> str:
+def _full_note(bind: Bind) -> str:
     return (
         f"({bind.name} took more than {QUOTA_TIMES} times its quota before this command, or had nested "
         "directories too deep. Until that is removed no file can grow, in /tmp neither: pipe instead)"
     )
 
 
-def _not_kept(mount: Mount, command: Command, *, is_one_of_several: bool) -> list[str]:
+def _uncommitted(mount: Mount, command: Command, *, is_one_of_several: bool) -> list[str]:
     where = f" in {mount.name}" if is_one_of_several else ""
     problems = command.problems
     lines = [f"(not kept{where}: {p.path!r} {p.detail})" for p in problems[:PROBLEMS_SHOWN_MAX]]
@@ -215,16 +227,16 @@ def _not_kept(mount: Mount, command: Command, *, is_one_of_several: bool) -> lis
     return [*lines, f"(and {left} more that are not kept{where})"] if left else lines
 
 
-def _asks(given: BashInput, desk: ToolContext) -> Mount | None:
-    mount = desk.mount(given.workspace)
-    _sandbox_of(mount, desk)
-    _check_command(given.command)
+def _asks(arguments: BashInput, context: ToolContext) -> Mount | None:
+    mount = context.mount(arguments.workspace)
+    _sandbox_of(mount, context)
+    _check_command(arguments.command)
     return mount if mount.is_asked_for else None
 
 
-def _writes(given: BashInput, desk: ToolContext) -> bool:
-    record = _sandbox_of(desk.mount(given.workspace), desk)[1]
-    return any(mount.is_writable for mount in desk.mounts if _record_id(mount) == record.id)
+def _writes(arguments: BashInput, context: ToolContext) -> bool:
+    record = _sandbox_of(context.mount(arguments.workspace), context)[1]
+    return any(mount.is_writable for mount in context.mounts if _record_id(mount) == record.id)
 
 
 BASH = Tool("bash", BashInput, _bash, is_writing=False, suits=_suits, asks=_asks, writes=_writes)

@@ -1,7 +1,7 @@
-"""Tools of one's own: a Python function that an agent may call.
+"""Custom tools: a Python function that an agent may call.
 
-Its name, its docstring and the types of its parameters say what a model must know; what it returns, or
-raises, is what the model reads.
+The model reads the function's name, its docstring and the types of its parameters. It also reads the value
+that the function returns, or the error that it raises.
 """
 
 from __future__ import annotations
@@ -28,83 +28,86 @@ from workspaces.validation import rule_of
 
 
 class ToolFailed(Failure):
-    """A function of somebody else's raised: the model is told what."""
+    """A function of the caller raised. The model reads the error."""
 
     code = "tool_failed"
 
 
 @dataclass(frozen=True, slots=True)
 class CustomTool:
-    """A function as a tool. Called from Python it is the function."""
+    """A function as a tool. Calling the tool from Python calls the function."""
 
     name: str
     description: str
     input: type[BaseModel]
     function: Callable[..., Any]
     only_reads: bool
-    """Then it may run beside other calls of the same reply."""
+    """True if the function changes nothing: it may run at the same time as other calls of the reply."""
     asks: bool
-    """Whether somebody must allow each call first."""
+    """True if a person must approve each call first."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
     @property
     def schema(self) -> JsonObject:
-        """JSON Schema of the input."""
+        """Return the JSON Schema of the input."""
         return cast("JsonObject", _untitled(self.input.model_json_schema()))
 
-    def spec(self, desk: ToolContext) -> ToolSpec:
-        del desk
+    def spec(self, context: ToolContext) -> ToolSpec:
+        del context
         return ToolSpec(self.name, self.description, self.schema)
 
-    def is_offered(self, desk: ToolContext) -> bool:
-        del desk
+    def is_offered(self, context: ToolContext) -> bool:
+        del context
         return True
 
-    def asked(self, call: ToolCall, desk: ToolContext) -> RequiredAnswer | None:
-        del desk
+    def required_answer(self, call: ToolCall, context: ToolContext) -> RequiredAnswer | None:
+        del context
         try:
-            self._given(call)
-        except Refused:  # its error is answer enough
+            self._arguments(call)
+        except Refused:  # the call fails anyway: no approval is needed
             return None
         return RequiredAnswer(call.id, "approval") if self.asks else None
 
-    def may_write(self, call: ToolCall, desk: ToolContext) -> bool:
-        del call, desk
+    def may_write(self, call: ToolCall, context: ToolContext) -> bool:
+        del call, context
         return not self.only_reads
 
-    async def answer(self, call: ToolCall, desk: ToolContext) -> str:
-        text = await self.said(call)
-        if desk.results is None:
+    async def answer(self, call: ToolCall, context: ToolContext) -> str:
+        text = await self.run(call)
+        if context.results is None:
             return text[:SHOWN_CHARACTERS_MAX]
-        return await run_in_thread(desk.results.shown, call.id, text)
+        return await run_in_thread(context.results.shorten, call.id, text)
 
-    async def said(self, call: ToolCall) -> str:
-        """What it returns, as text. Raises Failure."""
-        given = self._given(call)
+    async def run(self, call: ToolCall) -> str:
+        """Call the function and return its result as text.
+
+        Raises: Failure if the input is invalid or the function fails.
+        """
+        arguments = self._arguments(call)
         try:
             if inspect.iscoroutinefunction(self.function):
-                said = await self.function(**given)
+                result = await self.function(**arguments)
             else:
-                said = await run_in_new_thread(self.function, **given)
-            return _text(said)
+                result = await run_in_new_thread(self.function, **arguments)
+            return _text(result)
         except Failure:
             raise
-        except (Exception, SystemExit) as problem:  # the second is how programs give up
-            told = f"{self.name} failed: {type(problem).__name__}: {problem}"
-            raise ToolFailed(told[:SHOWN_CHARACTERS_MAX]) from problem
+        except (Exception, SystemExit) as problem:  # programs exit with SystemExit
+            message = f"{self.name} failed: {type(problem).__name__}: {problem}"
+            raise ToolFailed(message[:SHOWN_CHARACTERS_MAX]) from problem
 
-    def _given(self, call: ToolCall) -> dict[str, Any]:
+    def _arguments(self, call: ToolCall) -> dict[str, Any]:
         try:
-            given = self.input.model_validate(call.input)
+            arguments = self.input.model_validate(call.input)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "input"
             if first["type"] == "missing":
                 raise Refused(field, None, "is required") from error
             raise Refused(field, first["input"], rule_of(first["msg"])) from error
-        return {name: getattr(given, name) for name in self.input.model_fields}
+        return {name: getattr(arguments, name) for name in self.input.model_fields}
 
 
 @overload
@@ -126,25 +129,31 @@ def tool(
     only_reads: bool = False,
     asks: bool = False,
 ) -> CustomTool | Callable[[Callable[..., Any]], CustomTool]:
-    """A function as a tool for agents, sync or async: `@tool`, or `@tool(only_reads=True)`.
+    """Return a function as a tool for agents, sync or async: `@tool`, or `@tool(only_reads=True)`.
 
-    `only_reads`: it changes nothing, and may run beside other calls. `asks`: somebody must allow each call.
+    `only_reads`: the function changes nothing, so it may run at the same time as other calls. `asks`: a
+    person must approve each call.
     """
 
-    def made(function: Callable[..., Any]) -> CustomTool:
-        called = name or function.__name__
-        told = description or inspect.getdoc(function) or ""
-        _check(called, told)
-        return CustomTool(called, told, _input(called, function), function, only_reads, asks)
+    def decorate(function: Callable[..., Any]) -> CustomTool:
+        tool_name = name or function.__name__
+        docstring = description or inspect.getdoc(function) or ""
+        _check(tool_name, docstring)
+        return CustomTool(
+            tool_name, docstring, _input(tool_name, function), function, only_reads, asks
+        )
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)
 
 
 def custom_tools(
-    stated: Iterable[CustomTool | Callable[..., Any]], taken: Iterable[str]
+    functions: Iterable[CustomTool | Callable[..., Any]], taken: Iterable[str]
 ) -> tuple[CustomTool, ...]:
-    """Refused for a name that is taken, and for a function that cannot be called by a model."""
-    tools = tuple(one if isinstance(one, CustomTool) else tool(one) for one in stated)
+    """Return the tools for these functions.
+
+    Raises: Refused if a name is taken, or if a model cannot call the function.
+    """
+    tools = tuple(one if isinstance(one, CustomTool) else tool(one) for one in functions)
     names = set(taken)
     for one in tools:
         if one.name in names:
@@ -176,23 +185,23 @@ def _input(name: str, function: Callable[..., Any]) -> type[BaseModel]:
     return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
 
 
-def _text(said: object) -> str:
-    if isinstance(said, str):
-        text = said
-    elif isinstance(said, BaseModel):
-        text = said.model_dump_json()
+def _text(result: object) -> str:
+    if isinstance(result, str):
+        text = result
+    elif isinstance(result, BaseModel):
+        text = result.model_dump_json()
     else:
-        text = "(done)" if said is None else json.dumps(said, ensure_ascii=False, default=str)
+        text = "(done)" if result is None else json.dumps(result, ensure_ascii=False, default=str)
     return text.encode(errors="replace").decode() or "(nothing)"
 
 
 def _untitled(schema: object) -> object:
-    """Pydantic's titles say the names once more."""
+    """Return the schema without pydantic's titles, which only repeat the names."""
     if isinstance(schema, dict):
-        stated = cast("dict[str, object]", schema)
+        fields = cast("dict[str, object]", schema)
         return {
             key: _untitled(value)
-            for key, value in stated.items()
+            for key, value in fields.items()
             if not (key == "title" and isinstance(value, str))
         }
     if isinstance(schema, list):

@@ -23,42 +23,44 @@ class EditInput(StrictModel):
     workspace: str | None = None
 
 
-def _edit(given: EditInput, desk: ToolContext, call_id: str) -> str:
-    """An edit is made on the file as it is now: what others wrote elsewhere in it stays."""
-    mount = desk.writable(given.workspace)
-    path = path_of(given.path)
+def _edit(arguments: EditInput, context: ToolContext, call_id: str) -> str:
+    """Edit the file as it is now. Changes that others made elsewhere in it stay."""
+    mount = context.writable(arguments.workspace)
+    path = path_of(arguments.path)
     for _ in range(TRIES_MAX):
-        file = desk.read(mount, path)
+        file = context.read(mount, path)
         try:
             before = file.data.decode()
         except UnicodeDecodeError as error:
             raise Refused("path", path, "is not a text file") from error
-        count = before.count(given.old)
-        _check_count(given, count)
-        after = before.replace(given.old, given.new)
+        count = before.count(arguments.old)
+        _check_count(arguments, count)
+        after = before.replace(arguments.old, arguments.new)
         try:
-            written = mount.here.write(path, after, by=desk.author(call_id), expect=file.version)
+            written = mount.here.write(path, after, by=context.author(call_id), expect=file.version)
         except Conflict:
             continue
-        desk.wrote(mount, written)
+        context.record_write(mount, written)
         if written.revision is None:
             return f"{path} is as it was: `old` and `new` are the same."
         return f"Edited: {path}, {count} {'place' if count == 1 else 'places'}."
-    raise Refused("path", path, "changes faster than it can be edited", remedy="try again")
+    raise Refused(
+        "path", path, "is changed by others too often to be edited now", remedy="try again"
+    )
 
 
-def _check_count(given: EditInput, count: int) -> None:
+def _check_count(arguments: EditInput, count: int) -> None:
     if count == 0:
-        rule = "does not stand in the file as it is now"
-        raise Refused("old", given.old, rule, remedy="read the file and copy the text exactly")
-    if count > 1 and not given.all:
-        rule = f"stands in the file {count} times"
-        remedy = "take in a neighbouring line to make it unique, or pass all: true"
-        raise Refused("old", given.old, rule, remedy=remedy)
+        rule = "is not in the file as it is now"
+        raise Refused("old", arguments.old, rule, remedy="read the file and copy the text exactly")
+    if count > 1 and not arguments.all:
+        rule = f"is in the file {count} times"
+        remedy = "include a neighbouring line to make it unique, or pass all: true"
+        raise Refused("old", arguments.old, rule, remedy=remedy)
 
 
-def _asks(given: EditInput, desk: ToolContext) -> Mount | None:
-    return desk.asked_to_write(given.workspace, given.path)
+def _asks(arguments: EditInput, context: ToolContext) -> Mount | None:
+    return context.mount_to_approve(arguments.workspace, arguments.path)
 
 
 EDIT = Tool("edit", EditInput, _edit, is_writing=True, asks=_asks)

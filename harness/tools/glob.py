@@ -13,7 +13,7 @@ from workspaces.paths import broken_rule
 from workspaces.validation import StrictModel
 
 SHOWN_MAX = 500
-"""Paths in one answer: what nobody can overlook needs a better pattern."""
+"""The most paths in one answer. A longer list needs a narrower pattern."""
 
 
 class GlobInput(StrictModel):
@@ -22,27 +22,27 @@ class GlobInput(StrictModel):
     workspace: str | None = None
 
 
-def _glob(given: GlobInput, desk: ToolContext, call_id: str) -> str:
+def _glob(arguments: GlobInput, context: ToolContext, call_id: str) -> str:
     del call_id
-    mount = desk.mount(given.workspace)
-    matches = matcher(given.pattern)
-    place = place_of(given.path)
+    mount = context.mount(arguments.workspace)
+    matches = matcher(arguments.pattern)
+    place = place_of(arguments.path)
     above = len(place) + 1 if place else 0
-    inside = _joined(place, fixed_directory(given.pattern))
-    found = mount.workspace.find(inside, lambda name: matches(name[above:]))
-    found.sort(key=lambda stat: (-(stat.modified or 0), stat.name))
-    if not found:
-        return f"No file matches {given.pattern!r}" + (f" in {place}." if place else ".")
-    lines = [stat.name for stat in found[:SHOWN_MAX]]
-    if len(found) > SHOWN_MAX:
+    inside = _joined(place, fixed_directory(arguments.pattern))
+    matching = mount.workspace.find(inside, lambda name: matches(name[above:]))
+    matching.sort(key=lambda stat: (-(stat.modified or 0), stat.name))
+    if not matching:
+        return f"No file matches {arguments.pattern!r}" + (f" in {place}." if place else ".")
+    lines = [stat.name for stat in matching[:SHOWN_MAX]]
+    if len(matching) > SHOWN_MAX:
         lines.append(
-            f"({len(found) - SHOWN_MAX:,} older ones are left out: use a narrower pattern)"
+            f"({len(matching) - SHOWN_MAX:,} older ones are left out: use a narrower pattern)"
         )
     return "\n".join(lines)
 
 
 def _joined(place: str, fixed: str) -> str:
-    """Where to look; no deeper than what can be a path."""
+    """Return the directory to search, joined only as far as it is a valid path."""
     joined = f"{place}/{fixed}" if place and fixed else place or fixed
     return joined if not joined or broken_rule(joined) is None else place
 

@@ -1,7 +1,7 @@
-"""The tool `grep`: ripgrep, in the sandbox where there is one.
+"""The tool `grep`: runs ripgrep, in the sandbox if there is one.
 
-Without one ripgrep runs beside the harness. It is our program on files that no command can have made:
-it follows no link, reads no configuration, and is ended when its time is up.
+Without a sandbox ripgrep runs beside the harness. The program is ours, and no command can have made the files
+it reads. It follows no link, reads no configuration, and is ended when its time is up.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from workspaces.tree.conflict_copy import VERSION_HEX_DIGITS
 from workspaces.validation import StrictModel
 
 SECONDS_MAX = 20.0
-"""Ten thousand files take a fraction of a second; what takes longer is a pattern without an end."""
+"""Seconds for one search. Ten thousand files take a fraction of a second; a longer search has a bad
+pattern."""
 
 LINE_BYTES_MAX = 500
 _MODES = {"content": ("--line-number",), "files": ("--files-with-matches",), "count": ("--count",)}
 _NO_MATCH, _ERROR = 1, 2  # ripgrep's exit codes
 _NOWHERE = "rg: No files were searched"
-"""What ripgrep says, as an error, when there is nothing in the place it was told."""
+"""The beginning of ripgrep's error if the place it searches is empty or missing."""
 _LEFT_OUT = (".git*", ".harness*", f"*.conflict-{'[0-9a-f]' * VERSION_HEX_DIGITS}*")
-"""Names that are reserved, and second files, which wait for a person."""
+"""Reserved names, and conflict copies, which wait for a person."""
 
 _SPECIAL = re.compile(r"[\[{}]")
-"""What a valid path may contain of what means something in ripgrep's globs."""
+"""The characters of valid paths that have a meaning in ripgrep's globs."""
 
 
 class GrepInput(StrictModel):
@@ -46,17 +47,17 @@ class GrepInput(StrictModel):
     workspace: str | None = None
 
 
-async def _grep(given: GrepInput, desk: ToolContext, call_id: str) -> str:
+async def _grep(arguments: GrepInput, context: ToolContext, call_id: str) -> str:
     del call_id
-    mount = desk.mount(given.workspace)
-    if mount.sandbox is None or desk.workshop.ripgrep is None:
+    mount = context.mount(arguments.workspace)
+    if mount.sandbox is None or context.programs.ripgrep is None:
         rule = "can be read and globbed, and not searched: it has no sandbox"
         raise Refused("workspace", mount.name, rule, remedy="find files with glob, and read them")
-    _check_pattern(given.pattern)
-    place = place_of(given.path)
-    options = (*_options(given.mode, place), "-e", given.pattern)
-    ended = await _run(desk, mount, mount.sandbox.config, desk.workshop.ripgrep, options)
-    return await run_in_thread(_answer, given, place, ended, mount)
+    _check_pattern(arguments.pattern)
+    place = place_of(arguments.path)
+    options = (*_options(arguments.mode, place), "-e", arguments.pattern)
+    ended = await _run(context, mount, mount.sandbox.config, context.programs.ripgrep, options)
+    return await run_in_thread(_answer, arguments, place, ended, mount)
 
 
 def _check_pattern(pattern: str) -> None:
@@ -69,67 +70,73 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _options(mode: str, place: str) -> tuple[str, ...]:
-    """Places are stated as globs: a path given as such would be followed if it were a link."""
-    escaped = _SPECIAL.sub(lambda found: f"[{found[0]}]", place)
-    where = (f"--glob=/{escaped}", f"--glob=/{escaped}/**") if place else ()
+    """Return ripgrep's options. Places are given as globs: ripgrep would follow a path that is a link."""
+    escaped = _SPECIAL.sub(lambda match: f"[{match[0]}]", place)
+    place_globs = (f"--glob=/{escaped}", f"--glob=/{escaped}/**") if place else ()
     return (
         *("--no-config", "--no-ignore", "--hidden", "--color=never"),
         *("--no-heading", "--with-filename", "--sort=path"),
         *(f"--max-columns={LINE_BYTES_MAX}", "--max-columns-preview"),
         *_MODES[mode],
-        *where,
+        *place_globs,
         *(f"--glob=!{name}" for name in _LEFT_OUT),
     )
 
 
 async def _run(
-    desk: ToolContext, mount: Mount, config: SandboxConfig, ripgrep: Path, options: tuple[str, ...]
+    context: ToolContext,
+    mount: Mount,
+    config: SandboxConfig,
+    ripgrep: Path,
+    options: tuple[str, ...],
 ) -> CommandResult:
-    bounds = CommandLimits(
+    limits = CommandLimits(
         SECONDS_MAX, config.limits.memory_bytes, config.limits.processes, config.limits.output_bytes
     )
-    if desk.workshop.sandbox is None:
+    if context.programs.sandbox is None:
         argv = (str(ripgrep), *options)
         spawn = Spawn(argv, Process.kill, {"cwd": mount.here.root, "env": {}})
-        return await supervise(spawn, bounds, ())
+        return await supervise(spawn, limits, ())
     bind = Bind(mount.name, mount.here.root, False, 0, 0)
     argv = (f"/programs/{ripgrep.name}", *options)
-    order = SandboxCommand(argv, (bind,), mount.name, bounds, programs=(ripgrep,))
-    return await desk.workshop.sandbox.run(order)
+    command = SandboxCommand(argv, (bind,), mount.name, limits, programs=(ripgrep,))
+    return await context.programs.sandbox.run(command)
 
 
-def _answer(given: GrepInput, place: str, ended: CommandResult, mount: Mount) -> str:
-    told = plain(ended.output.head).rstrip()
+def _answer(arguments: GrepInput, place: str, ended: CommandResult, mount: Mount) -> str:
+    output = plain(ended.output.head).rstrip()
     if ended.cause != "exit":
         rule = (
             f"was not found in {SECONDS_MAX:g} s" if ended.cause == "time" else "matches too much"
         )
-        raise Refused("pattern", given.pattern, rule, remedy="make it simpler, or name a `path`")
+        raise Refused(
+            "pattern", arguments.pattern, rule, remedy="make it simpler, or name a `path`"
+        )
     if ended.code > _ERROR:
-        raise Unavailable("ripgrep", told or f"it ended with code {ended.code}")
-    is_nowhere = told.startswith(_NOWHERE)
-    if ended.code == _ERROR and not is_nowhere and "(os error" not in told:
-        raise Refused("pattern", given.pattern, f"is no regular expression: {told}")
+        raise Unavailable("ripgrep", output or f"it ended with code {ended.code}")
+    is_nowhere = output.startswith(_NOWHERE)
+    if ended.code == _ERROR and not is_nowhere and "(os error" not in output:
+        raise Refused("pattern", arguments.pattern, f"is not a valid regular expression: {output}")
     if ended.code == _NO_MATCH or is_nowhere:
         _check_place(mount, place)
-        return f"Nothing matches {given.pattern!r}" + (f" in {place}." if place else ".")
+        return f"Nothing matches {arguments.pattern!r}" + (f" in {place}." if place else ".")
     if not ended.output.left_out:
-        return told
-    return f"{told}\n(more than is shown here: make the pattern narrower, or name a `path`)"
+        return output
+    return f"{output}\n(more than is shown here: make the pattern narrower, or name a `path`)"
 
 
 def _check_place(mount: Mount, place: str) -> None:
     parent = place.rpartition("/")[0]
 
-    def leads_there(name: str) -> bool:
+    def is_at_place(name: str) -> bool:
         return name == place or name.startswith(f"{place}/")
 
-    if place and not mount.workspace.find(parent, leads_there):
+    if place and not mount.workspace.find(parent, is_at_place):
         raise NotFound("file or directory", place, remedy="see with glob what there is")
 
 
-def _suits(mount: Mount, desk: ToolContext) -> bool:
-    return mount.sandbox is not None and desk.workshop.ripgrep is not None
+def _suits(mount: Mount, context: ToolContext) -> bool:
+    return mount.sandbox is not None and context.programs.ripgrep is not None
 
 
 GREP = Tool("grep", GrepInput, _grep, is_writing=False, suits=_suits)

@@ -1,8 +1,8 @@
-"""Patterns of paths: one matcher, whatever store the paths come from.
+"""Path patterns: one matcher for paths from any store.
 
-`*` and `?` stand for characters of one name, `**` for any number of directories, `[…]` for a character
-of a set, `{a,b}` for one of several. Everything is matched name by name, so that no pattern, however
-made, takes longer than the number of its parts times the number of the path's.
+`*` and `?` stand for characters of one name, `**` for any number of directories, `[…]` for a character of a
+set, `{a,b}` for one of several. Paths are matched name by name. So no pattern takes longer than the number of
+its parts times the number of the path's.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _SPECIAL = re.compile(r"[*?\[\]{},]")
 
 _Parts = tuple[re.Pattern[str] | None, ...]
-"""Of one name each; None for any number of directories."""
+"""Patterns of one name each; None stands for any number of directories."""
 
 
 @lru_cache(maxsize=64)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a path matches; Refused for what is no pattern."""
+    """Return a function that returns True if a path matches.
+
+    Raises: Refused if the pattern is invalid.
+    """
     if len(pattern) > PATTERN_CHARACTERS_MAX:
         raise Refused("pattern", pattern, f"is longer than {PATTERN_CHARACTERS_MAX} characters")
     patterns = [_parts(one) for one in _alternatives(pattern)]
@@ -36,7 +39,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     def matches(path: str) -> bool:
         name = path.rpartition("/")[2]
         for parts in patterns:
-            last = parts[-1]  # which most paths do not have, and which is asked first
+            last = parts[-1]  # checked first, because most paths fail here
             if (last is None or last.match(name)) and _matches(parts, path.split("/")):
                 return True
         return False
@@ -45,24 +48,24 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def fixed_directory(pattern: str) -> str:
-    """The directory that every path that matches lies in, as far as the pattern says it plainly: nothing
-    else need be listed."""
+    """Return the directory that contains every matching path, as far as the pattern states it literally. No
+    other directory has to be listed."""
     plain = takewhile(lambda part: not _SPECIAL.search(part), pattern.split("/")[:-1])
     return "/".join(plain)
 
 
 def _alternatives(pattern: str) -> list[str]:
     done: list[str] = []
-    left = [pattern]
-    while left:
-        one = left.pop()
-        found = _BRACES.search(one)
-        if found is None:
-            done.append(one)
+    pending = [pattern]
+    while pending:
+        candidate = pending.pop()
+        braces = _BRACES.search(candidate)
+        if braces is None:
+            done.append(candidate)
         else:
-            before, after = one[: found.start()], one[found.end() :]
-            left += [f"{before}{choice}{after}" for choice in found[1].split(",")]
-        if len(done) + len(left) > ALTERNATIVES_MAX:
+            before, after = candidate[: braces.start()], candidate[braces.end() :]
+            pending += [f"{before}{choice}{after}" for choice in braces[1].split(",")]
+        if len(done) + len(pending) > ALTERNATIVES_MAX:
             rule = f"stands for more than {ALTERNATIVES_MAX} patterns"
             raise Refused("pattern", pattern, rule)
     return done
@@ -82,7 +85,8 @@ def _parts(pattern: str) -> _Parts:
 
 
 def _matches(parts: _Parts, names: list[str]) -> bool:
-    """`reached` holds how many names the parts so far can stand for."""
+    """Return True if the parts match all names. `reached` holds the numbers of names that the parts so far
+    can match."""
     reached = {0}
     for part in parts:
         if part is None:

@@ -1,4 +1,4 @@
-"""The port of tools, and the table that turns what goes wrong in one into words for the model."""
+"""The tool port, and the table that turns a tool's failure into text for the model."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from workspaces.errors import Failure
 from workspaces.validation import StrictModel, nearest, parse
 
 AT_ONCE_MAX = 4
-"""Calls of one reply: each takes a thread, of which a loop has five on the smallest machine, and one of them
-must be left for the signs of life."""
+"""Calls of one reply that run at the same time. Each takes a thread. A loop has five threads on the smallest
+machine, and one of them must stay free for heartbeats."""
 
 SPECS_MAX = 1_000
-"""Of tools with the names of mounts; each is a few hundred bytes."""
+"""Cached descriptions, by tool and names of mounts; each is a few hundred bytes."""
 
 I = TypeVar("I", bound=StrictModel)  # noqa: E741 - the input of a tool
 
 
-def _any_mount(mount: Mount, desk: ToolContext) -> bool:
-    del mount, desk
+def _any_mount(mount: Mount, context: ToolContext) -> bool:
+    del mount, context
     return True
 
 
-def _never(given: Any, desk: ToolContext) -> None:
-    del given, desk
+def _never(arguments: Any, context: ToolContext) -> None:
+    del arguments, context
 
 
 class AnyTool(Protocol):
-    """What an agent can call. `answer` raises Failure; everything else raises nothing."""
+    """A tool that an agent can call. `answer` raises Failure; the other methods raise nothing."""
 
     @property
     def name(self) -> str: ...
-    def spec(self, desk: ToolContext) -> ToolSpec: ...
-    def is_offered(self, desk: ToolContext) -> bool: ...
-    def asked(self, call: ToolCall, desk: ToolContext) -> RequiredAnswer | None:
-        """Whether somebody must allow the call before it is run."""
+    def spec(self, context: ToolContext) -> ToolSpec: ...
+    def is_offered(self, context: ToolContext) -> bool: ...
+    def required_answer(self, call: ToolCall, context: ToolContext) -> RequiredAnswer | None:
+        """Return the answer that the call needs before it is run, or None."""
         ...
 
-    def may_write(self, call: ToolCall, desk: ToolContext) -> bool:
-        """Whether it must keep its place among the calls of a reply."""
+    def may_write(self, call: ToolCall, context: ToolContext) -> bool:
+        """Return True if the call must keep its place among the calls of a reply."""
         ...
 
-    async def answer(self, call: ToolCall, desk: ToolContext) -> str: ...
+    async def answer(self, call: ToolCall, context: ToolContext) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,46 +67,48 @@ class Tool(Generic[I]):
         Callable[[I, ToolContext, str], str]
         | Callable[[I, ToolContext, str], Coroutine[Any, Any, str]]
     )
-    """The answer for the model, from the input, the desk and the call's id. Raises Failure. What runs a
-    program is a coroutine; everything else is called in a thread."""
+    """Returns the answer for the model from the input, the tool context and the call's id. It raises Failure.
+    A tool that runs a program is a coroutine; all others are called in a thread."""
     is_writing: bool
     suits: Callable[[Mount, ToolContext], bool] = _any_mount
-    """Which mounts it can be used on; without any it is not offered."""
+    """Returns True for a mount that the tool can be used on. Without any such mount it is not offered."""
     asks: Callable[[I, ToolContext], Mount | None] = _never
-    """The mount for which somebody must allow the call first. Raises Failure where the call is no use."""
+    """Returns the mount whose use a person must approve first. It raises Failure if the call cannot
+    succeed."""
     writes: Callable[[I, ToolContext], bool] | None = None
-    """Of a tool that writes only with some inputs: whether it does with this one."""
+    """For a tool that writes only with some inputs: returns True if it writes with this one."""
 
-    def spec(self, desk: ToolContext) -> ToolSpec:
-        suited = [mount.name for mount in desk.mounts if self.suits(mount, desk)]
-        return _spec(self.name, self.input, tuple(suited) if len(desk.mounts) > 1 else ())
+    def spec(self, context: ToolContext) -> ToolSpec:
+        suited = [mount.name for mount in context.mounts if self.suits(mount, context)]
+        return _spec(self.name, self.input, tuple(suited) if len(context.mounts) > 1 else ())
 
-    def is_offered(self, desk: ToolContext) -> bool:
-        suited = [mount for mount in desk.mounts if self.suits(mount, desk)]
+    def is_offered(self, context: ToolContext) -> bool:
+        suited = [mount for mount in context.mounts if self.suits(mount, context)]
         return any(mount.is_writable or not self.is_writing for mount in suited)
 
-    def asked(self, call: ToolCall, desk: ToolContext) -> RequiredAnswer | None:
-        """What cannot be done anyway is not asked about: its error is answer enough."""
+    def required_answer(self, call: ToolCall, context: ToolContext) -> RequiredAnswer | None:
+        """Return the approval that the call needs, or None. A call that must fail needs none: its error
+        suffices."""
         try:
-            mount = self.asks(parse(self.input, call.input), desk)
+            mount = self.asks(parse(self.input, call.input), context)
         except Failure:
             return None
         return RequiredAnswer(call.id, "approval", mount.name) if mount else None
 
-    def may_write(self, call: ToolCall, desk: ToolContext) -> bool:
+    def may_write(self, call: ToolCall, context: ToolContext) -> bool:
         if self.writes is None:
             return self.is_writing
         try:
-            return self.writes(parse(self.input, call.input), desk)
+            return self.writes(parse(self.input, call.input), context)
         except Failure:
             return False
 
-    async def answer(self, call: ToolCall, desk: ToolContext) -> str:
-        given = parse(self.input, call.input)
+    async def answer(self, call: ToolCall, context: ToolContext) -> str:
+        arguments = parse(self.input, call.input)
         if inspect.iscoroutinefunction(self.run):
-            return await self.run(given, desk, call.id)
-        return await run_in_new_thread(  # it may wait for whoever writes to the workspace
-            cast("Callable[[I, ToolContext, str], str]", self.run), given, desk, call.id
+            return await self.run(arguments, context, call.id)
+        return await run_in_new_thread(  # it may wait for another writer of the workspace
+            cast("Callable[[I, ToolContext, str], str]", self.run), arguments, context, call.id
         )
 
 
@@ -116,50 +118,54 @@ class Toolset:
     def __init__(
         self,
         tools: Sequence[AnyTool],
-        desk: ToolContext,
+        context: ToolContext,
         client: Sequence[ClientTool] = (),
         *,
         first: Callable[[], None] | None = None,
     ) -> None:
-        """`client` are those that the client runs; of two of a name the last one counts. `first` is done
-        before any of the others is run."""
+        """Create the toolset. `client` are the client tools; of two with one name the last one counts.
+        `first` is called once, before the first tool runs."""
         self._first = first
         self._specs: tuple[ToolSpec, ...] | None = None
-        self._tools = {tool.name: tool for tool in tools if tool.is_offered(desk)}
+        self._tools = {tool.name: tool for tool in tools if tool.is_offered(context)}
         known = {tool.name for tool in tools}
         self._client = {tool.name: tool for tool in client if tool.name not in known}
-        self.desk = desk
+        self.context = context
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The same at every step: what is mounted stays so for the turn."""
+        """Return the descriptions of the tools. They are the same at every step: the mounts of a turn never
+        change."""
         if self._specs is None:
-            own = tuple(tool.spec(self.desk) for tool in self._tools.values())
+            own = tuple(tool.spec(self.context) for tool in self._tools.values())
             self._specs = (*own, *(tool.spec() for tool in self._client.values()))
         return self._specs
 
-    def asks(self, calls: Sequence[ToolCall]) -> tuple[RequiredAnswer, ...]:
-        """Those that must be allowed, or made by the client, before any of them is run."""
-        return tuple(asked for call in calls if (asked := self._asked(call)) is not None)
+    def required_answers(self, calls: Sequence[ToolCall]) -> tuple[RequiredAnswer, ...]:
+        """Return the answers that are needed before any of the calls is run: approvals, or results of the
+        client."""
+        return tuple(
+            required for call in calls if (required := self._required_answer(call)) is not None
+        )
 
-    def _asked(self, call: ToolCall) -> RequiredAnswer | None:
+    def _required_answer(self, call: ToolCall) -> RequiredAnswer | None:
         if INVALID_JSON in call.input:
             return None
         if call.name in self._client:
             return RequiredAnswer(call.id, "result")
         tool = self._tools.get(call.name)
-        return tool.asked(call, self.desk) if tool else None
+        return tool.required_answer(call, self.context) if tool else None
 
     def may_write(self, call: ToolCall) -> bool:
-        """Whether it may do more than read: then it keeps its place, and what came of it is stored before
-        anything else is done."""
+        """Return True if the call may change something. Then it keeps its place, and its result is stored
+        before the turn continues."""
         tool = self._tools.get(call.name)
         if tool is None or INVALID_JSON in call.input:
             return False
-        return tool.may_write(call, self.desk)
+        return tool.may_write(call, self.context)
 
     def rounds(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """The calls in their order: neighbours that only read are a round, run together; one that may
-        write is a round of its own, so that what comes after it finds what it did."""
+        """Return the calls in rounds, in their order. Neighbouring calls that only read form a round and run
+        together. A call that may write is a round of its own, so that later calls see its effect."""
         rounds: list[list[ToolCall]] = []
         is_open = False
         for call in calls:
@@ -174,11 +180,11 @@ class Toolset:
     async def run_together(
         self, calls: Sequence[ToolCall], emit: Emit
     ) -> list[tuple[ToolResult, ToolEffects]]:
-        """The results of a round in the order of its calls, each with what it brought itself."""
+        """Run a round. Return the results in the order of its calls, each with its own effects."""
         await self._begin()
         if len(calls) == 1:
-            return [await self._run_aside(calls[0], emit)]
-        tasks = [asyncio.create_task(self._run_aside(call, emit)) for call in calls]
+            return [await self._run_forked(calls[0], emit)]
+        tasks = [asyncio.create_task(self._run_forked(call, emit)) for call in calls]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -187,28 +193,28 @@ class Toolset:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def run(self, call: ToolCall, emit: Emit) -> ToolResult:
-        """A failure is a result too."""
+        """Run one call. A failure is a result, too."""
         await self._begin()
-        return await self._run(call, self.desk, emit)
+        return await self._run(call, self.context, emit)
 
     async def _begin(self) -> None:
         if self._first is not None:
             await completed(run_in_new_thread(self._first))
             self._first = None
 
-    async def _run_aside(self, call: ToolCall, emit: Emit) -> tuple[ToolResult, ToolEffects]:
-        desk = self.desk.fork()
-        result = await self._run(call, desk, emit)
-        return result, desk.drain_effects()
+    async def _run_forked(self, call: ToolCall, emit: Emit) -> tuple[ToolResult, ToolEffects]:
+        context = self.context.fork()
+        result = await self._run(call, context, emit)
+        return result, context.drain_effects()
 
-    async def _run(self, call: ToolCall, desk: ToolContext, emit: Emit) -> ToolResult:
+    async def _run(self, call: ToolCall, context: ToolContext, emit: Emit) -> ToolResult:
         emit(ToolStarted(call))
-        result = await self._result(call, desk)
-        result = replace(result, text=sound(result.text))  # an error repeats what the model wrote
+        result = await self._result(call, context)
+        result = replace(result, text=sound(result.text))  # an error may quote the model's text
         emit(ToolEnded(call, result))
         return result
 
-    async def _result(self, call: ToolCall, desk: ToolContext) -> ToolResult:
+    async def _result(self, call: ToolCall, context: ToolContext) -> ToolResult:
         tool = self._tools.get(call.name)
         if tool is None:
             names = [*self._tools, *self._client]
@@ -218,7 +224,7 @@ class Toolset:
         if INVALID_JSON in call.input:
             return ToolResult(call.id, _NO_OBJECT, is_error=True)
         try:
-            return ToolResult(call.id, await tool.answer(call, desk))
+            return ToolResult(call.id, await tool.answer(call, context))
         except Failure as failure:
             return ToolResult(call.id, as_text(failure), is_error=True)
 
@@ -227,7 +233,7 @@ _NO_OBJECT = "Not done: the input is not a JSON object. Nothing was changed. Sen
 
 
 def as_text(failure: Failure) -> str:
-    """What happened, and what to try."""
+    """Return the failure as text for the model, with its remedy."""
     text = f"Not done: {failure}."
     if not failure.remedy:
         return text
@@ -236,15 +242,15 @@ def as_text(failure: Failure) -> str:
 
 
 @lru_cache(maxsize=SPECS_MAX)
-def _spec(name: str, shape: type[StrictModel], workspaces: tuple[str, ...]) -> ToolSpec:
-    """It is asked for at every turn, and takes longer to make than all else that a question is put together
-    from."""
-    return ToolSpec(name, render(f"tools/{name}.md"), _schema(shape, workspaces))
+def _spec(name: str, input_type: type[StrictModel], workspaces: tuple[str, ...]) -> ToolSpec:
+    """Return the description of a tool. It is cached: every turn needs it, and building it takes longer than
+    the rest of the request."""
+    return ToolSpec(name, render(f"tools/{name}.md"), _schema(input_type, workspaces))
 
 
-def _schema(shape: type[StrictModel], workspaces: tuple[str, ...]) -> dict[str, Any]:
-    """JSON Schema of the input; `workspace` stands in it only where there is a choice."""
-    full = shape.model_json_schema(by_alias=True)
+def _schema(input_type: type[StrictModel], workspaces: tuple[str, ...]) -> dict[str, Any]:
+    """Return the JSON Schema of the input. `workspace` is part of it only if there is a choice."""
+    full = input_type.model_json_schema(by_alias=True)
     properties = {name: _plain(value) for name, value in full["properties"].items()}
     if properties.pop("workspace", None) and workspaces:
         properties["workspace"] = {"type": "string", "enum": list(workspaces)}

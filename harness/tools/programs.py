@@ -1,4 +1,4 @@
-"""What tools run programs with: a sandbox, where there is one, and ripgrep."""
+"""The programs that tools run: a sandbox, if there is one, and ripgrep."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harness.sandboxes.port import Sandbox
 @dataclass(frozen=True, slots=True)
 class ToolPrograms:
     sandbox: Sandbox | None
-    """One whose self-test said that it confines, here and now."""
+    """A sandbox whose self-test showed that it confines commands on this machine."""
     ripgrep: Path | None
 
 
-NO_WORKSHOP = ToolPrograms(None, None)
+NO_PROGRAMS = ToolPrograms(None, None)

@@ -12,7 +12,7 @@ from workspaces.validation import StrictModel
 
 LINES_MAX = 2000
 CHARACTERS_MAX = 64 * 1024
-"""What one answer may cost of the context, whatever the length of the lines."""
+"""The most characters of one answer, whatever the length of the lines."""
 
 
 class ReadInput(StrictModel):
@@ -22,17 +22,17 @@ class ReadInput(StrictModel):
     workspace: str | None = None
 
 
-def _read(given: ReadInput, desk: ToolContext, call_id: str) -> str:
+def _read(arguments: ReadInput, context: ToolContext, call_id: str) -> str:
     del call_id
-    mount = desk.mount(given.workspace)
-    file = desk.read(mount, path_of(given.path))
-    desk.see(mount, file.path, file.version)
+    mount = context.mount(arguments.workspace)
+    file = context.read(mount, path_of(arguments.path))
+    context.see(mount, file.path, file.version)
     lines = file.text.splitlines()
     if not lines:
         return f"{file.path} is empty."
-    if given.offset > len(lines):
-        return f"{file.path} has {len(lines)} lines; there is none from {given.offset} on."
-    return _numbered(lines, given.offset, given.limit)
+    if arguments.offset > len(lines):
+        return f"{file.path} has {len(lines)} lines; there is none from {arguments.offset} on."
+    return _numbered(lines, arguments.offset, arguments.limit)
 
 
 def _numbered(lines: list[str], offset: int, limit: int) -> str:
@@ -45,7 +45,7 @@ def _numbered(lines: list[str], offset: int, limit: int) -> str:
         shown.append(f"{number:>6}\t{line[:CHARACTERS_MAX]}")
     following = offset + len(shown)
     cut = len(lines[offset - 1]) - CHARACTERS_MAX
-    if cut > 0:  # then it is the only one that is shown
+    if cut > 0:  # a line that is too long is the only one shown
         shown.append(f"({cut:,} more characters of line {offset}: grep finds what is in them)")
     left = len(lines) - following + 1
     if left > 0:

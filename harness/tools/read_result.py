@@ -13,7 +13,7 @@ from workspaces.errors import NotFound
 from workspaces.validation import StrictModel
 
 CHARACTERS_MAX = 64 * 1024
-"""What one answer may cost of the context. By characters and not by lines: an output may be one line."""
+"""The most characters of one answer. Lines are no measure, because an output may be a single line."""
 
 
 class ReadResultInput(StrictModel):
@@ -21,22 +21,24 @@ class ReadResultInput(StrictModel):
     offset: Annotated[int, Field(ge=0)] = 0
 
 
-def _read_result(given: ReadResultInput, desk: ToolContext, call_id: str) -> str:
+def _read_result(arguments: ReadResultInput, context: ToolContext, call_id: str) -> str:
     del call_id
-    if desk.results is None:
-        raise NotFound("result", given.id)
-    text = desk.results.read(given.id)
-    if given.offset >= len(text) and text:
-        return f"The result has {len(text):,} characters; there is none from {given.offset:,} on."
-    end = given.offset + CHARACTERS_MAX
+    if context.results is None:
+        raise NotFound("result", arguments.id)
+    text = context.results.read(arguments.id)
+    if arguments.offset >= len(text) and text:
+        return (
+            f"The result has {len(text):,} characters; there is none from {arguments.offset:,} on."
+        )
+    end = arguments.offset + CHARACTERS_MAX
     left = len(text) - end
     more = f"\n({left:,} more characters: read on with offset {end})" if left > 0 else ""
-    return text[given.offset : end] + more
+    return text[arguments.offset : end] + more
 
 
-def _suits(mount: Mount, desk: ToolContext) -> bool:
+def _suits(mount: Mount, context: ToolContext) -> bool:
     del mount
-    return desk.results is not None
+    return context.results is not None
 
 
 READ_RESULT = Tool("read_result", ReadResultInput, _read_result, is_writing=False, suits=_suits)

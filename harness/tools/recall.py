@@ -15,10 +15,10 @@ from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX, Scope
 from workspaces.validation import StrictModel
 
 CONTENT_CHARACTERS_MAX = 2_000
-"""Of one line; `read` shows the rest."""
+"""Characters shown of one line; `read` shows the rest."""
 
 CHARACTERS_MAX = 32 * 1024
-"""Of one answer: half of what `read` may show."""
+"""Characters of one answer: half of the limit of `read`."""
 
 
 class RecallInput(StrictModel):
@@ -31,27 +31,27 @@ class RecallInput(StrictModel):
     workspace: str | None = None
 
 
-def _recall(given: RecallInput, desk: ToolContext, call_id: str) -> str:
-    """In all mounts, unless one is named."""
+def _recall(arguments: RecallInput, context: ToolContext, call_id: str) -> str:
+    """Search all mounts that have an index here, unless one is named."""
     del call_id
-    if given.workspace is not None:
-        mounts = [desk.mount(given.workspace)]
+    if arguments.workspace is not None:
+        mounts = [context.mount(arguments.workspace)]
     else:
-        mounts = [mount for mount in desk.mounts if not mount.is_distant]
+        mounts = [mount for mount in context.mounts if not mount.is_distant]
     hits = recall(
         [(mount.name, mount.here) for mount in mounts],
-        given.query,
-        limit=given.limit,
+        arguments.query,
+        limit=arguments.limit,
         scope=Scope(
-            tuple(given.paths),
-            tuple(given.kinds),
-            None if given.since is None else since_of(given.since),
-            given.by,
+            tuple(arguments.paths),
+            tuple(arguments.kinds),
+            None if arguments.since is None else since_of(arguments.since),
+            arguments.by,
         ),
     )
     if not hits:
-        return "Nothing was found. Try other words, or fewer limits."
-    return _shown(hits, with_names=len(desk.mounts) > 1)
+        return "Nothing was found. Try other words, or fewer filters."
+    return _shown(hits, with_names=len(context.mounts) > 1)
 
 
 def _shown(hits: list[Hit], *, with_names: bool) -> str:
@@ -73,9 +73,9 @@ def _shown(hits: list[Hit], *, with_names: bool) -> str:
     return "\n".join([*shown, *([f"({left} more lines: ask for less)"] if left else [])])
 
 
-def _suits(mount: Mount, desk: ToolContext) -> bool:
-    """What has no copy here has no index."""
-    del desk
+def _suits(mount: Mount, context: ToolContext) -> bool:
+    """Return True if the mount has a copy on this machine, and so an index."""
+    del context
     return not mount.is_distant
 
 

@@ -1,7 +1,8 @@
-"""Results of tools that were not shown whole, under the ids of their calls, for `read_result`.
+"""Stored results: the full text of tool results that were shortened, by the id of the call, for
+`read_result`.
 
-What a tool itself had to shorten is kept beside the conversation. What the context shortened later stands
-in the transcript, and is read from there.
+A result that the tool itself shortened is stored beside the conversation. A result that the context shortened
+later is in the transcript, and is read from there.
 """
 
 from __future__ import annotations
@@ -16,48 +17,53 @@ from workspaces.storage.blobs import BlobStore
 
 NAME_DIGITS = 40
 SHOWN_CHARACTERS_MAX = 64 * 1024
-"""Of a result, its head and its tail together: as much as of what a command printed."""
+"""Characters of a result, head and tail together: the same as for the output of a command."""
 
 
 class StoredResults:
-    """Of one conversation: what another one kept cannot be named."""
+    """The stored results of one conversation. Results of other conversations cannot be named."""
 
     def __init__(
         self,
         conversation_id: ConversationId,
         blobs: BlobStore,
-        told: Callable[[str], str | None] | None = None,
+        find_answer: Callable[[str], str | None] | None = None,
     ) -> None:
-        """`told` finds in the transcript what a call was answered."""
+        """Open the results. `find_answer` returns the answer to a call from the transcript."""
         self._conversation_id = conversation_id
         self._blobs = blobs
-        self._told = told
+        self._find_answer = find_answer
 
     def keep(self, call_id: str, text: str) -> None:
         self._blobs.write(self._name(call_id), text.encode(), expect=ANY)
 
     def read(self, call_id: str) -> str:
-        """NotFound."""
+        """Return the full result of a call.
+
+        Raises: NotFound if there is none.
+        """
         try:
             return self._blobs.read(self._name(call_id)).data.decode()
         except NotFound:
-            told = None if self._told is None else self._told(call_id)
-        if told is None:
+            text = None if self._find_answer is None else self._find_answer(call_id)
+        if text is None:
             raise NotFound("result", call_id)
-        return told
+        return text
 
-    def kept(self) -> Callable[[str], str | None]:
-        """What was kept of a call's result, None for most. What there is is looked up once, for all calls."""
-        there = {stat.name for stat in self._blobs.scan(f"{self._conversation_id}/results/")}
+    def stored_lookup(self) -> Callable[[str], str | None]:
+        """Return a function that returns the stored result of a call, None for most. The names of stored
+        results are listed once, for all calls."""
+        stored_names = {stat.name for stat in self._blobs.scan(f"{self._conversation_id}/results/")}
 
-        def found(call_id: str) -> str | None:
+        def stored_result(call_id: str) -> str | None:
             name = self._name(call_id)
-            return self._blobs.read(name).data.decode() if name in there else None
+            return self._blobs.read(name).data.decode() if name in stored_names else None
 
-        return found
+        return stored_result
 
-    def shown(self, call_id: str, text: str) -> str:
-        """What the model is shown of a result: whole, or head and tail with where the middle is kept."""
+    def shorten(self, call_id: str, text: str) -> str:
+        """Return the text for the model: the whole result, or its head and tail with a note on where to read
+        the middle. A shortened result is stored."""
         if len(text) <= SHOWN_CHARACTERS_MAX:
             return text
         self.keep(call_id, text)
@@ -70,6 +76,7 @@ class StoredResults:
         )
 
     def _name(self, call_id: str) -> str:
-        """An id is the provider's and may be any text, so that it cannot be a name itself."""
+        """Return the name of a blob. A call's id comes from the provider and may be any text, so it is
+        hashed."""
         digits = sha256(call_id.encode(errors="replace")).hexdigest()[:NAME_DIGITS]
         return f"{self._conversation_id}/results/{digits}.txt"

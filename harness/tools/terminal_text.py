@@ -1,4 +1,4 @@
-"""What a program printed, as text: without what steers a terminal or hides from a reader."""
+"""Turns a program's output into text, without characters that control a terminal or hide from a reader."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the tools of one turn work on: the mounts, whose name the writing is in, and what was seen.
+"""The context of a turn's tools: the mounts, the author of writes, and the file versions seen so far.
 
-A tool writes only over what this conversation has seen. The desk remembers the version of every file
-that was read or written in it, and a write carries it as its condition: nobody's change is ever
-replaced unread. What was newly seen is stored with the results of the tools, so that the next turn,
-in another process or on another day, begins where this one ended.
+A tool overwrites only versions that this conversation has seen. The context remembers the version of every
+file that was read or written, and a write carries it as its condition. So no unread change is ever replaced.
+Newly seen versions are stored with the tools' results. The next turn, in another process or on another day,
+continues from there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.agents.mounts import Mount
-from harness.tools.programs import NO_WORKSHOP, ToolPrograms
+from harness.tools.programs import NO_PROGRAMS, ToolPrograms
 from harness.tools.stored_results import StoredResults
 from workspaces.errors import NotFound, Refused
 from workspaces.file import File
@@ -40,7 +40,7 @@ def tool_revision_of(data: JsonObject) -> ToolRevision:
 
 
 COMPARED_MAX = 1_000
-"""Names that a misspelt one is held against: 10 µs each."""
+"""The most names that a misspelt path is compared with; each takes 10 µs."""
 
 SeenVersions = Mapping[str, Version]
 """`<namespace>/<path>` → the version that the conversation knows."""
@@ -48,13 +48,13 @@ SeenVersions = Mapping[str, Version]
 
 @dataclass(frozen=True, slots=True)
 class ToolEffects:
-    """What a tool has brought: stored with its result."""
+    """The effects of a tool, stored with its result."""
 
     seen: SeenVersions
     changes: tuple[ToolRevision, ...]
 
 
-NO_NEWS = ToolEffects({}, ())
+NO_EFFECTS = ToolEffects({}, ())
 
 
 class ToolContext:
@@ -64,29 +64,29 @@ class ToolContext:
         author: Callable[[str], Author],
         *,
         seen: SeenVersions | None = None,
-        workshop: ToolPrograms = NO_WORKSHOP,
+        programs: ToolPrograms = NO_PROGRAMS,
         results: StoredResults | None = None,
     ) -> None:
-        """`author` names the one who writes, given the id of the tool call; without `results` nothing
-        of a result is kept but what is shown."""
+        """Create the context. `author` returns the author of a write, given the id of the tool call. Without
+        `results` only the shown text of a result is stored."""
         self.mounts = tuple(mounts)
         self.author = author
-        self.workshop = workshop
+        self.programs = programs
         self.results = results
         self.changes: list[ToolRevision] = []
         self._seen: dict[str, Version] = dict(seen or {})
-        self._news: dict[str, Version] = {}
-        self._told = 0
+        self._new_versions: dict[str, Version] = {}
+        self._drained = 0
 
     def fork(self) -> ToolContext:
-        """The same desk for one of several calls that run at once: what it brings can be told apart, and
-        what it has seen all have."""
-        aside = ToolContext(self.mounts, self.author, workshop=self.workshop, results=self.results)
-        aside._seen = self._seen
-        return aside
+        """Return a context for one of several calls that run at the same time. Its effects are its own, but
+        all forks share the versions seen."""
+        fork = ToolContext(self.mounts, self.author, programs=self.programs, results=self.results)
+        fork._seen = self._seen
+        return fork
 
     def mount(self, name: str | None) -> Mount:
-        """The named mount; for None the default, which is the first that is not private."""
+        """Return the named mount; for None the default, which is the first that is not private."""
         for mount in self.mounts:
             if mount.name == name or (name is None and not mount.is_private):
                 return mount
@@ -103,38 +103,45 @@ class ToolContext:
             raise Refused("workspace", mount.name, rule)
         return mount
 
-    def asked_to_write(self, name: str | None, path: str) -> Mount | None:
-        """The mount, when somebody must allow that this is written. Raises Failure where it cannot be."""
+    def mount_to_approve(self, name: str | None, path: str) -> Mount | None:
+        """Return the mount if a person must approve this write, else None.
+
+        Raises: Failure if the write is not possible.
+        """
         mount = self.writable(name)
         path_of(path)
         return mount if mount.is_asked_for else None
 
     def read(self, mount: Mount, path: WorkspacePath) -> File:
-        """NotFound, with the file that may be meant."""
+        """Return the file.
+
+        Raises: NotFound with a similar path, if there is one.
+        """
         try:
             return mount.workspace.read(path)
         except NotFound as error:
             names = [stat.name for stat in mount.workspace.find("", bool)]
-            near = _meant(path, names)
-            remedy = f"did you mean {near!r}?" if near else "see with glob what there is"
+            similar = _similar_path(path, names)
+            remedy = f"did you mean {similar!r}?" if similar else "see with glob what there is"
             raise NotFound(error.what, error.name, remedy=remedy) from error
 
     def see(self, mount: Mount, path: WorkspacePath, version: Version) -> None:
-        self._seen[_key(mount, path)] = self._news[_key(mount, path)] = version
+        self._seen[_key(mount, path)] = self._new_versions[_key(mount, path)] = version
 
     def seen(self, mount: Mount, path: WorkspacePath) -> Version | None:
-        """The file as this conversation knows it; None when it was never read here."""
+        """Return the version that this conversation has seen; None if the file was never read in it."""
         return self._seen.get(_key(mount, path))
 
-    def wrote(self, mount: Mount, written: Written) -> None:
+    def record_write(self, mount: Mount, written: Written) -> None:
         if written.version is not None:
             self.see(mount, written.path, written.version)
         if written.revision is not None:
             self.changes.append(ToolRevision(mount.name, written.revision))
 
-    def ran(self, mount: Mount, command: Command) -> None:
-        """What a command has done. A file that it changed is known as it left it, if it was known as it
-        found it: what others wrote there before is still to be read."""
+    def record_command(self, mount: Mount, command: Command) -> None:
+        """Record the effects of a command. A file that the command changed counts as seen if the conversation
+        knew the version before the command. Otherwise it still has to be read, because others had changed
+        it."""
         if command.revision is not None:
             self.changes.append(ToolRevision(mount.name, command.revision))
         for path, state in command.after.files.items():
@@ -145,19 +152,19 @@ class ToolContext:
                 self.see(mount, path, state.version)
 
     def drain_effects(self) -> ToolEffects:
-        """What was seen and changed since this was asked before."""
-        news = ToolEffects(self._news, tuple(self.changes[self._told :]))
-        self._news, self._told = {}, len(self.changes)
-        return news
+        """Return the versions seen and the revisions made since the last call."""
+        effects = ToolEffects(self._new_versions, tuple(self.changes[self._drained :]))
+        self._new_versions, self._drained = {}, len(self.changes)
+        return effects
 
 
-def _meant(path: WorkspacePath, names: Sequence[str]) -> str | None:
-    """One of the same name elsewhere, as when the path begins with the mount's name; else one of nearly this
-    path."""
-    place, _, own = path.casefold().rpartition("/")
+def _similar_path(path: WorkspacePath, names: Sequence[str]) -> str | None:
+    """Return the path that was probably meant: a file of the same name elsewhere, as when the path begins
+    with the mount's name, else a similar path in the same directory."""
+    directory, _, own = path.casefold().rpartition("/")
     same = [name for name in names if name.rpartition("/")[2].casefold() == own]
-    beside = [name for name in names if name.rpartition("/")[0].casefold() == place]
-    return min(same, key=len, default=None) or nearest(path, beside[:COMPARED_MAX])
+    siblings = [name for name in names if name.rpartition("/")[0].casefold() == directory]
+    return min(same, key=len, default=None) or nearest(path, siblings[:COMPARED_MAX])
 
 
 def _key(mount: Mount, path: WorkspacePath) -> str:
@@ -165,11 +172,11 @@ def _key(mount: Mount, path: WorkspacePath) -> str:
 
 
 def place_of(text: str | None) -> str:
-    """A directory or a file, where "" is the root of the mount."""
+    """Return the path of a directory or a file, where "" is the root of the mount."""
     stripped = (text or "").removeprefix("/").removesuffix("/")
     return "" if stripped in {"", "."} else WorkspacePath(stripped)
 
 
 def path_of(text: str) -> WorkspacePath:
-    """A model's path: a leading slash means the root of the mount."""
+    """Return a model's path. A leading slash means the root of the mount."""
     return WorkspacePath(text.removeprefix("/"))

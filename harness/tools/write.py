@@ -16,7 +16,7 @@ from workspaces.validation import StrictModel
 
 TRIES_MAX = 5
 SHOWN_LINES_MAX = 40
-"""Of what others wrote, in a refusal: enough to see what it is about; `read` shows the rest."""
+"""Lines of others' changes that a refusal shows: enough to see the subject; `read` shows the rest."""
 
 
 class WriteInput(StrictModel):
@@ -25,16 +25,16 @@ class WriteInput(StrictModel):
     workspace: str | None = None
 
 
-def _write(given: WriteInput, desk: ToolContext, call_id: str) -> str:
-    mount = desk.writable(given.workspace)
-    path = path_of(given.path)
-    data = stated = as_bytes(given.content)
-    seen = desk.seen(mount, path)
+def _write(arguments: WriteInput, context: ToolContext, call_id: str) -> str:
+    mount = context.writable(arguments.workspace)
+    path = path_of(arguments.path)
+    data = wanted = as_bytes(arguments.content)
+    seen = context.seen(mount, path)
     expect = ABSENT if seen is None else seen
-    told = ""
+    note = ""
     for _ in range(TRIES_MAX):
         try:
-            written = mount.here.write(path, data, by=desk.author(call_id), expect=expect)
+            written = mount.here.write(path, data, by=context.author(call_id), expect=expect)
         except AlreadyExists as error:
             if error.name != path:
                 raise
@@ -46,13 +46,15 @@ def _write(given: WriteInput, desk: ToolContext, call_id: str) -> str:
                 raise _changed(path, []) from error
             current = mount.here.read(path)
             base = mount.here.find_version(path, seen)
-            data = _merged(path, base, current.data, stated)
+            data = _merged(path, base, current.data, wanted)
             expect = current.version
-            told = " It was merged with what others had changed since you read it: read it again."
+            note = " It was merged with what others had changed since you read it: read it again."
             continue
-        desk.wrote(mount, written)
-        return _answer(path, data, is_new=written.revision is not None) + told
-    raise Refused("path", path, "changes faster than it can be written", remedy="try again")
+        context.record_write(mount, written)
+        return _answer(path, data, is_new=written.revision is not None) + note
+    raise Refused(
+        "path", path, "is changed by others too often to be written now", remedy="try again"
+    )
 
 
 def _answer(path: WorkspacePath, data: bytes, *, is_new: bool) -> str:
@@ -62,14 +64,17 @@ def _answer(path: WorkspacePath, data: bytes, *, is_new: bool) -> str:
     return f"Written: {path}, {lines} {'line' if lines == 1 else 'lines'}."
 
 
-def _merged(path: WorkspacePath, base: bytes | None, current: bytes, given: bytes) -> bytes:
-    """Both changes in one text; refused, showing what is new, where they touch the same lines."""
-    found = merge(path, base, current, given) if base is not None else None
-    if found is None or not found.is_clean:
+def _merged(path: WorkspacePath, base: bytes | None, current: bytes, wanted: bytes) -> bytes:
+    """Return the merge of both changes.
+
+    Raises: Refused with the new lines, if both changed the same lines.
+    """
+    merged = merge(path, base, current, wanted) if base is not None else None
+    if merged is None or not merged.is_clean:
         before = Counter((base or b"").decode(errors="replace").splitlines())
         lines = current.decode(errors="replace").splitlines()
         raise _changed(path, [line for line in lines if before[line] == 0])
-    return found.data
+    return merged.data
 
 
 def _changed(path: WorkspacePath, new_lines: list[str]) -> Refused:
@@ -81,8 +86,8 @@ def _changed(path: WorkspacePath, new_lines: list[str]) -> Refused:
     return Refused("path", path, rule, remedy=remedy)
 
 
-def _asks(given: WriteInput, desk: ToolContext) -> Mount | None:
-    return desk.asked_to_write(given.workspace, given.path)
+def _asks(arguments: WriteInput, context: ToolContext) -> Mount | None:
+    return context.mount_to_approve(arguments.workspace, arguments.path)
 
 
 WRITE = Tool("write", WriteInput, _write, is_writing=True, asks=_asks)

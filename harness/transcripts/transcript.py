@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 from harness.context.history_message import HistoryMessage
 from harness.messages.message import Message, ToolResult, message_of
 from harness.messages.model_request import NO_USAGE, CommitPuts, Usage, usage_of
-from harness.messages.pending_call import RequiredAnswer, asked_of
+from harness.messages.pending_call import RequiredAnswer, required_answer_of
 from harness.tools.tool_context import SeenVersions, ToolRevision, tool_revision_of
 from harness.transcripts.large_values import LargeValues
 from harness.transcripts.session import Session, new_session, session_of
@@ -365,7 +365,7 @@ def entry_of(number: int, value: JsonObject) -> Entry:
         is_complete=not value.get("cut", False),
         changes=tuple(tool_revision_of(one) for one in value.get("revisions", ())),
         seen=value.get("seen", NOTHING_SEEN),
-        asks=tuple(asked_of(one) for one in value.get("asks", ())),
+        asks=tuple(required_answer_of(one) for one in value.get("asks", ())),
         allowed=tuple(value.get("allowed", ())),
         system=tuple(value.get("system", ())),
         kind=value.get("kind", "said"),

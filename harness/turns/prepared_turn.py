@@ -42,7 +42,7 @@ class PreparedTurn:
 
         Raises: LeaseLost when another process holds the conversation now; that process pushes the changes.
         """
-        mounts = self.toolset.desk.mounts
+        mounts = self.toolset.context.mounts
         if not is_shared(mounts):
             return HERE
         await run_in_thread(leases.check, self.turn.lease)
@@ -116,7 +116,7 @@ def prepare_turn(
         mounts,
         _authorship(agent, conversation, turn_id, event, model),
         seen=seen,
-        workshop=dependencies.programs(),
+        programs=dependencies.programs(),
         results=dependencies.results(conversation.id),
     )
     left_out = tuple(missing_mounts(agent, mounts))
@@ -157,7 +157,7 @@ def _price(dependencies: TurnDependencies, agent: AgentRecord, model: str) -> Pr
 
 
 def _policy(event: Event | None) -> str:
-    return event.memory_policy.told if event and event.memory_policy else ""
+    return event.memory_policy.comparison_key if event and event.memory_policy else ""
 
 
 def _authorship(

@@ -52,7 +52,7 @@ def preview(
     )
     existing = dispatcher.conversations.find(agent.id, conversation) if conversation else None
     results = dispatcher.results(existing.id if existing else _NEW)
-    tool_context = ToolContext(mounts, _no_author, workshop=dispatcher.programs(), results=results)
+    tool_context = ToolContext(mounts, _no_author, programs=dispatcher.programs(), results=results)
     tools = Toolset(dispatcher.tools, tool_context, agent.config.tools).specs()
     now = dispatcher.clock.now()
     if existing is None:

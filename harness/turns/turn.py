@@ -48,7 +48,7 @@ from harness.runtime.async_bridge import (
     run_shielded,
 )
 from harness.tools.port import Toolset
-from harness.tools.tool_context import NO_NEWS, ToolEffects
+from harness.tools.tool_context import NO_EFFECTS, ToolEffects
 from harness.transcripts.approval import open_calls, pending
 from harness.transcripts.outcome import Ending, Status
 from harness.transcripts.session import Session
@@ -162,7 +162,7 @@ class Turn:
         )
         return replace(turn, unstored=())
 
-    def with_result(self, result: ToolResult, news: ToolEffects = NO_NEWS) -> Turn:
+    def with_result(self, result: ToolResult, news: ToolEffects = NO_EFFECTS) -> Turn:
         """Add a tool's result. It must be stored before any call that may write."""
         entry = self.entry(Message("user", (result,)))
         return self.with_unstored(replace(entry, seen=news.seen, changes=news.changes))
@@ -283,7 +283,7 @@ async def _run_steps(
         if isinstance(reply, ModelFailure):
             return turn, "failed", reply
         reply = _storable(reply)
-        turn = await turn.store_reply(reply, toolset.asks(reply.message.tool_calls))
+        turn = await turn.store_reply(reply, toolset.required_answers(reply.message.tool_calls))
     return turn, "done" if turn.entries[-1].is_complete else "cut", None
 
 

@@ -176,7 +176,7 @@ class TurnRunner:
             raise nothing_waits(answers[0].call_id)
         entries = await run_in_thread(self._entries, paused.first)
         results = self.dependencies.results(self.conversation.id)
-        answer = await run_in_thread(answered, entries, answers, results.shown)
+        answer = await run_in_thread(answered, entries, answers, results.shorten)
         at = stamp_of(self.dependencies.clock.now())
         number, event_id = entries[-1].number + 1, waiting.event.id
         entry = Entry(number, at, paused.turn_id, answer.message, event_id, allowed=answer.allowed)

@@ -377,7 +377,7 @@ def metered(
         principal.account_id, agent.id, principal.user_id, conversation_id, purpose
     )
     ledger, leaves = rooms.usage.ledger, purpose == "turn"
-    return MeteredModel(model, spender, ledger, means.limiter, leaves_replies=leaves)
+    return MeteredModel(model, spender, ledger, means.limiter, caller_records_replies=leaves)
 
 
 class Held:

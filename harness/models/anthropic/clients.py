@@ -1,10 +1,10 @@
-"""The provider's clients: one for each event loop that asks, kept until the loop ends.
+"""The provider's HTTP clients: one for each event loop, open until the loop ends.
 
-A new client costs a TLS context (tens of milliseconds) and its first question a handshake; one that is
-kept asks its next question over an open connection. But connections belong to their event loop, and
-nobody tells us when that ends. So a task of the loop keeps the client: every end of a loop that is worth
-the name (`asyncio.run`, a server's, `LoopThread.close`) cancels the tasks that are left and waits for
-them, and the client is closed by its own loop. `close` is for loops that live on.
+A new client costs a TLS context (tens of milliseconds), and its first request a handshake. An open client
+sends its next request over an open connection. But connections belong to their event loop, and a loop does
+not report its end. So a task of the loop owns the client. Every proper end of a loop (`asyncio.run`, a
+server's, `LoopThread.close`) cancels the remaining tasks and waits for them, so the loop itself closes the
+client. `close` is for loops that continue to run.
 """
 
 from __future__ import annotations
@@ -20,45 +20,50 @@ from harness.models.anthropic.errors import no_address, wrong_key
 BASE_URL = "https://api.anthropic.com"
 
 CONNECT_S_MAX = 10.0
-SILENCE_S_MAX = 120.0
-"""Between two events of a stream; the provider sends a ping every 15 seconds."""
+EVENT_GAP_S_MAX = 120.0
+"""Seconds between two events of a stream; the provider sends a ping every 15 seconds."""
 
 
 class AnthropicClients:
-    """The SDK is told not to retry: it sleeps through any `retry-after`, an hour too, without a word,
-    and never retries what breaks within a stream."""
+    """The clients of one key and address. The SDK's own retries are off: it sleeps through any `retry-after`,
+    even an hour, without reporting it, and never retries an answer that breaks within a stream."""
 
     def __init__(
-        self, api_key: str, base_url: str | None = None, *, silence_s: float = SILENCE_S_MAX
+        self, api_key: str, base_url: str | None = None, *, event_gap_s: float = EVENT_GAP_S_MAX
     ) -> None:
         self._api_key = api_key
         self._base_url = base_url
-        self._silence_s = silence_s
-        self._kept: WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = WeakKeyDictionary()
+        self._event_gap_s = event_gap_s
+        self._open_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _OpenClient] = (
+            WeakKeyDictionary()
+        )
 
     def of_running_loop(self) -> Any:
-        """An `AsyncAnthropic`; never to be closed by whoever asked for it."""
+        """Return the `AsyncAnthropic` of the running loop. The caller must not close it."""
         loop = asyncio.get_running_loop()
-        kept = self._kept.get(loop)
-        if kept is None or kept.keeper.done():
-            client = self._opened()
-            kept = _Kept(client, loop.create_task(_keep(client), name="anthropic-client"))
-            self._kept[loop] = kept
-        return kept.client
+        entry = self._open_clients.get(loop)
+        if entry is None or entry.owner_task.done():
+            client = self._create_client()
+            entry = _OpenClient(
+                client, loop.create_task(_close_at_end(client), name="anthropic-client")
+            )
+            self._open_clients[loop] = entry
+        return entry.client
 
     def close(self) -> None:
-        """From any thread: every loop that still lives closes its client."""
-        for loop, kept in list(self._kept.items()):
+        """Close the clients of all loops that still run. Any thread may call this."""
+        for loop, entry in list(self._open_clients.items()):
             if not loop.is_closed():
-                loop.call_soon_threadsafe(kept.keeper.cancel)
+                loop.call_soon_threadsafe(entry.owner_task.cancel)
 
     @cached_property
     def unusable(self) -> ModelFailure | None:
-        """What cannot even be sent; the SDK would call it a network that fails, or raise."""
+        """Return the failure if no request can be sent at all. The SDK would report a failing network, or
+        raise."""
         import httpx2
 
         if not (self._api_key.isascii() and self._api_key.isprintable()):
-            return wrong_key("ANTHROPIC_API_KEY holds a character that no key has")
+            return wrong_key("ANTHROPIC_API_KEY contains a character that is not allowed in a key")
         try:
             url = httpx2.URL(self._base_url or BASE_URL)
             is_address = url.scheme in {"http", "https"} and bool(url.host)
@@ -68,7 +73,7 @@ class AnthropicClients:
             return None
         return no_address(f"{self._base_url!r} is not the address of a provider")
 
-    def _opened(self) -> Any:
+    def _create_client(self) -> Any:
         import anthropic
         import httpx2
 
@@ -76,17 +81,17 @@ class AnthropicClients:
             api_key=self._api_key,
             base_url=self._base_url or BASE_URL,
             max_retries=0,
-            timeout=httpx2.Timeout(self._silence_s, connect=CONNECT_S_MAX),
+            timeout=httpx2.Timeout(self._event_gap_s, connect=CONNECT_S_MAX),
         )
 
 
-class _Kept:
-    def __init__(self, client: Any, keeper: asyncio.Task[None]) -> None:
+class _OpenClient:
+    def __init__(self, client: Any, owner_task: asyncio.Task[None]) -> None:
         self.client = client
-        self.keeper = keeper
+        self.owner_task = owner_task
 
 
-async def _keep(client: Any) -> None:
+async def _close_at_end(client: Any) -> None:
     try:
         await asyncio.Event().wait()
     finally:

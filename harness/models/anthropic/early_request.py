@@ -1,7 +1,7 @@
-"""A question that is got ready to be asked, while it is not known yet whether it may be.
+"""Prepares a request before it is known whether it may be sent.
 
-To build a request, to find a connection for it and to send its head takes a client longer than to send the
-body, which alone says what is asked. So the one can be done before the other may.
+A client needs more time to build a request, to find a connection and to send the head than to send the body,
+and only the body holds the question. So the first can be done before the second is allowed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from harness.messages.model_request import ModelFailure, Reply
 from harness.messages.progress import Emit, Progress, silent
 
 HeldBack = Callable[[bytes], AsyncIterable[bytes]]
-"""A body that comes when it may."""
+"""A function that returns a body which is sent only when it is allowed."""
 
 SendRequest = Callable[[Emit, HeldBack], Coroutine[Any, Any, Reply | ModelFailure]]
 
 HELD_S_MAX = 2.0
-"""For a batch to be written. Then it is given up, and so is what nobody asks for in the end."""
+"""Drop the prepared request if the commit takes longer than this, or if no caller asks for it in the end."""
 
 
 class EarlyRequest:
@@ -27,13 +27,13 @@ class EarlyRequest:
         loop = asyncio.get_running_loop()
         self._emit: Emit = silent
         self._may_go: asyncio.Future[None] = loop.create_future()
-        self._asking = loop.create_task(ask(self._tell, self._held_back))
-        self._asking.add_done_callback(_look_at)
+        self._asking = loop.create_task(ask(self._pass_on, self._held_back))
+        self._asking.add_done_callback(_retrieve_exception)
         self._end = loop.call_later(HELD_S_MAX, self._asking.cancel)
 
     @property
     def is_lost(self) -> bool:
-        """It has failed before it could be of use, or was given up."""
+        """Return True if the request failed before it was used, or was dropped."""
         return self._asking.done() or self._asking.cancelling() > 0
 
     def give_up(self) -> None:
@@ -46,7 +46,7 @@ class EarlyRequest:
         self._may_go.set_result(None)
         return await self._asking
 
-    def _tell(self, progress: Progress) -> None:
+    def _pass_on(self, progress: Progress) -> None:
         self._emit(progress)
 
     def _held_back(self, body: bytes) -> AsyncIterable[bytes]:
@@ -54,7 +54,8 @@ class EarlyRequest:
 
 
 class _Body:
-    """May be gone through again, as a client does that is redirected."""
+    """A request body that waits until it may be sent. A client that is redirected may iterate over it
+    again."""
 
     def __init__(self, body: bytes, may_go: asyncio.Future[None]) -> None:
         self._body = body
@@ -65,7 +66,7 @@ class _Body:
         yield self._body
 
 
-def _look_at(asking: asyncio.Task[Any]) -> None:
-    """So that nobody warns of a failure that nobody waits for."""
+def _retrieve_exception(asking: asyncio.Task[Any]) -> None:
+    """Retrieve the exception, so that asyncio does not warn about a failure that no caller awaits."""
     if not asking.cancelled():
         asking.exception()

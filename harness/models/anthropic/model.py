@@ -1,9 +1,9 @@
 """Claude, through the provider's own SDK: one question, streamed.
 
-A question is one request as a rule. Two things make it more than one: a turn of the provider's own tools
-that it pauses (`pause_turn`) is sent back as it came and goes on; and a request that is refused for the
-thinking in it is sent once more without. What passes by itself is not waited for here: that is
-`RetryingModel`'s.
+A question is usually one request. Two cases need more than one. If the provider pauses a turn of its own
+tools (`pause_turn`), the answer is sent back unchanged and continues. If a request is refused because of the
+thinking in it, it is sent once more without. Temporary failures are not retried here: `RetryingModel` does
+that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from harness.models.port import Foreseeing
 from workspaces.storage.records import JsonObject
 
 PAUSES_MAX = 10
-"""The provider pauses after ten or so uses of its own tools; nobody waits for a hundred."""
+"""The most pauses of one answer. The provider pauses after about ten uses of its own tools, and no person
+waits for a hundred uses."""
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -61,7 +62,7 @@ class AnthropicModel(Foreseeing):
         return await self._ask(request, output_tokens_max, emit)
 
     def _head_start(self, request: ModelRequest, limit: int) -> EarlyRequest | None:
-        """For this question, if there is one."""
+        """Return the prepared request for this question, or None."""
         foreseen, self._foreseen = self._foreseen, None
         if foreseen is None:
             return None
@@ -73,28 +74,28 @@ class AnthropicModel(Foreseeing):
     async def _ask(
         self, request: ModelRequest, limit: int, emit: Emit, held_back: HeldBack | None = None
     ) -> Reply | ModelFailure:
-        stated = parameters(self.name, request, limit)
-        question = _Question(self._clients.of_running_loop(), stated, emit, held_back)
-        return await question.asked()
+        request_parameters = parameters(self.name, request, limit)
+        exchange = _Exchange(self._clients.of_running_loop(), request_parameters, emit, held_back)
+        return await exchange.run()
 
 
-class _Question:
-    """Its parameters grow while it is asked."""
+class _Exchange:
+    """The exchange for one question. Its parameters grow while it runs."""
 
     def __init__(
         self, client: Any, parameters: JsonObject, emit: Emit, held_back: HeldBack | None
     ) -> None:
-        """`held_back`: what its first body waits for."""
+        """Create the exchange. `held_back` wraps the first body, which is sent only when it is allowed."""
         self._client = client
         self._parameters = parameters
         self._messages: list[JsonObject] = parameters["messages"]
-        self._said: list[JsonObject] = []
+        self._answer_blocks: list[JsonObject] = []
         self._emit = emit
         self._held_back = held_back
         self._parts: tuple[Part, ...] = ()
         self._usage = NO_USAGE
 
-    async def asked(self) -> Reply | ModelFailure:
+    async def run(self) -> Reply | ModelFailure:
         for _ in range(PAUSES_MAX):
             answer = StreamParser()
             failure = await self._ask(answer)
@@ -108,13 +109,13 @@ class _Question:
                 case "model_context_window_exceeded":
                     return window_full(self._usage)
                 case "pause_turn" if not Message("assistant", self._parts).tool_calls:
-                    self._go_on_behind(answer)
+                    self._continue_after(answer)
                 case reason:
                     return self._reply(reason)
         return self._reply("pause_turn")
 
     async def _ask(self, answer: StreamParser) -> ModelFailure | None:
-        """One request, without thinking if it is refused with it."""
+        """Send one request, and once more without thinking if it is refused because of that."""
         import anthropic
 
         try:
@@ -130,30 +131,33 @@ class _Question:
             return refusal(error)
 
     async def _request(self, answer: StreamParser) -> ModelFailure | None:
-        """None when the answer is whole. Raises what the provider refuses."""
+        """Send one request and read its answer. Return None if the answer is complete, else the failure.
+
+        Raises: APIStatusError if the provider rejects the request.
+        """
         import anthropic
         import httpx2
 
         try:
             async with (
-                await self._sent() as stream,
+                await self._open_stream() as stream,
                 aclosing(_texts(stream, answer)) as texts,
             ):
-                await self._tell(texts, answer)
+                await self._emit_texts(texts, answer)
         except anthropic.APIStatusError:
             raise
         except (anthropic.APIConnectionError, httpx2.HTTPError) as error:
             return unreachable(f"the provider cannot be reached ({type(error).__name__})")
-        except (anthropic.APIError, _Nonsense) as error:
+        except (anthropic.APIError, _InvalidAnswer) as error:
             name = type(error.__cause__ or error).__name__
             return broken(f"its answer cannot be understood ({name})")
         is_whole = answer.is_whole and answer.stop_reason is not None
         return None if is_whole else broken("its answer broke off")
 
-    async def _sent(self) -> Any:
-        """As the SDK's `messages.create` sends it, which looks through all of a request for what is not plain
-        yet: that takes as long as all else that is done before the first byte goes out. Events come as they
-        were sent, and are not made objects of first."""
+    async def _open_stream(self) -> Any:
+        """Send the request without the SDK's `messages.create`. That searches the whole request for values to
+        convert, which takes as long as everything else before the first byte. Events are returned as they
+        were sent, not converted to objects first."""
         import anthropic
 
         body = _JSON.encode(self._parameters).encode()
@@ -167,20 +171,20 @@ class _Question:
             stream_cls=anthropic.AsyncStream[object],
         )
 
-    async def _tell(self, texts: AsyncGenerator[str | None], answer: StreamParser) -> None:
-        counted = NO_USAGE
+    async def _emit_texts(self, texts: AsyncGenerator[str | None], answer: StreamParser) -> None:
+        usage = NO_USAGE
         async for text in texts:
             if text:
                 self._emit(TextArrived(text))
-            if answer.usage != counted:
-                counted = answer.usage
-                self._emit(Counted(self._usage + counted))
+            if answer.usage != usage:
+                usage = answer.usage
+                self._emit(Counted(self._usage + usage))
 
-    def _go_on_behind(self, answer: StreamParser) -> None:
-        """The next request ends in what the provider has said so far, exactly as it said it."""
-        self._said += answer.blocks()
-        said = {"role": "assistant", "content": self._said}
-        self._parameters = {**self._parameters, "messages": [*self._messages, said]}
+    def _continue_after(self, answer: StreamParser) -> None:
+        """Add the answer so far to the next request, exactly as the provider sent it."""
+        self._answer_blocks += answer.blocks()
+        message = {"role": "assistant", "content": self._answer_blocks}
+        self._parameters = {**self._parameters, "messages": [*self._messages, message]}
 
     def _reply(self, stop_reason: str | None) -> Reply:
         message = Message("assistant", self._parts)
@@ -188,25 +192,26 @@ class _Question:
         return Reply(message, self._usage, is_complete=stop_reason in ended)
 
 
-class _Nonsense(Exception):
-    """What came is no answer."""
+class _InvalidAnswer(Exception):
+    """An answer that cannot be parsed."""
 
 
 async def _texts(stream: AsyncIterator[Any], answer: StreamParser) -> AsyncGenerator[str | None]:
-    """What each event adds to the text. Apart from telling it: what listeners raise is theirs."""
+    """Yield the text that each event adds. The caller emits it elsewhere, so that exceptions of its listeners
+    are not taken for an invalid answer."""
     try:
         async for event in stream:
             yield answer.take(event)
     except (ValueError, LookupError, AttributeError, TypeError) as error:
-        raise _Nonsense from error
+        raise _InvalidAnswer from error
 
 
 def parameters(model: str, request: ModelRequest, output_tokens_max: int) -> JsonObject:
-    """The request in the provider's notation, as its SDK takes it."""
+    """Return the request in the provider's notation, as its SDK accepts it."""
     system: list[JsonObject] = [{"type": "text", "text": text} for text in request.system]
     contents = [[part_as_json(part) for part in message.parts] for message in request.messages]
-    kept = [system[at] for at in request.breakpoints.system]
-    for block in (*kept, *(contents[at][-1] for at in request.breakpoints.messages)):
+    cached = [system[at] for at in request.breakpoints.system]
+    for block in (*cached, *(contents[at][-1] for at in request.breakpoints.messages)):
         block["cache_control"] = {"type": "ephemeral"}
     tools = [
         {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
@@ -226,13 +231,14 @@ def parameters(model: str, request: ModelRequest, output_tokens_max: int) -> Jso
 
 
 def _without_thinking(parameters: JsonObject) -> JsonObject:
-    """A message of nothing else is left as it is: an empty one would be refused, too."""
+    """Return the parameters without thinking. A message that holds only thinking stays, because an empty one
+    would be refused, too."""
     return {**parameters, "messages": [_plain(message) for message in parameters["messages"]]}
 
 
 def _plain(message: JsonObject) -> JsonObject:
-    kept = [block for block in message["content"] if block["type"] not in _THINKING]
-    return {**message, "content": kept or message["content"]}
+    blocks = [block for block in message["content"] if block["type"] not in _THINKING]
+    return {**message, "content": blocks or message["content"]}
 
 
 _THINKING = {"thinking", "redacted_thinking"}

@@ -1,10 +1,10 @@
-"""An answer of the provider's as it comes, event by event.
+"""Parses an answer of the provider, event by event.
 
-The SDK can put answers together itself; here it is done strictly, because three things that it lets pass
-or makes unusable matter to us. A stream that is cut raises nothing there: here only an answer whose
-`message_stop` came is whole. The input of a tool call that is no JSON throws the whole answer away there,
-text and all: here it becomes a call that the tool will refuse, so that the model can put it right. And
-what was used up is known here at every moment, also when the answer is cancelled or cut.
+The SDK can assemble answers itself. Here it is done more strictly, because three cases matter to us. A cut
+stream raises nothing in the SDK; here an answer is complete only if its `message_stop` came. In the SDK a
+tool call whose input is not valid JSON discards the whole answer, its text included. Here it becomes a call
+that the tool will refuse, so that the model can correct it. And the usage is known here at every moment, even
+if the answer is cancelled or cut.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ class StreamParser:
         self._pieces: list[list[str]] = []
 
     def take(self, event: JsonObject) -> str | None:
-        """The text that this event adds to what the model says. ValueError, LookupError, AttributeError or
-        TypeError for nonsense."""
+        """Return the text that this event adds to the answer, or None.
+
+        Raises: ValueError, LookupError, AttributeError or TypeError if the event is invalid.
+        """
         kind = event["type"]
         if kind == "message_start":
             self._has_begun = True
@@ -59,7 +61,7 @@ class StreamParser:
         return None
 
     def blocks(self) -> list[JsonObject]:
-        """The content as the provider takes it back."""
+        """Return the content in the form that the provider accepts back."""
         return [
             self._closed(block, "".join(pieces))
             for block, pieces in zip(self._blocks, self._pieces, strict=True)
@@ -82,8 +84,8 @@ class StreamParser:
         return None
 
     def _closed(self, block: JsonObject, added: str) -> JsonObject:
-        """Thinking that was cut before its signature came is left out by the caller: the provider takes
-        it back from nobody."""
+        """Return the finished block. The caller leaves out thinking that was cut before its signature came,
+        because the provider never accepts it back."""
         if field := _TEXT_OF_BLOCK.get(block["type"]):
             return {**block, field: block.get(field, "") + added}
         if "input" in block and added:
@@ -91,15 +93,16 @@ class StreamParser:
         return block
 
     def _count(self, counted: JsonObject) -> None:
-        """Counts are of the whole answer so far; one that is not repeated still holds."""
+        """Update the usage. Counts cover the whole answer so far; a count that is not repeated still
+        holds."""
         before = self.usage
-        kept: JsonObject = counted.get("cache_creation") or {}
+        cache_creation: JsonObject = counted.get("cache_creation") or {}
         self.usage = Usage(
             _newest(counted.get("input_tokens"), before.input),
             _newest(counted.get("output_tokens"), before.output),
             _newest(counted.get("cache_read_input_tokens"), before.cache_read),
             _newest(counted.get("cache_creation_input_tokens"), before.cache_write),
-            _newest(kept.get("ephemeral_1h_input_tokens"), before.cache_write_hour),
+            _newest(cache_creation.get("ephemeral_1h_input_tokens"), before.cache_write_hour),
         )
 
 
@@ -109,23 +112,23 @@ def _newest(counted: int | None, before: int) -> int:
 
 def _input(text: str) -> JsonObject:
     try:
-        stated = parse_json(text, within="input")
+        value = parse_json(text, within="input")
     except Refused:
         return {INVALID_JSON: text}
-    return cast(JsonObject, stated) if isinstance(stated, dict) else {INVALID_JSON: text}
+    return cast(JsonObject, value) if isinstance(value, dict) else {INVALID_JSON: text}
 
 
 def usage_of_answer(counted: JsonObject | None) -> Usage:
-    """Of one that the SDK has put together."""
+    """Return the usage of an answer that the SDK has assembled."""
     if counted is None:
         return NO_USAGE
-    kept: JsonObject = counted.get("cache_creation") or {}
+    cache_creation: JsonObject = counted.get("cache_creation") or {}
     return Usage(
         counted.get("input_tokens") or 0,
         counted.get("output_tokens") or 0,
         counted.get("cache_read_input_tokens") or 0,
         counted.get("cache_creation_input_tokens") or 0,
-        kept.get("ephemeral_1h_input_tokens") or 0,
+        cache_creation.get("ephemeral_1h_input_tokens") or 0,
     )
 
 

@@ -1,4 +1,4 @@
-"""The notation of Claude's provider, for whoever asks it with a client of their own."""
+"""The notation of Claude's provider, for callers that send requests with their own client."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from harness.models.anthropic.model import parameters
 from harness.models.anthropic.stream_parser import part_of, usage_of_answer
 from workspaces.storage.records import JsonObject
 
-_NO_MATTER = 1
-"""How many tokens may come out is for the caller to say."""
+_PLACEHOLDER = 1
+"""A placeholder: the caller sets the limit of output tokens."""
 
 
 class AnthropicNotation:
     def question(self, model: str, request: ModelRequest) -> JsonObject:
-        return parameters(model, request, _NO_MATTER)
+        return parameters(model, request, _PLACEHOLDER)
 
     def reply(self, data: JsonObject) -> Reply:
         parts = tuple(part_of(block) for block in data["content"])

@@ -85,7 +85,7 @@ def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fiel
     body = parse(PreviewRequest, fields)
     key = None if body.conversation_key is None else check_key(body.conversation_key)
     record = caller.agents.get(agent)
-    policy = body.memory_policy.told if body.memory_policy else ""
+    policy = body.memory_policy.comparison_key if body.memory_policy else ""
     request = preview(
         caller.dispatcher, record, conversation=key, message=body.message, policy=policy
     )

@@ -221,7 +221,7 @@ def test_a_program_that_does_not_confine_is_no_sandbox(
 
 
 def test_a_home_in_a_system_directory_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = host_check.shortcoming(Home(Path("/usr/lib/harness")), Path("/bin/true"))
+    found = host_check.missing_requirement(Home(Path("/usr/lib/harness")), Path("/bin/true"))
     assert found is not None
     assert "system directory" in found.detail
 
@@ -251,7 +251,7 @@ def test_the_setting_that_forbids_namespaces_is_named(
     home: Home, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, remedy: str
 ) -> None:
     monkeypatch.setattr(host_check, "_setting", lambda name: value if name == setting else None)
-    found = host_check.explained("bwrap: No permissions to create new namespace", home)
+    found = host_check.explain_failure("bwrap: No permissions to create new namespace", home)
     assert setting in found.detail
     assert remedy in str(found.remedy)
 

@@ -203,7 +203,7 @@ def test_a_flood_of_files_ends_it(run: Callable[..., Told], script: str) -> None
 def test_six_writers_are_ended_when_the_disk_shows_it_and_not_when_the_next_look_is_due(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "WATCH_S", LONG_S)
+    monkeypatch.setattr(supervisor, "MEASURE_INTERVAL_S", LONG_S)
     write = "while :; do n=$((n + 1)); head -c 2000000 /dev/zero > f$1.$n; done"
     script = f"for i in 1 2 3 4 5 6; do bash -c '{write}' writer $i & done; wait"
     begun = time.monotonic()

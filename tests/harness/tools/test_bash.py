@@ -63,7 +63,7 @@ def mount(harness: Harness, name: str, workspace: Workspace, sandbox: str = "def
 def desk_of(harness: Harness, mounts: list[Mount]) -> ToolContext:
     workshop = harness.house.programs()
     results = StoredResults(ConversationId("conv_1"), MemoryBlobs(), lambda call_id: None)
-    return ToolContext(mounts, lambda call_id: AGENT, workshop=workshop, results=results)
+    return ToolContext(mounts, lambda call_id: AGENT, programs=workshop, results=results)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def desk(harness: Harness, workspace: Workspace) -> ToolContext:
         Mount("search", workspace, is_writable=False, sandbox=record),
         Mount("bare", bare, is_writable=False),
     ]
-    return ToolContext(mounts, lambda call_id: AGENT, workshop=workshop)
+    return ToolContext(mounts, lambda call_id: AGENT, programs=workshop)
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +211,6 @@ def test_a_mount_without_a_sandbox_is_read_and_globbed_and_no_more(
     assert schemas["glob"]["workspace"]["enum"] == ["search", "bare"]
     assert {"write", "edit"} & set(schemas) == set()
     alone = Toolset(
-        TOOLS, ToolContext(desk.mounts[1:], desk.author, workshop=desk.workshop)
+        TOOLS, ToolContext(desk.mounts[1:], desk.author, programs=desk.programs)
     ).specs()
     assert [spec.name for spec in alone] == ["read", "glob", "recall"]

@@ -178,7 +178,7 @@ def test_edit_keeps_what_others_wrote_elsewhere_in_the_file(call: Call, notes: W
 def test_edit_wants_the_old_text_exactly_once(call: Call, notes: Workspace) -> None:
     notes.write("a.md", "x\nx\n", by=PERSON)
     assert "2 times" in call("edit", path="a.md", old="x", new="y").text
-    assert "does not stand" in call("edit", path="a.md", old="z", new="y").text
+    assert "is not in the file as it is now" in call("edit", path="a.md", old="z", new="y").text
     assert call("edit", path="a.md", old="x", new="y", all=True).text == "Edited: a.md, 2 places."
     assert notes.read("a.md").text == "y\ny\n"
 

@@ -183,6 +183,6 @@ def rounds_of(harness: Harness, calls: list[ToolCall]) -> list[list[ToolCall]]:
 
     mounts = harness.agents.bindings(harness.agents.get("assistant"))
     desk = ToolContext(
-        mounts, lambda _: Author("a", "b", "turn"), workshop=harness.house.programs()
+        mounts, lambda _: Author("a", "b", "turn"), programs=harness.house.programs()
     )
     return Toolset(TOOLS, desk).rounds(calls)

@@ -69,7 +69,7 @@ def test_where_there_is_no_sandbox_nothing_runs(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("an ordinary user's sandbox can be had below a closed directory too")
     harness = Terminal(tmp_path / "home", {})
-    harness("shell", "notes", "--", "touch", "made").refused("may not pass through", "chmod o+x")
+    harness("shell", "notes", "--", "touch", "made").refused("may not enter", "chmod o+x")
     assert "made" not in harness("ls", "notes").done().out
 
 

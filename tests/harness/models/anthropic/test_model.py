@@ -496,7 +496,7 @@ def test_thinking_that_may_not_come_back_is_left_out(ask: Ask, server: MessagesS
 
 def test_silence_within_a_stream_ends_it(server: MessagesServer) -> None:
     server.answers(breaks_off(text("I"), ending=[Hold()]))
-    model = AnthropicModel("claude-test", AnthropicClients(KEY, server.url, silence_s=1.0))
+    model = AnthropicModel("claude-test", AnthropicClients(KEY, server.url, event_gap_s=1.0))
     reply = model.reply(HELLO, output_tokens_max=500, emit=lambda _: None)
     result = asyncio.run(asyncio.wait_for(reply, TEST_S_MAX))
     assert isinstance(result, ModelFailure)
@@ -532,9 +532,9 @@ def test_a_client_is_closed_when_it_is_let_go_and_when_its_loop_ends(
         kept.append(clients.of_running_loop())
         assert not kept[-1].is_closed()
         if close:
-            keeper = clients._kept[asyncio.get_running_loop()].keeper
+            owner_task = clients._open_clients[asyncio.get_running_loop()].owner_task
             clients.close()
-            await asyncio.wait([keeper])
+            await asyncio.wait([owner_task])
             assert kept[-1].is_closed()
 
     asyncio.run(asyncio.wait_for(ask(close=True), TEST_S_MAX))
