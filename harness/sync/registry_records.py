@@ -195,7 +195,7 @@ class AgentAdapter:
 
 
 def _with_sandboxes(agent: RecordJson, translate: Callable[[str], str]) -> dict[str, Any]:
-    """Return the record with every sandbox name translate. None stays None: the agent has no sandbox."""
+    """Return the record with every sandbox name translated. None stays None: the agent has no sandbox."""
 
     def with_sandbox(part: Mapping[str, Any]) -> dict[str, Any]:
         sandbox = part.get("sandbox")

@@ -274,7 +274,7 @@ def _check(house: Application, caller: PrincipalServices, agent: AgentRecord, ev
     """What would be given back is refused at once, where that is known already."""
     found = caller.conversations.find(agent.id, event.conversation_key)
     runs = found is not None and caller.dispatcher.event_queue.state(found).turn_id is not None
-    house.allowance.check(caller.principal.account_id, waits=runs)
+    house.limiter.check(caller.principal.account_id, waits=runs)
     if not event.is_answer or found is None or runs:
         return
     waiting = {call.id for call in caller.dispatcher.pending(found)}
