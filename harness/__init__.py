@@ -1,5 +1,8 @@
-"""Turns and memory: the harness around workspaces. What it exports is imported when it is first asked for,
-so that a command line that only prints its help does not pay for it."""
+"""Turns and memory: the harness around workspaces.
+
+Exported names are imported when they are first used, so a command line that only prints its help does not pay
+for them.
+"""
 
 from __future__ import annotations
 

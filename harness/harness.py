@@ -1,4 +1,4 @@
-"""The harness as Python sees it: one object for one home.
+"""The Python interface of the harness: one object for one home.
 
 with Harness.open("~/.harness") as harness:
     print(harness.run("Remember that I like short answers.").reply)
@@ -56,7 +56,8 @@ from workspaces.search.embeddings import Embedder
 
 
 class Harness:
-    """Use it as a context manager, or call `close`. Threads may share it."""
+    """One home, as its principal uses it. Use it as a context manager, or call `close`. Threads may share
+    it."""
 
     def __init__(self, house: Application, principal: Principal) -> None:
         self.house = house
@@ -75,10 +76,10 @@ class Harness:
         sandbox: Sandbox | None = None,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
     ) -> Harness:
-        """A home, made when it is not there yet; without a name the one that the environment names.
+        """Open a home, and create it if it does not exist. Without `home`, the environment names it.
 
-        It acts as the owner of the home's default account, or of the one that is named. `embedder`: any
-        callable from texts to vectors; recall then finds by meaning too. `tools`: functions that every
+        The caller acts as the owner of the home's default account, or of `account`. `embedder` is any
+        callable from texts to vectors; recall then also searches by meaning. `tools` are functions that every
         agent can call, plain ones or made with `@tool`.
         """
         settings = read_settings(None if home is None else Path(home))
@@ -109,12 +110,12 @@ class Harness:
 
     @property
     def deletion(self) -> RecordDeletion:
-        """Deleting records, with what belongs to them."""
+        """The deletion of records, with everything that belongs to them."""
         return self.rooms.deletion
 
     @property
     def following(self) -> RegistrySync | None:
-        """How the account's records become the same on all machines; None where nothing is shared."""
+        """The sync of the account's records between machines. None where nothing is shared."""
         return self.rooms.registry_sync
 
     @property
@@ -136,11 +137,12 @@ class Harness:
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
-        """Say something to an agent and wait for what comes of it.
+        """Send a message to an agent and wait for the outcome.
 
-        Without `agent` the home's default one; without `conversation` a new one. `on_busy`: what becomes
-        of it when the conversation is in use, else as the agent is configured. `tools`: functions that it
-        can call in this turn. A turn that waits is gone on with by `approve` or `answer`.
+        Without `agent` the home's default agent answers; without `conversation` a new one begins. `on_busy`
+        decides what happens when the conversation is in use, otherwise the agent's configuration does.
+        `tools` are functions that the agent can call in this turn. `approve` or `answer` resumes a turn that
+        waits.
         """
         event = Event.said(
             new_id("evt") if event_id is None else event_id,
@@ -148,8 +150,8 @@ class Harness:
             text,
             on_busy=on_busy,
         )
-        ingress = self._with(tools)
-        return self._loop.run(ingress.run(self._agent(agent), event, emit))
+        dispatcher = self._with(tools)
+        return self._loop.run(dispatcher.run(self._agent(agent), event, emit))
 
     def context(
         self,
@@ -158,8 +160,8 @@ class Harness:
         *,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
     ) -> ManualLoop:
-        """A loop of one's own: you ask the provider, the rest is as in any turn. Use it as a context
-        manager.
+        """Return a loop that the caller drives: the caller asks the provider, the rest is as in any turn. Use
+        it as a context manager.
 
             with harness.context("helper", "c1") as context:
                 context.record("What do you know of me?")
@@ -172,14 +174,14 @@ class Harness:
 
         def begin(items: tuple[EventItem, ...], model: Model) -> UnderWay[Outcome]:
             own = partial(self.house.own_model, model, self.rooms.principal)
-            ingress = replace(self._with(tools), callers_model=own)
-            return self._loop.start(ingress.run(record, Event(new_id("evt"), key, items)))
+            dispatcher = replace(self._with(tools), callers_model=own)
+            return self._loop.start(dispatcher.run(record, Event(new_id("evt"), key, items)))
 
         name = record.config.model or self.settings.model
         return ManualLoop(name, self.house.notation, begin)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
-        """The calls that wait in it, for somebody who allows them or for the client who makes them."""
+        """Return the pending calls: those that need approval, and those that the client must run."""
         return self.rooms.dispatcher.pending(conversation)
 
     def answer(
@@ -190,8 +192,11 @@ class Harness:
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
-        """Answer calls that wait, and wait for what comes of the turn: it goes on when none waits any
-        more. NotFound, Conflict for a call that does not."""
+        """Answer pending calls, and wait for the outcome of the turn. The turn resumes when no call is
+        pending any more.
+
+        Raises: NotFound; Conflict for a call that is not pending.
+        """
         event = Event(event_id or new_id("evt"), conversation.key, answers)
         agent = self.agents.get(conversation.agent_id)
         return self._loop.run(self._with(tools).run(agent, event, emit))
@@ -206,7 +211,10 @@ class Harness:
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
-        """Allow a call that waits, or deny it; without `call_id` all that wait for that. NotFound."""
+        """Approve a pending call, or deny it; without `call_id` all calls that need approval.
+
+        Raises: NotFound when no such call is pending.
+        """
         ids = [one.id for one in self.pending(conversation) if one.asked.waits_for == "approval"]
         ids = ids if call_id is None else [call_id]
         if not ids:
@@ -215,7 +223,8 @@ class Harness:
         return self.answer(conversation, *approvals, tools=tools, emit=emit)
 
     def cancel(self, conversation: Conversation) -> bool:
-        """End the turn that runs or waits in it, whoever runs it. False when there is none."""
+        """Cancel the turn that runs or waits in a conversation, in any process. Return False when there is
+        none."""
         return self._loop.run(self.rooms.dispatcher.cancel(conversation))
 
     def preview(
@@ -225,23 +234,28 @@ class Harness:
         conversation: str | None = None,
         message: str | None = None,
     ) -> PromptRequest:
-        """What the agent's next turn would send if `message` were said now: part by part, and the
-        request. Without `conversation`, or with a key that is not used yet, of a first turn."""
+        """Return the prompt and the request that the agent's next turn would send if `message` were sent now.
+
+        Without `conversation`, or with a key that is not used yet, this is a first turn.
+        """
         return preview(
             self.rooms.dispatcher, self._agent(agent), conversation=conversation, message=message
         )
 
     def explain(self, conversation: Conversation) -> Explanation:
-        """What its turns were shown, and which revision of which memory came in with which."""
+        """Return what the model saw in each turn, and which revision of which memory came in with which
+        turn."""
         return explain(conversation, self.agents, self.conversations)
 
     def confinement(self) -> Confinement:
-        """Whether agents get bash here, and if not, why not."""
+        """Return the confinement of commands on this machine: if agents get bash, and if not, why not."""
         return self._loop.run(self.house.sandbox.check())
 
     def shell(self, workspace: str, command: Sequence[str], *, sandbox: str = "default") -> int:
-        """Run a command, else a shell, on the caller's terminal in the sandbox that an agent gets. What
-        it changes becomes a revision by the principal. Returns the exit code."""
+        """Run a command, else a shell, on the caller's terminal in the sandbox that an agent gets.
+
+        Its changes become a revision by the principal. Return the exit code.
+        """
         return self._loop.run(self._in_sandbox(workspace, command, sandbox))
 
     async def _in_sandbox(self, reference: str, command: Sequence[str], sandbox: str) -> int:
@@ -267,30 +281,37 @@ class Harness:
         until: date | None = None,
         of: tuple[Spending, str] | None = None,
     ) -> UsageReport:
-        """What the account's models have used up, and what it cost."""
+        """Return the usage of the account's models and its cost."""
         return self.rooms.usage.report(by=by, since=since, until=until, of=of)
 
     def conversation(
         self, reference: str, *, agent: AgentRecord | str | None = None
     ) -> Conversation:
-        """By its id, or by its key with an agent (else the home's default one). NotFound."""
+        """Return a conversation by its id, or by its key with an agent (else the home's default agent).
+
+        Raises: NotFound.
+        """
         try:
             return self.conversations.get(reference)
         except NotFound:
-            found = self.conversations.find(self._agent(agent).id, reference)
-        if found is None:
+            conversation = self.conversations.find(self._agent(agent).id, reference)
+        if conversation is None:
             raise NotFound(
                 "conversation", reference, remedy="`harness conversation list` lists them"
             )
-        return found
+        return conversation
 
     def compact(self, conversation: Conversation, emit: Emit = silent) -> Compacted:
-        """Summarise its beginning for the model now, however short it is: the newest two turns stay as they
-        are, and so does everything that is stored. Busy while a turn runs or waits."""
+        """Summarise the beginning of a conversation for the model now, however short the conversation is.
+
+        The newest two turns stay as they are, and so does everything that is stored.
+
+        Raises: Busy while a turn runs or waits.
+        """
         return self._loop.run(self.rooms.dispatcher.compact(conversation, emit))
 
     def export_conversation(self, conversation: Conversation) -> Iterator[str]:
-        """JSON lines, each with its end."""
+        """Return the conversation as JSON lines, each with its line end."""
         conversations = self.conversations
         transcript, entries = (
             conversations.transcript(conversation),
@@ -306,8 +327,12 @@ class Harness:
         agent: AgentRecord | str | None = None,
         key: str | None = None,
     ) -> Conversation:
-        """What `export_conversation` gave, as a new conversation of this agent, under the key that it
-        had unless another is named. AlreadyExists, Refused."""
+        """Create a conversation of this agent from the lines of `export_conversation`.
+
+        It keeps its key, unless the caller names another.
+
+        Raises: AlreadyExists, Refused.
+        """
         was, sessions, entries = imported(lines)
         under = check_key(was.get("key", "") if key is None else key, "key")
         return self.conversations.add(self._agent(agent).id, under, sessions, entries)
@@ -315,19 +340,19 @@ class Harness:
     def fork_conversation(
         self, conversation: Conversation, key: str, *, at: int | None = None
     ) -> Conversation:
-        """A new conversation that begins with the entries of this one, up to number `at` or all."""
+        """Create a conversation that begins with the entries of this one, up to number `at` or all."""
         return self.conversations.fork(conversation, check_key(key, "key"), at)
 
-    def run_jobs(self, told: OnJob = unheard) -> Drained:
-        """Everything that is due, now; `told` hears of each."""
-        return self._loop.run(self.house.runner.drain(told))
+    def run_jobs(self, on_job: OnJob = unheard) -> Drained:
+        """Run all due jobs now. `on_job` receives each one."""
+        return self._loop.run(self.house.runner.drain(on_job))
 
     def close(self) -> None:
         self._loop.close()
         if self.rooms.registry_sync is not None:
             with suppress(Failure):
                 self.rooms.registry_sync.publish_pending()
-        with suppress(Failure):  # whatever stands in the way, the next one to close wants it too
+        with suppress(Failure):  # any failure: the next close enqueues the job again
             for workspace_id in self.workspaces.untidy():
                 self.jobs.enqueue(tidying(self.rooms.principal, workspace_id, self.house.clock))
         self.house.close()
@@ -344,12 +369,12 @@ class Harness:
         self.close()
 
     def _with(self, tools: Sequence[CustomTool | Callable[..., Any]]) -> Dispatcher:
-        """Where events go in, with tools of the caller's own."""
-        ingress = self.rooms.dispatcher
+        """Return the dispatcher, with the caller's own tools."""
+        dispatcher = self.rooms.dispatcher
         if not tools:
-            return ingress
-        own = custom_tools(tools, (tool.name for tool in ingress.tools))
-        return replace(ingress, callers_tools=own)
+            return dispatcher
+        own = custom_tools(tools, (tool.name for tool in dispatcher.tools))
+        return replace(dispatcher, callers_tools=own)
 
     def _agent(self, agent: AgentRecord | str | None) -> AgentRecord:
         if isinstance(agent, AgentRecord):

@@ -1,19 +1,23 @@
-"""Usage: what the models of an account have used up, and what it cost.
+"""The usage of an account's models, and what it cost.
 
-A *note* is written after every question to a model, whatever came of it, and is durable on return. Of a
-reply that a turn stores it is written in the same batch: where the one is, there is the other. It adds to
-five sums: of the account's day and month, and of the agent's, the user's and the conversation's day.
-Reading a period is so many rows for each of its days, however many questions they stand for. In each sum
-stand apart what for (the purpose) and by which model.
+A *note* is written after every request to a model, whatever its result, and is durable on return. The usage
+of a reply that a turn stores is written in the same batch as the reply. A note adds to five sums: the
+account's day and month, and the agent's, the user's and the conversation's day. A report over a period reads
+a fixed number of rows for each day, however many requests they stand for. Each sum has one cell for every
+purpose and model.
 
 Sums that many writers add to are exact, because every addition is conditional on the sum that it was added
-to. Three things keep that cheap. Within a process one writer carries the notes of all who wait, so that a
-process never loses a race against itself; a note that goes with a reply takes its turn between them. A sum
-that it wrote last is not read again until somebody else turns out to have written to it. And a writer whose
-answer got lost finds out whether its notes arrived: each batch has a number, and the account's row of the day
-remembers the latest of each writer.
+to. Three things keep that cheap:
 
-Days and months are UTC. What a question cost is decided when it is noted, by the prices of that moment.
+Within a process one writer writes the notes of all threads that wait, so a process never loses a race against
+itself. A note that is written with a reply takes its turn between these batches.
+
+A sum that this process wrote last is not read again, until a conflict shows that another process wrote it.
+
+A writer whose answer got lost finds out whether its notes were written. Each batch has a number, and the
+account's row of the day stores the latest number of each writer.
+
+Days and months are UTC. The cost of a request is decided when its note is made, by the prices of that moment.
 """
 
 from __future__ import annotations
@@ -47,59 +51,60 @@ from workspaces.storage.records import (
 )
 
 UsagePurpose = Literal["turn", "compaction", "extraction"]
-"""What a question was asked for. Whatever asks for something else adds its word here."""
+"""The purpose of a request. Code that asks for another purpose adds its word here."""
 
 Dimension = Literal["day", "agent", "user", "conversation", "purpose", "model"]
 Spending = Literal["agent", "user", "conversation"]
-"""Who has sums of its own, beside the account."""
+"""The dimensions with sums of their own, besides the account."""
 
 NOTES_MAX = 16
-"""In one batch: five sums each stay below the hundred changes of a batch."""
+"""The most notes in one batch: five sums each stay below the hundred changes of a batch."""
 
 TRIES_MAX = 50
-"""Each lost race is somebody else's success; so many in a row mean that something is broken."""
+"""The most lost races in a row. Each one is a success of another process, so more mean that something is
+broken."""
 
 LOST_MAX = 3
 PAUSE_S = 0.01
 
 CELLS_MAX = 200
-"""In one sum; a day with more models than that tells those that came later as `other`."""
+"""The most cells in one sum. On a day with more models, the later ones count as `other`."""
 
 KEPT_MAX = 1_000
-"""Sums that need not be read before they are added to, a few hundred bytes each."""
+"""The most sums that are kept in memory, a few hundred bytes each. These need no read before an addition."""
 
 WRITERS_MAX = 32
-"""As many processes as may be waiting for a lost answer at the same time."""
+"""The most processes that may wait for a lost answer at the same time."""
 
 LINES_MAX = 1_000
-"""In one report, the dearest; what conversations and users there are beyond that is told as `other`."""
+"""The most rows in one report, the most expensive first. Further conversations and users count as `other`."""
 
 DAYS_MAX = 400
-"""In one report: a year and the month that it is compared with."""
+"""The most days in one report: a year and the month that it is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageOwner:
-    """In whose name a model is asked, and what for."""
+    """The owner of a request's usage, and the request's purpose."""
 
     account_id: AccountId
     agent_id: AgentId
     user_id: UserId
     conversation_id: ConversationId | None = None
-    """None for what no conversation asks, as a schedule's extraction."""
+    """None for a request outside any conversation, as the extraction of a schedule."""
     purpose: UsagePurpose = "turn"
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A sum."""
+    """A sum of usage and cost."""
 
     asked: int = 0
-    """Questions."""
+    """The number of requests."""
     usage: Usage = NO_USAGE
     nanodollars: int = 0
     unpriced: int = 0
-    """Questions of models without a price: their tokens are counted, their dollars are not."""
+    """Requests to models without a price: their tokens are counted, their dollars are not."""
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -125,12 +130,12 @@ class Spent:
 NOTHING = Spent()
 
 Cells = dict[str, Spent]
-"""By purpose and model."""
+"""Sums by purpose and model."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """One of the things that a report sums up by."""
+    """One row of a report."""
 
     name: str
     """A day, an id, a purpose or a model."""
@@ -139,15 +144,17 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
+    """The usage of a period, summed up by one dimension."""
+
     since: date
     until: date
-    """Both days are in it."""
+    """The last day of the period. Both days belong to it."""
     by: Dimension
     lines: tuple[UsageRow, ...]
-    """Days in their order, everything else the dearest first."""
+    """The rows: days in order, any other dimension with the most expensive first."""
     total: Spent
     prices: str
-    """The day of the prices that hold now; older questions cost what they did when they were asked."""
+    """The day of the current prices. Older requests keep the cost that they had when they were made."""
 
     def as_json(self) -> JsonObject:
         return {
@@ -160,41 +167,51 @@ class UsageReport:
         }
 
 
-def day_of(field: str, stated: str | None) -> date | None:
-    """A day as every face states it. Refused, naming the field."""
+def day_of(field: str, text: str | None) -> date | None:
+    """Return the day that a request or an option names.
+
+    Raises: Refused, naming the field, for text that is not a day.
+    """
     try:
-        return None if stated is None else date.fromisoformat(stated)
+        return None if text is None else date.fromisoformat(text)
     except ValueError as error:
-        raise Refused(field, stated, "must be a day, as 2026-11-01") from error
+        raise Refused(field, text, "must be a day, as 2026-11-01") from error
 
 
 def conversation_rows(
     account_id: AccountId, conversation_id: ConversationId, since: date, until: date
 ) -> list[Key]:
-    """Where a conversation's sums of these days lie, if it has any: they go when it is deleted. What it
-    used up stays in the sums of its account, agent and user."""
+    """Return the keys where a conversation may have sums of these days. They are deleted with the
+    conversation.
+
+    Its usage stays in the sums of its account, agent and user.
+    """
     days = (since + timedelta(days=number) for number in range((until - since).days + 1))
     return [_key(account_id, _day(day, f"conversation:{conversation_id}")) for day in days]
 
 
 @dataclass(slots=True, eq=False)
 class _Note:
-    spender: UsageOwner
+    """The usage of one request, to be written."""
+
+    owner: UsageOwner
     model: str
     spent: Spent
     day: date
     is_over: bool = False
-    error: Failure | None = field(default_factory=lambda: Unavailable("usage", "it was not noted"))
-    """None once it is written."""
+    error: Failure | None = field(
+        default_factory=lambda: Unavailable("usage", "it was not recorded")
+    )
+    """None once the note is written."""
 
     @property
     def cell(self) -> str:
-        return f"{self.spender.purpose} {self.model}"
+        return f"{self.owner.purpose} {self.model}"
 
 
 @dataclass(slots=True)
-class _Line:
-    """Those who wait to be carried along."""
+class _NoteQueue:
+    """The queue of notes that wait for the next batch."""
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     waiting: list[_Note] = field(default_factory=list[_Note])
@@ -203,7 +220,7 @@ class _Line:
 
 
 class Ledger:
-    """Of all accounts of a home. Threads share it; so may any number of processes."""
+    """The usage of all accounts of a home. Threads and any number of processes may share it."""
 
     def __init__(
         self,
@@ -218,36 +235,42 @@ class Ledger:
         self._clock = clock
         self._sleep = sleep
         self._name = secrets.token_hex(6)
-        self._line = _Line()
-        self._kept: dict[Key, Item] = {}
-        """Sums as they were written here last: so they still are, unless others have written to them too."""
+        self._queue = _NoteQueue()
+        self._written_sums: dict[Key, Item] = {}
+        """Sums as this process wrote them last. They are current unless another process wrote to them too."""
 
     @property
     def prices(self) -> Prices:
         """Return the prices, read when they are first needed."""
         return self._prices()
 
-    def note(self, spender: UsageOwner, model: str, usage: Usage) -> None:
-        """Durable on return. Unavailable when it is not known whether it was written."""
-        note = self._made(spender, model, usage)
-        with self._line.guard:
-            self._line.waiting.append(note)
-        with self._line.writing:
+    def note(self, owner: UsageOwner, model: str, usage: Usage) -> None:
+        """Write a note. It is durable on return.
+
+        Raises: Unavailable when it is unknown whether the note was written.
+        """
+        note = self._new_note(owner, model, usage)
+        with self._queue.guard:
+            self._queue.waiting.append(note)
+        with self._queue.writing:
             while not note.is_over:
-                self._carry()
+                self._write_batch()
         if note.error is not None:
             raise note.error
 
-    def note_with(self, spender: UsageOwner, model: str, usage: Usage, written: CommitPuts) -> None:
-        """The same, in one batch with what else `written` writes. Where that is refused or fails it raises
-        what came of it, and the note has been written alone: what was used up was used up."""
-        batch, line = [self._made(spender, model, usage)], self._line
-        with line.writing:
-            line.batches += 1
+    def note_with(self, owner: UsageOwner, model: str, usage: Usage, commit: CommitPuts) -> None:
+        """Write a note in one batch with the other changes that `commit` writes.
+
+        If that batch is refused or fails, the note is written alone, because the usage happened, and then the
+        failure is raised.
+        """
+        batch, queue = [self._new_note(owner, model, usage)], self._queue
+        with queue.writing:
+            queue.batches += 1
             try:
-                self._write(batch, line.batches, written)
+                self._write(batch, queue.batches, commit)
             except Failure:
-                self._write(batch, line.batches, self._written)
+                self._write(batch, queue.batches, self._commit)
                 raise
 
     def today(self) -> date:
@@ -268,13 +291,14 @@ class Ledger:
         by: Dimension = "day",
         of: tuple[Spending, str] | None = None,
     ) -> UsageReport:
-        """Of the month so far, unless stated; of one agent, user or conversation with `of`."""
+        """Return the report of a period; without days, of the month so far. `of` restricts it to one
+        agent, user or conversation."""
         until = until or self.today()
         since = since or until.replace(day=1)
         days = _days(since, until)
         sums: dict[str, Spent] = {}
         for day in days:
-            for name, spent in self._told(account_id, day, by, of):
+            for name, spent in self._sums_of(account_id, day, by, of):
                 sums[name] = sums.get(name, NOTHING) + spent
         lines = [UsageRow(name, spent) for name, spent in sums.items()]
         if by != "day":
@@ -283,13 +307,13 @@ class Ledger:
         return UsageReport(since, until, by, tuple(lines), _sum(sums.values()), self.prices.valid)
 
     def forget(self, account_id: AccountId) -> None:
-        """Everything of an account that is deleted."""
+        """Delete the usage of an account that is being deleted."""
         for item in with_prefix(self._records, _partition(account_id), ""):
             self._records.write(Delete(item.key))
 
     # reading
 
-    def _told(
+    def _sums_of(
         self, account_id: AccountId, day: date, by: Dimension, of: tuple[Spending, str] | None
     ) -> Iterable[tuple[str, Spent]]:
         match by:
@@ -300,7 +324,7 @@ class Ledger:
                     yield {"day": day.isoformat(), "purpose": purpose, "model": model}[by], spent
             case "agent" | "user" | "conversation":
                 if of is not None:
-                    rule = f"cannot be summed up by {by}: who asks is not kept apart that far"
+                    rule = f"cannot be summed up by {by}: such sums are not stored"
                     raise Refused(of[0], of[1], rule)
                 prefix = _day(day, f"{by}:")
                 for item in with_prefix(self._records, _partition(account_id), prefix):
@@ -315,25 +339,25 @@ class Ledger:
 
     # writing
 
-    def _made(self, spender: UsageOwner, model: str, usage: Usage) -> _Note:
+    def _new_note(self, owner: UsageOwner, model: str, usage: Usage) -> _Note:
         price = self.prices.find(model)
         spent = Spent(
             1, usage, price.of(usage) if price else 0, unpriced=0 if price is not None else 1
         )
-        return _Note(spender, model, spent, self.today())
+        return _Note(owner, model, spent, self.today())
 
-    def _written(self, changes: Sequence[Put]) -> Sequence[Counter]:
+    def _commit(self, changes: Sequence[Put]) -> Sequence[Counter]:
         return self._records.write(*changes)
 
-    def _carry(self) -> None:
-        """The notes that have waited longest, ours among them sooner or later."""
-        line = self._line
-        with line.guard:
-            batch, line.waiting = line.waiting[:NOTES_MAX], line.waiting[NOTES_MAX:]
-        line.batches += 1
+    def _write_batch(self) -> None:
+        """Write the notes that have waited longest. The caller's note is among them sooner or later."""
+        queue = self._queue
+        with queue.guard:
+            batch, queue.waiting = queue.waiting[:NOTES_MAX], queue.waiting[NOTES_MAX:]
+        queue.batches += 1
         error: Failure | None = None
         try:
-            self._write(batch, line.batches, self._written)
+            self._write(batch, queue.batches, self._commit)
         except Failure as failure:
             error = failure
         finally:
@@ -342,61 +366,67 @@ class Ledger:
         for note in batch:
             note.error = error
 
-    def _write(self, batch: Sequence[_Note], number: int, written: CommitPuts) -> None:
-        """Conflict of what else is in the batch, not of the sums."""
-        lost = 0
+    def _write(self, batch: Sequence[_Note], number: int, commit: CommitPuts) -> None:
+        """Write a batch, and retry when another process changed a sum.
+
+        Raises: Conflict of the other changes in the batch, never of the sums; Unavailable.
+        """
+        unanswered = 0
         changes: Sequence[Put] = ()
         for _ in range(TRIES_MAX):
             try:
                 changes = self._changes(batch, number)
                 if changes:
-                    self._keep(changes, written(changes))
+                    self._remember(changes, commit(changes))
                 return
             except Conflict as conflict:
                 if conflict.name not in {str(put.key) for put in changes}:
                     raise
-                self._kept.clear()
+                self._written_sums.clear()
                 self._sleep(PAUSE_S * random.random())  # noqa: S311 - spreads writers out
             except Unavailable:
-                lost += 1
-                if lost >= LOST_MAX:
+                unanswered += 1
+                if unanswered >= LOST_MAX:
                     raise
                 self._sleep(PAUSE_S)
-        raise Unavailable("usage", "others write to it all the time", remedy="try again")
+        raise Unavailable("usage", "too many processes write to it at once", remedy="try again")
 
     def _changes(self, batch: Sequence[_Note], number: int) -> list[Put]:
-        """Empty when the batch was written already."""
+        """Return the changes of a batch; an empty list when it was written already."""
         additions: dict[Key, list[_Note]] = {}
         for note in batch:
             for key in _keys(note):
                 additions.setdefault(key, []).append(note)
         changes: list[Put] = []
         for key, notes in additions.items():
-            item = self._kept.get(key) or self._records.get(key)
+            item = self._written_sums.get(key) or self._records.get(key)
             value: JsonObject = item.value if item else {}
             if self._is_written(value, number):
                 return []
             cells: JsonObject = {**value.get("cells", {})}
             for note in notes:
-                known = note.cell in cells or len(cells) < CELLS_MAX
-                cell = note.cell if known else f"{note.spender.purpose} other"
+                has_cell = note.cell in cells or len(cells) < CELLS_MAX
+                cell = note.cell if has_cell else f"{note.owner.purpose} other"
                 before = _spent_of(cells[cell]) if cell in cells else NOTHING
                 cells[cell] = _as_value(before + note.spent)
-            told: JsonObject = {"cells": cells}
+            sums: JsonObject = {"cells": cells}
             if key.sort.endswith(":account"):
-                told["writers"] = self._writers(value, number)
-            changes.append(Put(key, told, expect=item.counter if item else ABSENT))
+                sums["writers"] = self._writers(value, number)
+            changes.append(Put(key, sums, expect=item.counter if item else ABSENT))
         return changes
 
-    def _keep(self, changes: Sequence[Put], counters: Sequence[Counter]) -> None:
-        if len(self._kept) > KEPT_MAX:
-            self._kept.clear()
+    def _remember(self, changes: Sequence[Put], counters: Sequence[Counter]) -> None:
+        if len(self._written_sums) > KEPT_MAX:
+            self._written_sums.clear()
         for put, counter in zip(changes, counters, strict=True):
-            self._kept[put.key] = Item(put.key, put.value, counter)
+            self._written_sums[put.key] = Item(put.key, put.value, counter)
 
     @property
     def _writer(self) -> str:
-        """A process of its own after a fork: its batches are numbered like those of its siblings."""
+        """The name of this process as a writer.
+
+        A forked process has a name of its own: it numbers its batches like its siblings.
+        """
         return f"{self._name}-{os.getpid()}"
 
     def _is_written(self, value: JsonObject, number: int) -> bool:
@@ -404,17 +434,18 @@ class Ledger:
 
     def _writers(self, value: JsonObject, number: int) -> JsonObject:
         others = {
-            writer: latest
-            for writer, latest in value.get("writers", {}).items()
+            writer: batch
+            for writer, batch in value.get("writers", {}).items()
             if writer != self._writer
         }
-        kept = list(others.items())[-(WRITERS_MAX - 1) :]
-        return {**dict(kept), self._writer: number}
+        latest = list(others.items())[-(WRITERS_MAX - 1) :]
+        return {**dict(latest), self._writer: number}
 
 
 @dataclass(frozen=True, slots=True)
 class AccountUsage:
-    """What a principal may see of it: a user's own key its own, everyone else the account's."""
+    """The usage that a principal may see: a user's own key sees the user's, any other key sees the
+    account's."""
 
     principal: Principal
     ledger: Ledger
@@ -427,27 +458,31 @@ class AccountUsage:
         until: date | None = None,
         of: tuple[Spending, str] | None = None,
     ) -> UsageReport:
-        """Of the month so far, unless stated; of one agent, user or conversation with `of`."""
+        """Return the report of a period; without days, of the month so far. `of` restricts it to one agent,
+        user or conversation.
+
+        Raises: Forbidden when a user's key asks for the usage of others.
+        """
         principal = self.principal
         if not principal.may_configure:
             own: tuple[Spending, str] = ("user", principal.user_id)
             if of not in (None, own) or by in ("agent", "user", "conversation"):
-                raise Forbidden("see what others have used up")
+                raise Forbidden("see the usage of others")
             of = own
         return self.ledger.report(principal.account_id, since=since, until=until, by=by, of=of)
 
 
 def _keys(note: _Note) -> list[Key]:
-    spender, day = note.spender, note.day
+    owner, day = note.owner, note.day
     rows = [
         _day(day, "account"),
         _month(day),
-        _day(day, f"agent:{spender.agent_id}"),
-        _day(day, f"user:{spender.user_id}"),
+        _day(day, f"agent:{owner.agent_id}"),
+        _day(day, f"user:{owner.user_id}"),
     ]
-    if spender.conversation_id is not None:
-        rows.append(_day(day, f"conversation:{spender.conversation_id}"))
-    return [_key(spender.account_id, row) for row in rows]
+    if owner.conversation_id is not None:
+        rows.append(_day(day, f"conversation:{owner.conversation_id}"))
+    return [_key(owner.account_id, row) for row in rows]
 
 
 def _partition(account_id: AccountId) -> str:
@@ -475,7 +510,7 @@ def _days(since: date, until: date) -> list[date]:
 
 
 def _at_most(count: int, lines: list[UsageRow]) -> list[UsageRow]:
-    """The last of them stands for all that are left out."""
+    """Return at most `count` rows. The last one then stands for all rows that are left out."""
     if len(lines) <= count:
         return lines
     rest = _sum(line.spent for line in lines[count - 1 :])
@@ -488,14 +523,14 @@ def _sum(spent: Iterable[Spent]) -> Spent:
 
 def _cells_of(value: JsonObject) -> Cells:
     cells: JsonObject = value.get("cells", {})
-    return {cell: _spent_of(told) for cell, told in cells.items()}
+    return {cell: _spent_of(value) for cell, value in cells.items()}
 
 
-def _spent_of(told: JsonObject) -> Spent:
-    return Spent(told["asked"], usage_of(told), told["nanodollars"], told["unpriced"])
+def _spent_of(value: JsonObject) -> Spent:
+    return Spent(value["asked"], usage_of(value), value["nanodollars"], value["unpriced"])
 
 
 def _as_value(spent: Spent) -> JsonObject:
-    told = spent.as_json()
-    del told["dollars"]
-    return {**told, "nanodollars": spent.nanodollars}
+    value = spent.as_json()
+    del value["dollars"]
+    return {**value, "nanodollars": spent.nanodollars}

@@ -1,16 +1,16 @@
-"""Allowance: what an account may use, by the limits in its configuration.
+"""The limits of an account: turns a minute, turns at once, and money, as its configuration sets them.
 
     turnsPerMinute    a bucket of so many turns that fills evenly, within a minute when it was empty
     runningTurns      so many slots; a turn holds one while it runs
-    dollarsPerDay, dollarsPerMonth    asked before every question, so that a long turn ends within them too
+    dollarsPerDay, dollarsPerMonth    checked before every model request, so that a long turn stops too
 
-A limit that is not set costs nothing: that there is none on money was seen when the turn was admitted, and is
-believed for a moment. All of it lies in the record store and holds across processes and machines. The limits
-keep accounts from harm, not from cheating: clocks of machines that differ by seconds, and questions that are
-under way at the same moment, may exceed them by as much.
+A limit that is not set costs no time. If an account had no limit on money when its turn was admitted, this is
+not checked again for a moment. All state lies in the record store and holds across processes and machines.
+The limits protect accounts from harm, not from cheating. Clocks of machines that differ by seconds may exceed
+a limit by that much, and so may requests that run at the same moment.
 
-A slot is an item that expires, and is renewed while its turn runs. What a killed process held is free at
-once for the others of its machine, and a minute later for everyone.
+A slot is an item that expires, and is renewed while its turn runs. Slots of a killed process are free at once
+for other processes of its machine, and a minute later for every process.
 """
 
 from __future__ import annotations
@@ -39,33 +39,42 @@ MINUTE_S = 60.0
 
 SLOT_S = 60.0
 RENEW_S = 20.0
-"""Two renewals may fail before a slot is given to somebody else."""
+"""Seconds between two renewals. Two renewals may fail before another turn can take the slot."""
 
 LOOK_AGAIN_S = 5.0
-"""When a slot will be free nobody knows; turns take seconds."""
+"""Seconds to wait for a slot. The moment when one becomes free is unknown; turns take seconds."""
 
 KNOWN_S = 1.0
-"""For how long an account without a limit on money is taken for one: a limit that is set while a turn runs
-holds for its questions from then on."""
+"""Seconds for which an account is taken to have no limit on money.
+
+A limit that is set while a turn runs holds for the turn's requests after this time.
+"""
 KNOWN_MAX = 1_000
-"""Accounts, of which little more than the name is kept."""
+"""The most accounts that are remembered, each with little more than its name."""
 
 TRIES_MAX = 100
-"""Each lost race is somebody else's success; so many in a row mean that something is broken."""
+"""The most lost races in a row. Each one is a success of another process, so more mean that something is
+broken."""
 
 
 @dataclass(slots=True)
 class Slot:
+    """A slot that a running turn holds."""
+
     key: Key
     by: str
-    """Its own mark: who comes after an item that expired begins with its counter anew."""
+    """Unique id of the holder.
+
+    The counter restarts when an expired item is created again, so the counter alone does not identify the
+    holder.
+    """
     counter: Counter
     guard: threading.Lock = field(default_factory=threading.Lock)
     is_held: bool = True
 
 
 class AccountLimiter:
-    """Of all accounts of a home. Threads share it; so may any number of processes."""
+    """The limits of all accounts of a home. Threads and any number of processes may share it."""
 
     def __init__(
         self, records: RecordStore, clock: Clock, accounts: Accounts, ledger: Ledger
@@ -76,32 +85,38 @@ class AccountLimiter:
         self._ledger = ledger
         self._one_at_a_time = threading.Lock()
         self._unlimited: dict[AccountId, float] = {}
-        """When it was seen that there is no limit on money."""
+        """When each account was last seen without a limit on money."""
 
     @asynccontextmanager
     async def admitted(self, account_id: AccountId) -> AsyncGenerator[None]:
-        """For a turn that is about to run, around its run. Exhausted, naming the limit, while the
-        account may not."""
+        """Admit a turn, and hold its slot while the body runs.
+
+        Raises: Exhausted, naming the limit, while the account has reached one.
+        """
         slot = await run_or_undo(lambda: self.admit(account_id), self.let_go)
         async with self.holding(slot):
             yield
 
     @asynccontextmanager
     async def holding(self, slot: Slot | None) -> AsyncGenerator[None]:
-        """It stays taken, and is let go of in the end."""
+        """Keep a slot while the body runs, and release it at the end."""
         if slot is None:
             yield
             return
-        keeper = asyncio.create_task(self._keep(slot))
+        renewal = asyncio.create_task(self._keep_renewing(slot))
         try:
             yield
         finally:
-            keeper.cancel()
+            renewal.cancel()
             await run_in_thread(self.let_go, slot)
 
     def check(self, account_id: AccountId, *, waits: bool = False) -> None:
-        """Exhausted if a turn would not be admitted now; takes nothing. `waits`: another one runs before it
-        anyway, so how many run now says nothing."""
+        """Check that a turn would be admitted now. Takes nothing.
+
+        With `waits`, another turn runs before this one anyway, so the number of running turns is not checked.
+
+        Raises: Exhausted, naming the limit, if the turn would not be admitted.
+        """
         limits = self._limits(account_id)
         self._check_money(account_id, limits)
         if limits.running_turns is not None and not waits:
@@ -110,18 +125,24 @@ class AccountLimiter:
             self._after_next_turn(account_id, limits.turns_per_minute)
 
     def is_unlimited(self, account_id: AccountId) -> bool:
-        """Whether there was no limit on money a moment ago, so that `check_money` would ask nothing more. To
-        be called by an event loop: it waits for nobody."""
+        """Return True if the account had no limit on money a moment ago, so that `check_money` has nothing to
+        check.
+
+        An event loop may call this: it never waits.
+        """
         seen_at = self._unlimited.get(account_id)
         return seen_at is not None and self._clock.monotonic() - seen_at <= KNOWN_S
 
     def was_unlimited(self, account_id: AccountId) -> bool:
-        """Whether there was no limit on money when somebody looked last, however long ago."""
+        """Return True if the account had no limit on money at the last check, however long ago."""
         return account_id in self._unlimited
 
     def check_money(self, account_id: AccountId, model: str) -> None:
-        """Exhausted when there is none left; Refused for a model whose price nobody knows, where
-        there is a limit."""
+        """Check that the account has money left for a request to this model.
+
+        Raises: Exhausted when there is none left; Refused for a model without a price, where there is a
+        limit.
+        """
         limits = self._limits(account_id)
         if not limits.are_on_money:
             return
@@ -130,13 +151,13 @@ class AccountLimiter:
             raise Refused(
                 "model",
                 model,
-                f"has no price, so the account's limit {limit} cannot be kept",
-                remedy="state its price in the file that the setting `prices` names",
+                f"has no price, so the account's limit {limit} cannot be checked",
+                remedy="add its price to the file that the setting `prices` names",
             )
         self._check_money(account_id, limits)
 
     def forget(self, account_id: AccountId) -> None:
-        """Everything of an account that is deleted."""
+        """Delete the state of an account that is being deleted."""
         for item in with_prefix(self._records, f"allowance:{account_id}", ""):
             self._records.write(Delete(item.key))
 
@@ -152,11 +173,18 @@ class AccountLimiter:
         return limits
 
     def admit(self, account_id: AccountId) -> Slot | None:
-        """The rate comes last: what is refused for another reason does not count as a turn."""
+        """Take a slot and count the turn.
+
+        The rate is checked last, so that a turn refused for another reason does not count.
+
+        Raises: Exhausted, naming the limit.
+        """
         limits = self._limits(account_id)
         self._check_money(account_id, limits)
-        with self._one_at_a_time:  # a process loses no race against itself
-            slot = self._taken(account_id, limits.running_turns) if limits.running_turns else None
+        with self._one_at_a_time:  # a process never loses a race against itself
+            slot = (
+                self._take_slot(account_id, limits.running_turns) if limits.running_turns else None
+            )
             try:
                 if limits.turns_per_minute is not None:
                     self._count_turn(account_id, limits.turns_per_minute)
@@ -183,8 +211,8 @@ class AccountLimiter:
         if spent < round(maximum * NANODOLLARS):
             return
         free_in_s = (free_at - self._clock.now()).total_seconds()
-        told = f"{spent / NANODOLLARS:.2f} of {maximum:.2f} dollars are spent"
-        raise Exhausted(limit, told, maximum=maximum, left=0, free_in_s=max(1.0, free_in_s))
+        reason = f"{spent / NANODOLLARS:.2f} of {maximum:.2f} dollars are spent"
+        raise Exhausted(limit, reason, maximum=maximum, left=0, free_in_s=max(1.0, free_in_s))
 
     # rate
 
@@ -194,29 +222,35 @@ class AccountLimiter:
             with suppress(Conflict):
                 self._records.write(put)
                 return
-        raise _restless("turnsPerMinute")
+        raise _contended("turnsPerMinute")
 
     def _after_next_turn(self, account_id: AccountId, per_minute: int) -> Put:
-        """`full_at` is when the bucket would be full again if nothing more were taken: it says how
-        much is in it at any moment. One that is too far ahead was written before the clock was set
-        back."""
+        """Return the write that counts one more turn.
+
+        `full_at` is when the bucket would be full again if no more were taken, and so gives its level at any
+        moment. A value too far in the future was written before the clock was set back.
+
+        Raises: Exhausted when the bucket is empty.
+        """
         key = Key(f"allowance:{account_id}", "rate")
         item = self._records.get(key)
         now = self._clock.now().timestamp()
-        stated = item.value["full_at"] if item else now
-        full_at = max(stated, now) if stated <= now + 2 * MINUTE_S else now
+        stored = item.value["full_at"] if item else now
+        full_at = max(stored, now) if stored <= now + 2 * MINUTE_S else now
         one = MINUTE_S / per_minute
         free_in_s = full_at + one - (now + MINUTE_S)
         if free_in_s > 1e-6:
-            told = f"{per_minute} of {per_minute} turns of a minute are begun"
-            raise Exhausted("turnsPerMinute", told, maximum=per_minute, left=0, free_in_s=free_in_s)
+            reason = f"{per_minute} of {per_minute} turns of this minute were started"
+            raise Exhausted(
+                "turnsPerMinute", reason, maximum=per_minute, left=0, free_in_s=free_in_s
+            )
         value = {"full_at": full_at + one}
         expires_at = now + 2 * MINUTE_S
         return Put(key, value, expect=item.counter if item else ABSENT, expires_at=expires_at)
 
     # slots
 
-    def _taken(self, account_id: AccountId, maximum: int) -> Slot:
+    def _take_slot(self, account_id: AccountId, maximum: int) -> Slot:
         for _ in range(TRIES_MAX):
             key, counter = random.choice(self._free_slots(account_id, maximum))  # noqa: S311
             by = secrets.token_hex(8)
@@ -224,30 +258,33 @@ class AccountLimiter:
             put = Put(key, value, counter or ABSENT, self._slot_end())
             with suppress(Conflict):
                 return Slot(key, by, self._records.write(put)[0])
-        raise _restless("runningTurns")
+        raise _contended("runningTurns")
 
     def _free_slots(self, account_id: AccountId, maximum: int) -> list[tuple[Key, Counter | None]]:
-        """With the counter of what a dead process left there. Exhausted when there are none."""
+        """Return the free slots, each with the counter of the item that a dead process left there.
+
+        Raises: Exhausted when no slot is free.
+        """
         partition = f"allowance:{account_id}"
-        there = {item.key: item for item in with_prefix(self._records, partition, "slot:")}
-        processes = {item.value["process"] for item in there.values()}
+        items = {item.key: item for item in with_prefix(self._records, partition, "slot:")}
+        processes = {item.value["process"] for item in items.values()}
         dead = {process for process in processes if is_dead(process)}
         free: list[tuple[Key, Counter | None]] = []
         for number in range(maximum):
             key = Key(partition, f"slot:{number:04}")
-            item = there.pop(key, None)
+            item = items.pop(key, None)
             if item is None or item.value["process"] in dead:
                 free.append((key, item.counter if item else None))
-        beyond = sum(item.value["process"] not in dead for item in there.values())
-        if len(free) <= beyond:  # held from a time when the limit was higher
-            told = f"{maximum} of {maximum} turns are running"
-            raise Exhausted("runningTurns", told, maximum=maximum, left=0, free_in_s=LOOK_AGAIN_S)
+        beyond = sum(item.value["process"] not in dead for item in items.values())
+        if len(free) <= beyond:  # slots beyond the limit are held since the limit was higher
+            reason = f"{maximum} of {maximum} turns are running"
+            raise Exhausted("runningTurns", reason, maximum=maximum, left=0, free_in_s=LOOK_AGAIN_S)
         return free
 
-    async def _keep(self, slot: Slot) -> None:
+    async def _keep_renewing(self, slot: Slot) -> None:
         while True:
             await asyncio.sleep(RENEW_S)
-            with suppress(Failure):  # a store that does not answer may answer the next time
+            with suppress(Failure):  # the store does not answer: the next renewal tries again
                 await run_in_new_thread(self._renew, slot)
 
     def _renew(self, slot: Slot) -> None:
@@ -261,7 +298,7 @@ class AccountLimiter:
     def let_go(self, slot: Slot | None) -> None:
         if slot is None:
             return
-        with slot.guard, suppress(Failure):  # it ends by itself
+        with slot.guard, suppress(Failure):  # the store does not answer: the slot expires
             slot.is_held = False
             item = self._records.get(slot.key)
             if item is not None and item.value["by"] == slot.by:
@@ -275,5 +312,5 @@ def _midnight(today: date, days: int) -> datetime:
     return datetime.combine(today, time(), UTC) + timedelta(days=days)
 
 
-def _restless(limit: str) -> Unavailable:
-    return Unavailable(limit, "others take from it all the time", remedy="try again")
+def _contended(limit: str) -> Unavailable:
+    return Unavailable(limit, "too many processes use it at once", remedy="try again")

@@ -1,8 +1,8 @@
-"""Prices: what a question costs, from what it used up.
+"""The prices of models: what a request costs, from its usage.
 
-They come from one file, `prices.yaml` beside this one, and from a file of the same form that the setting
-`prices` names; what that one says of a model counts instead. Amounts are whole nanodollars: no price has
-more than three digits behind the point for a million tokens, so nothing is ever rounded.
+Prices come from the file `prices.yaml` beside this module, and from a file of the same form that the setting
+`prices` names. For a model in both files, the second file counts. Amounts are whole nanodollars: no price has
+more than three decimal places for a million tokens, so no amount is ever rounded.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from workspaces.plain_yaml import load
 from workspaces.validation import unknown_name
 
 NANODOLLARS = 1_000_000_000
-"""In a dollar."""
+"""Nanodollars in a dollar."""
 
 DOLLARS_MAX = 100_000
-"""For a million tokens: more is a typing error."""
+"""Dollars for a million tokens; a higher price is a typing error."""
 
 _KINDS = ("input", "output", "cache_read", "cache_write", "cache_write_hour")
 _OWN = Path(__file__).parent / "prices.yaml"
@@ -31,7 +31,7 @@ _OWN = Path(__file__).parent / "prices.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Nanodollars for one token of each kind."""
+    """The nanodollars for one token of each kind."""
 
     input: int
     output: int
@@ -40,7 +40,7 @@ class Price:
     cache_write_hour: int
     above_tokens: int | None = None
     above: Price | None = None
-    """The price of a question whose prompt has more than `above_tokens`."""
+    """The price of a request whose prompt has more than `above_tokens`."""
 
     def of(self, usage: Usage) -> int:
         if self.above is not None and usage.prompt > (self.above_tokens or 0):
@@ -56,6 +56,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
+    """The prices of all models."""
+
     valid: str
     """The day on which the provider published them."""
     models: Mapping[str, Price]
@@ -63,25 +65,28 @@ class Prices:
     def find(self, model: str) -> Price | None:
         if model in self.models:
             return self.models[model]
-        fitting = [
+        matching = [
             name for name in self.models if name.endswith("*") and model.startswith(name[:-1])
         ]
-        return self.models[max(fitting, key=len)] if fitting else None
+        return self.models[max(matching, key=len)] if matching else None
 
     def with_file(self, file: Path) -> Prices:
-        """What the file says of a model counts instead. Refused, Unavailable."""
+        """Return these prices with those of a file. For a model in both, the file counts.
+
+        Raises: Refused for a file that is not a price list; Unavailable for one that cannot be read.
+        """
         try:
             text = file.read_text()
         except (OSError, UnicodeDecodeError) as error:
             remedy = "name a readable file in the setting `prices`, or leave the setting out"
             raise Unavailable(f"prices {file}", str(error), remedy=remedy) from error
-        stated = _prices_of(text, str(file))
-        return Prices(stated.valid, {**self.models, **stated.models})
+        own = _prices_of(text, str(file))
+        return Prices(own.valid, {**self.models, **own.models})
 
 
 @cache
 def own_prices() -> Prices:
-    """Those that come with this version."""
+    """Return the prices that come with this version."""
     return _prices_of(_OWN.read_text(), str(_OWN))
 
 
@@ -93,27 +98,27 @@ def _prices_of(text: str, name: str) -> Prices:
     models = data.get("models")
     if not isinstance(data.get("valid"), str) or not isinstance(models, dict):
         raise Refused(name, sorted(data), "must have `valid: <date>` and `models:` with prices")
-    stated = cast(dict[str, Any], models)
+    prices = cast(dict[str, Any], models)
     return Prices(
         data["valid"],
-        {model: _price(value, f"{name}: {model}") for model, value in stated.items()},
+        {model: _price(value, f"{name}: {model}") for model, value in prices.items()},
     )
 
 
-def _price(stated: object, field: str) -> Price:
-    fields = _object(stated, field)
+def _price(value: object, field: str) -> Price:
+    fields = _object(value, field)
     above = fields.pop("above", None)
-    base = _flat(fields, field)
+    base = _flat_price(fields, field)
     if above is None:
         return base
     long = _object(above, f"{field}.above")
     tokens = long.pop("tokens", None)
     if not isinstance(tokens, str) or not tokens.isdecimal():
         raise Refused(f"{field}.above.tokens", tokens, "must be a number of tokens")
-    return replace(base, above_tokens=int(tokens), above=_flat(long, f"{field}.above"))
+    return replace(base, above_tokens=int(tokens), above=_flat_price(long, f"{field}.above"))
 
 
-def _flat(fields: dict[str, object], field: str) -> Price:
+def _flat_price(fields: dict[str, object], field: str) -> Price:
     for key in fields:
         if key not in _KINDS:
             raise unknown_name(field, key, [*_KINDS, "above"])
@@ -130,21 +135,21 @@ def _flat(fields: dict[str, object], field: str) -> Price:
     )
 
 
-def _object(stated: object, field: str) -> dict[str, object]:
-    if not isinstance(stated, dict):
-        raise Refused(field, stated, f"must be an object of {', '.join(_KINDS)}")
-    return dict(cast(dict[str, object], stated))
+def _object(value: object, field: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise Refused(field, value, f"must be an object of {', '.join(_KINDS)}")
+    return dict(cast(dict[str, object], value))
 
 
-def _nanodollars(stated: object, field: str) -> int:
-    """Of one token; stated are the dollars of a million."""
+def _nanodollars(value: object, field: str) -> int:
+    """Return the nanodollars of one token, from the dollars of a million tokens in the file."""
     try:
-        dollars = Decimal(stated) if isinstance(stated, str) else None
+        dollars = Decimal(value) if isinstance(value, str) else None
     except InvalidOperation:
         dollars = None
     if dollars is None or not dollars.is_finite() or not 0 <= dollars <= DOLLARS_MAX:
-        raise Refused(field, stated, "must be dollars for a million tokens")
+        raise Refused(field, value, "must be a price in dollars for a million tokens")
     nanodollars = dollars * 1000
     if nanodollars != int(nanodollars):
-        raise Refused(field, stated, "may have three digits behind the point")
+        raise Refused(field, value, "may have at most three decimal places")
     return int(nanodollars)

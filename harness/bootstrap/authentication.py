@@ -1,13 +1,14 @@
-"""Access: from what a program shows to the principal it acts as.
+"""Authentication: from the secret that a program sends to the principal that it acts as.
 
-A program shows a key of an account, a key of a user, or a start token. A key of an account acts as the
-account's owner, or as the user it names; a user's key acts as that user and nobody else. A start token
-has the rights of an account key of the home's default account: `harness up` makes one at each start and
-prints it for the person at this machine.
+A program sends a key of an account, a key of a user, or a start token. A key of an account acts as the
+account's owner, or as the user that the request names. A user's key acts as that user only. A start token has
+the rights of an account key of the home's default account: `harness up` creates one at each start and prints
+it for the person at this machine.
 
-Start tokens live in the file system of the home, not in its records, which other machines may share: a
-token is valid while any server process of this home lives. Each holds a shared lock; whoever starts and
-finds nobody holding it sweeps the tokens of the dead. Only the hash of a token is ever stored.
+Start tokens are files of the home. They are not records, because other machines may share the records. A
+token is valid while any server process of this home lives. Each server holds a shared lock. A server that
+starts while no other process holds the lock removes the tokens of dead servers. Only the hash of a token is
+stored.
 """
 
 from __future__ import annotations
@@ -32,38 +33,48 @@ T = TypeVar("T")
 
 
 class Access:
-    def __init__(self, house: Application) -> None:
-        self._house = house
+    """The authentication of secrets for one home."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
 
     def principal_of(self, secret: str, *, as_user: str | None = None) -> Principal:
-        """Whoever shows this acts as; `as_user` is an id or a platform's own id. Unauthorized."""
-        house = self._house
-        if is_start_token(house.settings.home, secret):
-            return self._of_account(house.accounts.default(), as_user)
-        holder = owner_of_key(secret, house.records, house.clock)
-        if holder is None:
+        """Return the principal that this secret acts as. `as_user` is a user's id, or the id that a platform
+        gave the user.
+
+        Raises: Unauthorized for an unknown secret; Forbidden when a user's key names another user.
+        """
+        application = self._application
+        if is_start_token(application.settings.home, secret):
+            return self._account_principal(application.accounts.default(), as_user)
+        owner = owner_of_key(secret, application.records, application.clock)
+        if owner is None:
             raise Unauthorized
-        account = self._known(lambda: house.accounts.get(holder.account_id))
-        if holder.key.user_id is None:
-            return self._of_account(account, as_user)
-        user_id = holder.key.user_id
-        user = self._known(lambda: self._users(account).get(user_id))
+        account = self._require(lambda: application.accounts.get(owner.account_id))
+        if owner.key.user_id is None:
+            return self._account_principal(account, as_user)
+        user_id = owner.key.user_id
+        user = self._require(lambda: self._users(account).get(user_id))
         if as_user not in (None, user.id, user.external_id):
             raise Forbidden("act as another user")
-        return self._known(lambda: house.accounts.owner(account)).as_user(user, may_configure=False)
+        return self._require(lambda: application.accounts.owner(account)).as_user(
+            user, may_configure=False
+        )
 
     def key_of(self, secret: str) -> KeyRecord | None:
-        """The record of the key that is shown; None for a start token."""
-        holder = owner_of_key(secret, self._house.records, self._house.clock)
-        return holder.key if holder else None
+        """Return the record of the key with this secret; None for a start token."""
+        owner = owner_of_key(secret, self._application.records, self._application.clock)
+        return owner.key if owner else None
 
     def is_admin(self, secret: str) -> bool:
-        """Whether this is the key that makes accounts."""
-        expected = self._house.settings.admin_key or admin_key(self._house.settings.home)
+        """Return True if this is the key that may create accounts."""
+        expected = self._application.settings.admin_key or admin_key(
+            self._application.settings.home
+        )
         return hmac.compare_digest(_bytes(secret), _bytes(expected))
 
-    def _of_account(self, account: AccountRecord, as_user: str | None) -> Principal:
-        owner = self._known(lambda: self._house.accounts.owner(account))
+    def _account_principal(self, account: AccountRecord, as_user: str | None) -> Principal:
+        owner = self._require(lambda: self._application.accounts.owner(account))
         if as_user is None:
             return owner
         users, autocreate = self._users(account), account.config.users.autocreate
@@ -71,11 +82,15 @@ class Access:
         return owner.as_user(user, may_configure=True)
 
     def _users(self, account: AccountRecord) -> Users:
-        return Users(account.id, self._house.records, self._house.clock)
+        return Users(account.id, self._application.records, self._application.clock)
 
     @staticmethod
-    def _known(look: Callable[[], T]) -> T:
-        """A key whose account or user is gone, or just going, is no key any more."""
+    def _require(look: Callable[[], T]) -> T:
+        """Return the result of `look`. A key whose account or user is deleted, or just being deleted, is not
+        valid.
+
+        Raises: Unauthorized when `look` raises NotFound.
+        """
         try:
             return look()
         except NotFound as error:
@@ -84,7 +99,7 @@ class Access:
 
 @contextmanager
 def start_token(home: Home) -> Generator[str]:
-    """A token for as long as this process, or another server of the home, lives."""
+    """Yield a token that is valid as long as this process, or another server of the home, lives."""
     token = secrets.token_urlsafe(SECRET_BYTES)
     servers = os.open(home.servers, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -98,13 +113,16 @@ def start_token(home: Home) -> Generator[str]:
 
 def is_start_token(home: Home, secret: str) -> bool:
     try:
-        return (home.start_tokens / _digest(secret)).exists() and _somebody_serves(home)
+        return (home.start_tokens / _digest(secret)).exists() and _is_served(home)
     except OSError as error:
         raise Unavailable(f"home {home.root}", error.strerror or str(error)) from error
 
 
 def admin_key(home: Home) -> str:
-    """Made on first use, whole or not at all: two processes that are first read the same key."""
+    """Return the admin key of the home. The first call creates it, whole or not at all.
+
+    Two processes that call this first at the same time read the same key.
+    """
     for _ in range(2):
         with suppress(FileNotFoundError):
             return home.admin_key.read_text().strip()
@@ -120,7 +138,7 @@ def _make_admin_key(home: Home) -> None:
             file.write(f"wha_{secrets.token_urlsafe(SECRET_BYTES)}\n")
             file.flush()
             os.fsync(descriptor)
-        with suppress(FileExistsError):  # somebody made it in the same instant
+        with suppress(FileExistsError):  # another process created it at the same moment
             os.link(mine, home.admin_key)
         mine.unlink()
     except OSError as error:
@@ -136,8 +154,11 @@ def _sweep_if_alone(home: Home, servers: int) -> None:
         token.unlink(missing_ok=True)
 
 
-def _somebody_serves(home: Home) -> bool:
-    """Whether the shared lock is held; a process that holds it itself asks through a file of its own."""
+def _is_served(home: Home) -> bool:
+    """Return True if a process holds the shared lock.
+
+    A process that holds the lock itself asks through a file descriptor of its own.
+    """
     descriptor = os.open(home.servers, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,5 +1,7 @@
-"""The composition root: settings in, a house with rooms for every principal out. Adapters are named here
-and in `locations`, and nowhere else."""
+"""The composition root: from the settings to the application, and the services of every principal.
+
+Adapters are named here and in `locations`, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -83,16 +85,18 @@ from workspaces.workspace.workspace import Workspace
 TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
 
 PRINCIPALS_MAX = 256
-"""How many principals' rooms are kept furnished; making them anew costs a few objects and no I/O."""
+"""Principals whose services are cached. Building them anew costs a few objects and no I/O."""
 
-WORKSHOP_S = 10.0
-"""What was lacking may have been put right by then. A self-test that fails takes longer than all else that
-is done before a turn's first request."""
+PROGRAMS_AGAIN_S = 10.0
+"""Seconds until missing programs are looked for again; they may have been installed by then.
+
+A self-test that fails takes longer than all other work before a turn's first request.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PrincipalServices:
-    """Everything that one principal's use of a home is made of."""
+    """The services that one principal of a home uses."""
 
     settings: Settings
     clock: Clock
@@ -110,11 +114,12 @@ class PrincipalServices:
     usage: AccountUsage
     dispatcher: Dispatcher
     registry_sync: RegistrySync | None
-    """How its records become the same on all machines; None where nothing is shared."""
+    """The sync of the account's records between machines. None where nothing is shared."""
 
 
 class Application:
-    """What all principals of a home share: its settings, its stores, its jobs, and rooms for each."""
+    """The settings, stores and jobs that all principals of a home share, and the services of each
+    principal."""
 
     def __init__(
         self,
@@ -135,52 +140,54 @@ class Application:
         self.records = records
         self.accounts = Accounts(records, clock)
         self.ledger = Ledger(records, clock, _prices(settings))
-        self.allowance = AccountLimiter(records, clock, self.accounts, self.ledger)
+        self.limiter = AccountLimiter(records, clock, self.accounts, self.ledger)
         self._clients = _clients(settings)
         self.notation = AnthropicNotation()
         self.jobs = Jobs(records, clock)
         self.runner = JobRunner(
-            self.jobs, job_kinds(self._rooms_of_job, settings.home.machine), clock
+            self.jobs, job_kinds(self._services_of_job, settings.home.machine), clock
         )
         self.place = place
-        self.audience = Broadcaster()
+        self.broadcaster = Broadcaster()
         self._memories = MemoryCache()
-        self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._furnish)
+        self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._build_services)
         self._large = large
         self._leases = Leases(records, clock)
         self._model = model
         self._embedder = embedder
         self.sandbox = sandbox
-        self._workshop: ToolPrograms | None = None
-        self._ask_again_at = math.inf
-        self._examining = threading.Lock()
+        self._programs: ToolPrograms | None = None
+        self._check_again_at = math.inf
+        self._checking = threading.Lock()
 
     def owner(self) -> Principal:
-        """The owner of the home's default account."""
+        """Return the owner of the home's default account."""
         return self.accounts.owner(self.accounts.default())
 
     def programs(self) -> ToolPrograms:
-        """With a sandbox, if there is one that confines here and now. Not to be called by an event loop:
-        it waits for the self-test."""
-        with self._examining:
-            now = self.clock.monotonic()
-            if self._workshop is None or now >= self._ask_again_at:
-                self._workshop = self._examined()
-                is_whole = self._workshop.sandbox is not None and self._workshop.ripgrep is not None
-                self._ask_again_at = math.inf if is_whole else now + WORKSHOP_S
-            return self._workshop
+        """Return the programs for tools, with a sandbox if one can confine commands on this machine now.
 
-    def _examined(self) -> ToolPrograms:
+        An event loop must not call this: it waits for the self-test.
+        """
+        with self._checking:
+            now = self.clock.monotonic()
+            if self._programs is None or now >= self._check_again_at:
+                self._programs = self._find_programs()
+                is_whole = self._programs.sandbox is not None and self._programs.ripgrep is not None
+                self._check_again_at = math.inf if is_whole else now + PROGRAMS_AGAIN_S
+            return self._programs
+
+    def _find_programs(self) -> ToolPrograms:
         loop = LoopThread()
         try:
-            found = loop.run(self.sandbox.check())
+            confinement = loop.run(self.sandbox.check())
         finally:
             loop.close()
-        if not found.works:
+        if not confinement.works:
             return ToolPrograms(None, ripgrep(None))
         try:
             return ToolPrograms(self.sandbox, ripgrep(self.settings.home))
-        except Failure:  # the disk is full, say: no reason for a turn to fail
+        except Failure:  # the disk is full, for example: the turn goes on without ripgrep
             return ToolPrograms(self.sandbox, None)
 
     def close(self) -> None:
@@ -190,12 +197,12 @@ class Application:
         if self.place is not None:
             self.place.close()
 
-    def _rooms_of_job(self, job: Job) -> PrincipalServices:
-        """What is due later is due in the name of whoever wanted it."""
+    def _services_of_job(self, job: Job) -> PrincipalServices:
+        """Return the services of the principal who enqueued the job."""
         account_id, user_id = job.payload["accountId"], job.payload["userId"]
         return self.rooms(self.accounts.member(account_id, user_id))
 
-    def _furnish(self, principal: Principal) -> PrincipalServices:
+    def _build_services(self, principal: Principal) -> PrincipalServices:
         settings, clock, records = self.settings, self.clock, self.records
         account_id, may_change = principal.account_id, principal.may_configure
         only = None if may_change else principal.user_id
@@ -228,7 +235,7 @@ class Application:
         conversations = Conversations(
             principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
         )
-        inbox = EventQueue(
+        queue = EventQueue(
             principal,
             records,
             self._large,
@@ -239,62 +246,70 @@ class Application:
             jobs=self.jobs,
         )
         deletion = RecordDeletion(
-            principal,
-            self.accounts,
-            users,
-            keys,
-            workspaces,
-            sandboxes,
-            agents,
-            conversations,
-            self.ledger,
-            self.allowance,
-            clock,
-            None if self.place is None else self.place.registry(account_id),
+            principal=principal,
+            accounts=self.accounts,
+            users=users,
+            keys=keys,
+            workspaces=workspaces,
+            sandboxes=sandboxes,
+            agents=agents,
+            conversations=conversations,
+            ledger=self.ledger,
+            limiter=self.limiter,
+            clock=clock,
+            registry=None if self.place is None else self.place.registry(account_id),
         )
-        ingress = Dispatcher(
-            clock,
-            agents,
-            conversations,
-            inbox,
-            self._leases,
-            self.tools,
-            self.allowance,
-            partial(self.open_model, principal),
-            self.programs,
-            self._results,
-            lambda model: self.ledger.prices.find(model),
-            partial(self._follow, account_id),
-            self.audience,
-            self._memories,
+        dispatcher = Dispatcher(
+            clock=clock,
+            agents=agents,
+            conversations=conversations,
+            event_queue=queue,
+            leases=self._leases,
+            tools=self.tools,
+            limiter=self.limiter,
+            open_model=partial(self.open_model, principal),
+            programs=self.programs,
+            results=self._results,
+            price=lambda model: self.ledger.prices.find(model),
+            publish_pending=partial(self._sync_records, account_id),
+            broadcaster=self.broadcaster,
+            memory_cache=self._memories,
         )
-        own = record_adapters(
-            principal, self.accounts, users, workspaces, sandboxes, agents, deletion
+        adapters = record_adapters(
+            principal=principal,
+            accounts=self.accounts,
+            users=users,
+            workspaces=workspaces,
+            sandboxes=sandboxes,
+            agents=agents,
+            deletion=deletion,
         )
         return PrincipalServices(
-            settings,
-            clock,
-            principal,
-            records,
-            OwnAccount(principal, self.accounts),
-            users,
-            keys,
-            workspaces,
-            sandboxes,
-            agents,
-            conversations,
-            self.jobs,
-            deletion,
-            AccountUsage(principal, self.ledger),
-            ingress,
-            self._following(account_id, workspaces, own) if may_change else None,
+            settings=settings,
+            clock=clock,
+            principal=principal,
+            records=records,
+            account=OwnAccount(principal, self.accounts),
+            users=users,
+            keys=keys,
+            workspaces=workspaces,
+            sandboxes=sandboxes,
+            agents=agents,
+            conversations=conversations,
+            jobs=self.jobs,
+            deletion=deletion,
+            usage=AccountUsage(principal, self.ledger),
+            dispatcher=dispatcher,
+            registry_sync=(
+                self._registry_sync(account_id, workspaces, adapters) if may_change else None
+            ),
         )
 
-    def _following(
+    def _registry_sync(
         self,
         account_id: AccountId,
         workspaces: Workspaces,
-        own: Mapping[RegistryKind, RecordAdapter],
+        adapters: Mapping[RegistryKind, RecordAdapter],
     ) -> RegistrySync | None:
         if self.place is None:
             return None
@@ -303,34 +318,38 @@ class Application:
             RegistryState(account_id, self.place.location, self.records),
             self.settings.home,
             self.clock,
-            own,
+            adapters,
             sweep=workspaces.sweep,
             here_decides=are_shared(self.settings.records),
         )
 
-    def _follow(self, account_id: AccountId) -> None:
-        """Before a turn: what other machines have made of the records of its account."""
+    def _sync_records(self, account_id: AccountId) -> None:
+        """Sync the account's records before a turn, to see the changes of other machines."""
         if self.place is not None:
-            rooms = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
-            if rooms.registry_sync is not None:
-                rooms.registry_sync.sync_if_due()
+            services = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
+            if services.registry_sync is not None:
+                services.registry_sync.sync_if_due()
 
     def _is_over(self, account_id: AccountId, workspace_id: WorkspaceId) -> bool:
-        following = self.rooms(self.accounts.owner(self.accounts.get(account_id))).registry_sync
-        return following is not None and following.is_over(workspace_id)
+        registry_sync = self.rooms(self.accounts.owner(self.accounts.get(account_id))).registry_sync
+        return registry_sync is not None and registry_sync.is_over(workspace_id)
 
     def _results(self, conversation_id: ConversationId) -> StoredResults:
         transcript = Transcript(conversation_id, self.records, self._large)
         return StoredResults(conversation_id, self._large, transcript.result)
 
     def own_model(
-        self, own: Model, principal: Principal, agent: AgentRecord, conversation_id: ConversationId
+        self,
+        model: Model,
+        principal: Principal,
+        agent: AgentRecord,
+        conversation_id: ConversationId,
     ) -> Model:
-        """One that the caller brings; what it uses up is noted, too."""
-        spender = UsageOwner(
+        """Return a metered model that the caller supplies."""
+        usage_owner = UsageOwner(
             principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
         )
-        return self._metered(own, spender)
+        return self._metered(model, usage_owner)
 
     def open_model(
         self,
@@ -339,24 +358,28 @@ class Application:
         conversation_id: ConversationId | None = None,
         purpose: UsagePurpose = "turn",
     ) -> Model:
-        """The agent's model; what it uses up is noted for the principal."""
-        spender = UsageOwner(
+        """Return the agent's model. Its usage is recorded for the principal."""
+        usage_owner = UsageOwner(
             principal.account_id, agent.id, principal.user_id, conversation_id, purpose
         )
 
         name = agent.config.model or self.settings.model
         if self._model is not None:
-            return self._metered(self._model, spender)
+            return self._metered(self._model, usage_owner)
         if name == DEMO or self._clients is None:
-            return self._metered(DemoModel(), spender)
-        return RetryingModel(self._metered(AnthropicModel(name, self._clients), spender))
+            return self._metered(DemoModel(), usage_owner)
+        return RetryingModel(self._metered(AnthropicModel(name, self._clients), usage_owner))
 
-    def _metered(self, model: Model, spender: UsageOwner) -> Model:
-        """A turn notes a reply where it stores it: who writes to a file waits for its one writer in any case.
-        Sums that all machines write to are no reply's to wait for."""
-        is_stored = spender.purpose == "turn" and not are_shared(self.settings.records)
+    def _metered(self, model: Model, usage_owner: UsageOwner) -> Model:
+        """Return the model with its usage recorded.
+
+        A turn writes the usage of a reply in the batch that stores the reply. With a file, every writer waits
+        for the one writer in any case. Where machines share the records, they all write to the same sums, and
+        no reply should wait for that.
+        """
+        is_stored = usage_owner.purpose == "turn" and not are_shared(self.settings.records)
         return MeteredModel(
-            model, spender, self.ledger, self.allowance, caller_records_replies=is_stored
+            model, usage_owner, self.ledger, self.limiter, caller_records_replies=is_stored
         )
 
 
@@ -370,10 +393,12 @@ def wire(
     tools: Sequence[CustomTool | Callable[..., Any]] = (),
     place: SharedBucket | None = None,
 ) -> Application:
-    """`model` answers for every agent, whatever model it names, `sandbox` runs every command, and `place`
-    is where workspaces are shared, whatever the settings say: for tests and for trying out. Every agent
-    can call `tools`.
-    `embedder` gives recall its vectors, instead of the endpoint of the settings."""
+    """Build the application.
+
+    For tests and for trying out: `model` answers for every agent, whatever model it names; `sandbox` runs
+    every command; `place` is the bucket where workspaces are shared, whatever the settings say. Every agent
+    can call `tools`. `embedder` gives recall its vectors, instead of the endpoint of the settings.
+    """
     clock = clock or SystemClock()
     place = place or (None if settings.s3 is None else bucket_at(settings.s3))
     large = _large(settings, place)
@@ -391,55 +416,57 @@ def wire(
     )
 
 
-def background_tasks(house: Application) -> dict[str, BackgroundTask]:
-    """What lives as long as `harness up` does, by name."""
-    trees, clock = house.settings.home.trees, house.clock
-    syncing = BackgroundSync(
-        lambda: [_copies(rooms) for rooms in _owners(house)], follow=lambda: _follow_all(house)
+def background_tasks(application: Application) -> dict[str, BackgroundTask]:
+    """Return the tasks that run as long as `harness up` does, by name."""
+    trees, clock = application.settings.home.trees, application.clock
+    background_sync = BackgroundSync(
+        lambda: [_copies(services) for services in _owners(application)],
+        follow=lambda: _sync_all_records(application),
     )
 
-    def tell(news: WatchEvent) -> None:
-        log_watch_event(news)
-        syncing.hear(news)
+    def on_watch_event(watch_event: WatchEvent) -> None:
+        log_watch_event(watch_event)
+        background_sync.hear(watch_event)
 
-    watcher = BackgroundWatch(trees, lambda: _workspaces(house), clock, tell)
-    return {"jobs": house.runner, "watcher": watcher, "sync": syncing}
-
-
-def _owners(house: Application) -> Iterator[PrincipalServices]:
-    """The rooms of the owners of all accounts."""
-    for account in house.accounts.list():
-        yield house.rooms(house.accounts.owner(account))
+    watcher = BackgroundWatch(trees, lambda: _workspaces(application), clock, on_watch_event)
+    return {"jobs": application.runner, "watcher": watcher, "sync": background_sync}
 
 
-def _follow_all(house: Application) -> None:
-    for rooms in _owners(house):
-        if rooms.registry_sync is not None:
-            rooms.registry_sync.sync_if_reachable()
+def _owners(application: Application) -> Iterator[PrincipalServices]:
+    """Yield the services of the owners of all accounts."""
+    for account in application.accounts.list():
+        yield application.rooms(application.accounts.owner(account))
 
 
-def _workspaces(house: Application) -> Iterator[Workspace]:
-    """Of all accounts."""
-    for rooms in _owners(house):
-        yield from all_of(_copies(rooms))
+def _sync_all_records(application: Application) -> None:
+    for services in _owners(application):
+        if services.registry_sync is not None:
+            services.registry_sync.sync_if_reachable()
 
 
-def _copies(rooms: PrincipalServices) -> LocalCopies:
-    return LocalCopies(rooms.workspaces, rooms.agents)
+def _workspaces(application: Application) -> Iterator[Workspace]:
+    """Yield the workspaces of all accounts."""
+    for services in _owners(application):
+        yield from all_of(_copies(services))
+
+
+def _copies(services: PrincipalServices) -> LocalCopies:
+    return LocalCopies(services.workspaces, services.agents)
 
 
 def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:
-    """Where what is too large for a record lies: whoever has the record has it too."""
+    """Return the store of values that are too large for a record. Every machine that has the record can
+    read it."""
     if not are_shared(settings.records):
         return FileBlobs(settings.home.entries, settings.home.entries_staging)
     if place is None:
-        rule = "must be set: the records are shared with other machines, and files would not be"
+        rule = "must be set: other machines share the records, and need the large values too"
         raise Refused("s3", None, rule, remedy=SET_PLACE)
     return place.entries()
 
 
 def _clients(settings: Settings) -> AnthropicClients | None:
-    """None without a key: the demo model answers."""
+    """Return the clients of the provider; None without a key, so that the demo model answers."""
     if settings.anthropic_api_key is None:
         return None
     return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)

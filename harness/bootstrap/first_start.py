@@ -1,7 +1,7 @@
-"""What a home is born with: one sandbox, one workspace, one agent that mounts it writable.
+"""The defaults of a new home: one sandbox, one workspace, one agent that mounts the workspace writable.
 
-Born once: what its owner deletes later does not come back. Each step looks before it makes, so a
-birth that was interrupted goes on, and two processes that are first at the same instant both succeed.
+They are created once. A default that the owner deletes later does not come back. Each step looks before it
+creates. So an interrupted start can go on, and two processes that start at the same moment both succeed.
 """
 
 from __future__ import annotations
@@ -14,26 +14,32 @@ from workspaces.errors import AlreadyExists
 from workspaces.storage.records import Key, Put
 
 
-def create_defaults(rooms: PrincipalServices) -> None:
-    if rooms.records.get(_mark(rooms)) is not None:
+def create_defaults(services: PrincipalServices) -> None:
+    """Create the defaults, unless they were created before."""
+    if services.records.get(_mark(services)) is not None:
         return
-    settings = rooms.settings
-    _make(lambda: rooms.sandboxes.create({"name": "default"}))
-    _make(lambda: rooms.workspaces.create(settings.default_workspace))
+    settings = services.settings
+    _make(lambda: services.sandboxes.create({"name": "default"}))
+    _make(lambda: services.workspaces.create(settings.default_workspace))
     _make(
-        lambda: rooms.agents.create(settings.default_agent, workspaces=[settings.default_workspace])
+        lambda: services.agents.create(
+            settings.default_agent, workspaces=[settings.default_workspace]
+        )
     )
-    rooms.records.write(Put(_mark(rooms), {}, expect=ANY))
+    services.records.write(Put(_mark(services), {}, expect=ANY))
 
 
-def adopt_joined_account(rooms: PrincipalServices) -> None:
-    """As another machine of an account that has what it was born with: only the sandbox is this machine's."""
-    _make(lambda: rooms.sandboxes.create({"name": "default"}))
-    rooms.records.write(Put(_mark(rooms), {}, expect=ANY))
+def adopt_joined_account(services: PrincipalServices) -> None:
+    """Create the defaults of a machine that joined an account.
+
+    The account has its defaults already. Only the sandbox belongs to this machine.
+    """
+    _make(lambda: services.sandboxes.create({"name": "default"}))
+    services.records.write(Put(_mark(services), {}, expect=ANY))
 
 
-def _mark(rooms: PrincipalServices) -> Key:
-    return Key("accounts", f"born:{rooms.principal.account_id}")
+def _mark(services: PrincipalServices) -> Key:
+    return Key("accounts", f"born:{services.principal.account_id}")
 
 
 def _make(make: Callable[[], object]) -> None:

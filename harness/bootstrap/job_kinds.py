@@ -1,4 +1,4 @@
-"""Duties: what each kind of job does, in the rooms of the principal whose job it is."""
+"""What each kind of job does, with the services of the principal who enqueued the job."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ TIDY = "tidy"
 """The kind of job that packs the history of a workspace."""
 
 FLUSH = "flush"
-"""Begins the kind of job that brings to S3 what was written on one machine and nobody waited for. Machines
-that share their records share their jobs: the kind ends with the machine, which alone can do it."""
+"""The beginning of a job kind that pushes to S3 what was written on one machine and no caller waited for.
+
+Machines that share their records share their jobs. The kind ends with the machine's id, because only that
+machine can do the job.
+"""
 
 FLUSH_WITHIN_S = 30.0
-"""So much of a workspace's history is on one machine alone, at most, while something runs there."""
+"""The most seconds of a workspace's history that are on one machine only, while a server runs there."""
 
 
-class ServicesOfOne(Protocol):
-    """What the duties need of a principal's rooms."""
+class JobServices(Protocol):
+    """The services of a principal that these jobs need."""
 
     @property
     def workspaces(self) -> Workspaces: ...
@@ -46,32 +49,35 @@ class ServicesOfOne(Protocol):
     def dispatcher(self) -> Dispatcher: ...
 
 
-RoomsFor = Callable[[Job], ServicesOfOne]
-"""The rooms of the principal that a job's payload names as `accountId` and `userId`."""
+ServicesFor = Callable[[Job], JobServices]
+"""A function that returns the services of the principal that a job's payload names as `accountId` and
+`userId`."""
 
 
-def job_kinds(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
+def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, Run]:
+    """Return the function of each kind of job."""
+
     async def turn(job: Job) -> datetime | None:
         take_share_of(job.payload["accountId"])
-        await rooms_for(job).dispatcher.look_after(job.payload["conversationId"])
+        await services_for(job).dispatcher.look_after(job.payload["conversationId"])
 
     async def erase(job: Job) -> datetime | None:
         conversation_id = ConversationId(job.payload["conversationId"])
-        with _patiently():
-            await run_in_new_thread(rooms_for(job).conversations.erase, conversation_id)
+        with _wait_for_store():
+            await run_in_new_thread(services_for(job).conversations.erase, conversation_id)
 
     async def tidy(job: Job) -> datetime | None:
-        with suppress(NotFound):  # it was deleted
+        with suppress(NotFound):  # the workspace was deleted
             await run_in_new_thread(
-                rooms_for(job).workspaces.tidy, WorkspaceId(job.payload["workspaceId"])
+                services_for(job).workspaces.tidy, WorkspaceId(job.payload["workspaceId"])
             )
 
     async def flush(job: Job) -> datetime | None:
         workspace_id = WorkspaceId(job.payload["workspaceId"])
         try:
-            with _patiently():
-                is_done = await run_in_new_thread(rooms_for(job).workspaces.flush, workspace_id)
-        except NotFound:  # it was deleted
+            with _wait_for_store():
+                is_done = await run_in_new_thread(services_for(job).workspaces.flush, workspace_id)
+        except NotFound:  # the workspace was deleted
             return None
         return None if is_done else job.due + timedelta(seconds=FLUSH_WITHIN_S)
 
@@ -79,8 +85,11 @@ def job_kinds(rooms_for: RoomsFor, machine: str) -> dict[str, Run]:
 
 
 @contextmanager
-def _patiently() -> Generator[None]:
-    """What was promised is done, however long what it needs is away."""
+def _wait_for_store() -> Generator[None]:
+    """Put the job off as long as a store is out of reach. A promised job is never given up.
+
+    Raises: OutOfReach in place of Unavailable.
+    """
     try:
         yield
     except Unavailable as failure:
@@ -88,12 +97,15 @@ def _patiently() -> Generator[None]:
 
 
 def tidying(principal: Principal, workspace_id: WorkspaceId, clock: Clock) -> Job:
+    """Return the job that packs the history of a workspace."""
     return Job(f"{TIDY}:{workspace_id}", TIDY, clock.now(), _payload(principal, workspace_id))
 
 
 class Flushing:
-    """Wants a flush of every workspace of a principal in which something was written. Threads may share
-    it; while one is wanted and not yet due, it is not wanted again."""
+    """A function that enqueues a flush of every workspace of a principal that was written to.
+
+    Threads may share it. While a flush is enqueued and not yet due, it is not enqueued again.
+    """
 
     def __init__(self, principal: Principal, jobs: Jobs, machine: str, clock: Clock) -> None:
         self._principal = principal
@@ -110,9 +122,11 @@ class Flushing:
         payload = _payload(self._principal, workspace_id)
         try:
             flush = Job(f"{self._kind}:{workspace_id}", self._kind, latest, payload)
-            due = self._jobs.enqueue(flush, at_the_latest=True)  # earlier, if others want it so
-        except Failure as failure:  # it is written all the same, and goes out with the next sync
-            _LOG.warning("%s will not be flushed by itself: %s", workspace_id, failure)
+            due = self._jobs.enqueue(
+                flush, at_the_latest=True
+            )  # earlier, if another process wants so
+        except Failure as failure:  # the change is stored; the next sync pushes it
+            _LOG.warning("%s will not be flushed before the next sync: %s", workspace_id, failure)
             return
         self._due[workspace_id] = due
 

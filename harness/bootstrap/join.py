@@ -1,13 +1,13 @@
-"""Joining: a home that nobody has used becomes another machine of an account that a place knows.
+"""Join: an unused home becomes another machine of an account that exists in S3.
 
-It takes over the ids of the account and of its owner, from which everything follows: namespaces are
-hashes of them, so the same workspaces are the same prefixes. Keys do not travel; the machine makes one of
-its own.
+The home takes over the ids of the account and of its owner. Everything else follows from them: namespaces are
+hashes of these ids, so the same workspaces have the same prefixes. Keys are not shared; this machine creates
+a key of its own.
 
-**It may be interrupted anywhere.** A note (`JOINING`) stands from before the first change until after the
-last, and every step looks before it makes. While the note stands the home has no default account, so no
-other command works on half a home; `harness join` again goes on. What a home was merely born with
-(somebody looked at it before) is deleted first and lies in the trash.
+**The procedure may be interrupted anywhere.** A note (`JOINING`) exists from before the first change until
+after the last one, and every step looks before it creates. While the note exists the home has no default
+account, so no other command works on half a home. `harness join` again goes on. The defaults of a first start
+(the home was opened before) are deleted first and moved to the trash.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ KEY_LABEL = "joined"
 
 @dataclass(frozen=True, slots=True)
 class Joined:
+    """The result of a join."""
+
     account: AccountRecord
     location: str
     secret: str | None = field(default=None, repr=False)
     """A key of the account, which cannot be shown again. None: this home had joined before."""
-    followed: SyncResult = field(default_factory=SyncResult)
+    sync_result: SyncResult = field(default_factory=SyncResult)
     others: tuple[str, ...] = ()
-    """Names of other accounts of the place."""
+    """The names of other accounts in the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """The accounts of a place, and what lies there that cannot be believed."""
+class _FoundAccounts:
+    """The accounts in a bucket, and the objects there that are not valid."""
 
     accounts: list[AccountRecord]
     doubts: list[InvalidEntry]
@@ -66,41 +68,44 @@ def join(
     account: str | None = None,
     place: SharedBucket | None = None,
 ) -> Joined:
-    """`location` as in s3://bucket/prefix; `account` is its name or id, where the place has several.
-    `place`: what lies there, for tests.
+    """Join an account.
 
-    Refused, with what to do about it, when the home holds other data; NotFound when nobody is there.
+    `location` is written as s3://bucket/prefix. `account` is a name or id, needed where the bucket has
+    several accounts. `place` is the bucket itself, for tests.
+
+    Raises: Refused, with a remedy, when the home holds other data; NotFound when the bucket has no such
+    account.
     """
     settings = read_settings(home)
     _check_settings(settings, location)
     place = place or bucket_at(location)
-    house = wire(replace(settings, s3=location), place=place)
+    application = wire(replace(settings, s3=location), place=place)
     try:
         place.check()
-        found = _found(place)
-        is_begun = house.records.get(JOINING) is not None
-        here = house.accounts.default() if house.accounts.has_default() else None
-        if here is not None and not is_begun and _is_joined(here, account, found, settings):
-            others = tuple(one.name for one in found.accounts if one.id != here.id)
+        candidates = _found(place)
+        is_begun = application.records.get(JOINING) is not None
+        here = application.accounts.default() if application.accounts.has_default() else None
+        if here is not None and not is_begun and _is_joined(here, account, candidates, settings):
+            others = tuple(one.name for one in candidates.accounts if one.id != here.id)
             return Joined(here, location, others=others)
-        chosen = _chosen(found, account, location)
-        _begin(house, settings, location, chosen)
-        return _carry_out(house, place, chosen)
+        chosen = _chosen(candidates, account, location)
+        _begin(application, settings, location, chosen)
+        return _carry_out(application, place, chosen)
     finally:
-        house.close()
+        application.close()
 
 
 def _check_settings(settings: Settings, location: str) -> None:
     if are_shared(settings.records):
-        rule = "are shared with the other machines already"
-        remedy = "there is nothing to join: set HARNESS_S3 to the same place as on the others"
+        rule = "are already shared with the other machines"
+        remedy = "there is nothing to join: set HARNESS_S3 as on the other machines"
         raise Refused("records", settings.records, rule, remedy=remedy)
     if settings.s3 is not None and not _is_same(settings.s3, location):
-        remedy = "take it out of harness.yaml and of HARNESS_S3, or name an empty home with --home"
+        remedy = "remove it from harness.yaml and HARNESS_S3, or name an empty home with --home"
         raise Refused("s3", settings.s3, f"is set, and is not {location}", remedy=remedy)
 
 
-def _found(place: SharedBucket) -> _Found:
+def _found(place: SharedBucket) -> _FoundAccounts:
     ids, doubts = place.accounts()
     accounts: list[AccountRecord] = []
     for account_id in ids:
@@ -110,130 +115,140 @@ def _found(place: SharedBucket) -> _Found:
                 accounts.append(parse(AccountRecord, seen.entry.record, within=account_id))
         except (Refused, OverLimit) as failure:
             doubts.append(InvalidEntry(f"{account_id}/account.json", str(failure)))
-    return _Found(sorted(accounts, key=lambda one: (one.name, one.id)), doubts)
+    return _FoundAccounts(sorted(accounts, key=lambda one: (one.name, one.id)), doubts)
 
 
-def _is_joined(here: AccountRecord, account: str | None, found: _Found, settings: Settings) -> bool:
-    """Whether there is nothing to do: the home's account is one of those, and no other was asked for."""
-    if settings.s3 is None or here.id not in [one.id for one in found.accounts]:
+def _is_joined(
+    here: AccountRecord, account: str | None, candidates: _FoundAccounts, settings: Settings
+) -> bool:
+    """Return True if the home already joined the account that the caller asks for."""
+    if settings.s3 is None or here.id not in [one.id for one in candidates.accounts]:
         return False
     return account is None or account in (here.id, here.name)
 
 
-def _chosen(found: _Found, account: str | None, location: str) -> AccountRecord:
-    told = "".join(f"; {doubt.name} {doubt.reason}" for doubt in found.doubts)
+def _chosen(candidates: _FoundAccounts, account: str | None, location: str) -> AccountRecord:
+    invalid = "".join(f"; {doubt.name} {doubt.reason}" for doubt in candidates.doubts)
     if account is not None:
-        one = found.named(account)
+        one = candidates.named(account)
         if one is None:
-            remedy = f"name one of these, by its id where names repeat: {found.listed()}{told}"
+            remedy = (
+                f"name one of these, by its id where names repeat: {candidates.listed()}{invalid}"
+            )
             raise NotFound(f"account at {location} called", account, remedy=remedy)
         return one
-    if len(found.accounts) > 1:
-        remedy = f"name one with --account: {found.listed()}"
-        raise Refused("account", None, f"must be named: {location} has several", remedy=remedy)
-    if not found.accounts:
+    if len(candidates.accounts) > 1:
+        remedy = f"name one with --account: {candidates.listed()}"
+        raise Refused(
+            "account", None, f"must be named: {location} has several accounts", remedy=remedy
+        )
+    if not candidates.accounts:
         remedy = (
             "on the machine that has the workspaces, set HARNESS_S3 and run `harness sync`; "
-            f"to begin a new account there, set HARNESS_S3 here{told}"
+            f"to begin a new account there, set HARNESS_S3 here{invalid}"
         )
         raise NotFound("account at", location, remedy=remedy)
-    return found.accounts[0]
+    return candidates.accounts[0]
 
 
-def _begin(house: Application, settings: Settings, location: str, chosen: AccountRecord) -> None:
-    """The note, once it is certain that nothing of a person's is in the way."""
-    note = house.records.get(JOINING)
+def _begin(
+    application: Application, settings: Settings, location: str, chosen: AccountRecord
+) -> None:
+    """Write the note, once it is certain that no data of a person is in the way."""
+    note = application.records.get(JOINING)
     if note is not None:
         begun = AccountId(note.value["accountId"])
         if begun != chosen.id or not _is_same(note.value["location"], location):
-            rule = f"is being joined already: {begun} at {note.value['location']}"
-            remedy = "join that to the end, or name an empty home with --home"
+            rule = f"is already joining: {begun} at {note.value['location']}"
+            remedy = "finish that join first, or name an empty home with --home"
             raise Refused("home", str(settings.home.root), rule, remedy=remedy)
         return
-    why = next(_touched(house, settings), None)
-    if why is not None:
-        rule = f"holds data of its own ({why}), which would be another account's"
-        remedy = (
-            "name an empty home with --home; `harness export` and `harness import` bring files over"
-        )
+    change = next(_changes(application, settings), None)
+    if change is not None:
+        rule = f"holds data of its own ({change}), which belongs to another account"
+        remedy = "name an empty home with --home; `harness export` and `harness import` copy files"
         raise Refused("home", str(settings.home.root), rule, remedy=remedy)
-    house.records.write(Put(JOINING, {"location": location, "accountId": chosen.id}))
+    application.records.write(Put(JOINING, {"location": location, "accountId": chosen.id}))
 
 
-def _carry_out(house: Application, place: SharedBucket, chosen: AccountRecord) -> Joined:
-    for account in house.accounts.list():
+def _carry_out(application: Application, place: SharedBucket, chosen: AccountRecord) -> Joined:
+    for account in application.accounts.list():
         if account.id != chosen.id:
-            house.rooms(house.accounts.owner(account)).deletion.account()
-    account = _adopted(house, place, chosen)
-    rooms = house.rooms(house.accounts.owner(account))
-    adopt_joined_account(rooms)
-    write_setting(house.settings.home, "s3", place.location)
-    for key in rooms.keys.list():  # of an attempt that was interrupted: nobody has seen it
-        rooms.keys.revoke(key.id)
-    _, secret = rooms.keys.create(label=KEY_LABEL)
-    house.accounts.make_default(account)
-    house.records.write(Delete(JOINING))
-    followed = rooms.registry_sync.sync_if_reachable() if rooms.registry_sync else SyncResult()
-    return Joined(account, place.location, secret, followed)
+            application.rooms(application.accounts.owner(account)).deletion.account()
+    account = _adopted(application, place, chosen)
+    services = application.rooms(application.accounts.owner(account))
+    adopt_joined_account(services)
+    write_setting(application.settings.home, "s3", place.location)
+    for key in services.keys.list():  # from an interrupted attempt: its secret was never shown
+        services.keys.revoke(key.id)
+    _, secret = services.keys.create(label=KEY_LABEL)
+    application.accounts.make_default(account)
+    application.records.write(Delete(JOINING))
+    sync_result = (
+        services.registry_sync.sync_if_reachable() if services.registry_sync else SyncResult()
+    )
+    return Joined(account, place.location, secret, sync_result)
 
 
-def _adopted(house: Application, place: SharedBucket, chosen: AccountRecord) -> AccountRecord:
-    """The owner first: an account that can be found has one."""
-    users = Users(chosen.id, house.records, house.clock)
+def _adopted(application: Application, place: SharedBucket, chosen: AccountRecord) -> AccountRecord:
+    """Store the account and its owner; the owner first, because every account that exists has an owner."""
+    users = Users(chosen.id, application.records, application.clock)
     try:
         users.get(chosen.owner_id)
     except NotFound:
         match _entry(place, chosen):
             case LiveEntry(record=record):
                 users.adopt(record, instead_of=None)
-            case None:  # whoever told of the account was interrupted
+            case None:  # the machine that published the account was interrupted
                 at = chosen.created_at
                 made = {"id": chosen.owner_id, "name": "owner", "createdAt": at, "updatedAt": at}
                 users.adopt(made, instead_of=None)
             case Tombstone():
                 raise Refused("account", chosen.name, "has an owner who was deleted") from None
     try:
-        return house.accounts.get(chosen.id)
+        return application.accounts.get(chosen.id)
     except NotFound:
-        return house.accounts.adopt(chosen.as_json(), instead_of=None)
+        return application.accounts.adopt(chosen.as_json(), instead_of=None)
 
 
 def _entry(place: SharedBucket, chosen: AccountRecord) -> RegistryEntry | None:
-    """The owner's."""
+    """Return the registry entry of the account's owner."""
     seen = place.registry(chosen.id).read("user", chosen.owner_id)
     return seen.entry if seen else None
 
 
-def _touched(house: Application, settings: Settings) -> Iterator[str]:
-    """What somebody has made of this home, beyond what it was born with."""
-    accounts = house.accounts.list()
+def _changes(application: Application, settings: Settings) -> Iterator[str]:
+    """Yield what a person changed in this home since its first start."""
+    accounts = application.accounts.list()
     if len(accounts) > 1:
         yield f"{len(accounts)} accounts"
     for account in accounts:
         if account.updated_at != account.created_at:
             yield "an account that was changed"
-        yield from _touched_rooms(house.rooms(house.accounts.owner(account)), settings)
+        yield from _changed_services(
+            application.rooms(application.accounts.owner(account)), settings
+        )
     if not accounts:
         yield from (f"files in {tree}" for tree in settings.home.trees.iterdir())
 
 
-def _touched_rooms(rooms: PrincipalServices, settings: Settings) -> Iterator[str]:
-    for record in rooms.workspaces.list(private=True):
-        workspace = rooms.workspaces.open(record)
-        is_planted = len(workspace.log(limit=2)) <= 1 and not workspace.pending()
-        if record.name != settings.default_workspace or not is_planted:
+def _changed_services(services: PrincipalServices, settings: Settings) -> Iterator[str]:
+    for record in services.workspaces.list(private=True):
+        workspace = services.workspaces.open(record)
+        is_unchanged = len(workspace.log(limit=2)) <= 1 and not workspace.pending()
+        if record.name != settings.default_workspace or not is_unchanged:
             yield f"the workspace {record.name!r}"
-    for agent in rooms.agents.list():
+    for agent in services.agents.list():
         if agent.name != settings.default_agent or agent.updated_at != agent.created_at:
             yield f"the agent {agent.name!r}"
-    for sandbox in rooms.sandboxes.list():
+    for sandbox in services.sandboxes.list():
         if sandbox.name != "default" or sandbox.updated_at != sandbox.created_at:
             yield f"the sandbox {sandbox.name!r}"
-    if rooms.conversations.list():
+    if services.conversations.list():
         yield "conversations"
-    if rooms.keys.list():
+    if services.keys.list():
         yield "keys"
-    if len(rooms.users.list()) > 1:
+    if len(services.users.list()) > 1:
         yield "users"
 
 

@@ -1,11 +1,11 @@
-"""Readiness: whether a home can work now. Its disk takes a write, its records answer, and so does S3, where
-the home uses it.
+"""Check whether a home can work now: its disk takes a write, its records answer, and S3 answers where the
+home uses it.
 
-Whoever reaches the port may ask, so asking is cheap: what was found counts for `KEPT_S`, a part is looked
-at once at a time, and who asks meanwhile waits for that look. A look at a disk or a server that hangs
-keeps its one thread, and nobody waits for it longer than `ANSWER_S`.
+Anyone who reaches the port may ask, so a request must be cheap. A result is valid for `KEPT_S`. Only one
+check of a part runs at a time, and requests that arrive meanwhile wait for it. A check of a disk or a server
+that hangs occupies its one thread, and no request waits longer than `ANSWER_S`.
 
-Nobody needs a key to ask, so the answer names no place and no address: those are in the log.
+A request needs no key, so the answer names no path and no address. The log has them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ from workspaces.errors import Failure
 _log = logging.getLogger("harness.bootstrap.readiness")
 
 KEPT_S = 2.0
+"""Seconds for which a result is valid."""
 ANSWER_S = 2.0
+"""The most seconds that a request waits for a check."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessCheck:
+    """The check of one part."""
+
     name: str
     look: Callable[[], object]
-    """Raises a Failure when the part cannot be worked with."""
+    """The check itself. It raises a Failure when the part does not work."""
     lacking: str
-    """What is told when it does."""
+    """The message when the check fails."""
     remedy: str
 
 
@@ -50,71 +54,75 @@ class NotReady:
 
 
 class Readiness:
+    """The readiness of a home: the checks of all its parts."""
+
     def __init__(
         self, parts: Sequence[ReadinessCheck], clock: Clock, *, answer_s: float = ANSWER_S
     ) -> None:
-        self._looks = [_Look(part, clock, answer_s) for part in parts]
+        self._checks = [_Check(part, clock, answer_s) for part in parts]
 
     @property
     def parts(self) -> list[str]:
-        return [look.part.name for look in self._looks]
+        return [check.part.name for check in self._checks]
 
     async def lacks(self) -> list[NotReady]:
-        """Return what is not ready; nothing when all is."""
-        found = await asyncio.gather(*(look.found() for look in self._looks))
-        return [lack for lack in found if lack is not None]
+        """Return the parts that are not ready; an empty list when all are."""
+        results = await asyncio.gather(*(check.result() for check in self._checks))
+        return [lack for lack in results if lack is not None]
 
 
-def readiness_of(house: Application) -> Readiness:
+def readiness_of(application: Application) -> Readiness:
     parts = [
         ReadinessCheck(
             "home",
-            house.settings.home.check_writable,
-            "nothing can be written into the home",
+            application.settings.home.check_writable,
+            "the home is not writable",
             "free space on the disk of the home, or make it writable again",
         ),
         ReadinessCheck(
             "records",
-            lambda: house.records.get(DEFAULT_ACCOUNT),
+            lambda: application.records.get(DEFAULT_ACCOUNT),
             "the records do not answer",
-            "look after the store that the setting `records` names; `harness doctor` says more",
+            "check the store that the setting `records` names; `harness doctor` shows details",
         ),
     ]
-    if house.place is not None:
-        remedy = "look after the server and the network to it; `harness doctor` says more"
-        parts.append(ReadinessCheck("s3", house.place.ask, "S3 does not answer", remedy))
-    return Readiness(parts, house.clock)
+    if application.place is not None:
+        remedy = "check the server and the network to it; `harness doctor` shows details"
+        parts.append(ReadinessCheck("s3", application.place.ask, "S3 does not answer", remedy))
+    return Readiness(parts, application.clock)
 
 
-class _Look:
+class _Check:
+    """The check of one part with its latest result."""
+
     def __init__(self, part: ReadinessCheck, clock: Clock, answer_s: float) -> None:
         self.part = part
         self._clock = clock
         self._answer_s = answer_s
         self._running: asyncio.Task[None] | None = None
         self._lack: NotReady | None = None
-        self._looked_at = -math.inf
+        self._checked_at = -math.inf
 
-    async def found(self) -> NotReady | None:
-        if self._clock.monotonic() - self._looked_at < KEPT_S:
+    async def result(self) -> NotReady | None:
+        if self._clock.monotonic() - self._checked_at < KEPT_S:
             return self._lack
         if self._running is None:
-            self._running = asyncio.create_task(self._look())
+            self._running = asyncio.create_task(self._run())
         running = self._running
         await asyncio.wait({running}, timeout=self._answer_s)
         if not running.done():
             return self._lacking("too_slow")
-        running.result()  # raises what is a bug of ours
+        running.result()  # raises an unexpected error: a bug
         return self._lack
 
-    async def _look(self) -> None:
+    async def _run(self) -> None:
         try:
-            self._lack = await run_in_new_thread(self._examined)
-            self._looked_at = self._clock.monotonic()
+            self._lack = await run_in_new_thread(self._check)
+            self._checked_at = self._clock.monotonic()
         finally:
             self._running = None
 
-    def _examined(self) -> NotReady | None:
+    def _check(self) -> NotReady | None:
         try:
             self.part.look()
         except Failure as failure:

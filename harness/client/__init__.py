@@ -1,4 +1,4 @@
-"""The HTTP client: a home that somebody serves, for programs in Python. `Client` is all there is to know."""
+"""A client for the HTTP API of a harness, for programs in Python. `Client` is the entry point."""
 
 from harness.client.client import Client
 from harness.client.connection import StreamEvent

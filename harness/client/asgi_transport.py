@@ -1,7 +1,8 @@
-"""A server in this very process: an app is asked without a socket, and what it streams comes as it is sent.
+"""A transport to a server in this process: it calls an ASGI app without a socket, and streams as the app
+sends.
 
-It is begun with the first question and ended with the client, as a server does it, so that what the app does
-beside its answers (turns that nobody waits for, jobs) is done. For an app that nobody else serves.
+It starts the app with the first request and shuts it down with the client, as a server does. So the app's
+background work is done too: turns whose callers do not wait, and jobs. For an app that no other server runs.
 """
 
 from __future__ import annotations
@@ -21,21 +22,23 @@ App = Callable[
     ],
     Awaitable[None],
 ]
-"""As ASGI has it."""
+"""An application as ASGI defines it."""
 
 URL = "http://localhost"
-"""The name by which the app is called: every server answers to it."""
+"""The address of the app: every server answers to this name."""
 
 
 class AsgiTransport(httpx2.AsyncBaseTransport):
+    """A transport that calls an app in this process."""
+
     def __init__(self, app: App) -> None:
         self._app = app
-        self._life: _Life | None = None
+        self._lifespan: _Lifespan | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        if self._life is None:
-            self._life = _Life(self._app)
-        await self._life.begun
+        if self._lifespan is None:
+            self._lifespan = _Lifespan(self._app)
+        await self._lifespan.started
         exchange = _Exchange(await request.aread())
         scope = {
             "type": "http",
@@ -51,25 +54,25 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
             "server": (request.url.host, request.url.port or 80),
             "client": ("127.0.0.1", 0),
         }
-        return await exchange.answered(self._app, scope)
+        return await exchange.respond(self._app, scope)
 
     async def aclose(self) -> None:
-        if self._life is not None:
-            await self._life.end()
+        if self._lifespan is not None:
+            await self._lifespan.end()
 
 
 class _Exchange(httpx2.AsyncByteStream):
-    """One question and its answer, which is a stream to whoever reads it."""
+    """One request and its response, which the reader receives as a stream."""
 
     def __init__(self, body: bytes) -> None:
-        self._asked: list[AsgiMessage] = [
+        self._requests: list[AsgiMessage] = [
             {"type": "http.request", "body": body, "more_body": False}
         ]
         self._sent: asyncio.Queue[AsgiMessage | None] = asyncio.Queue(maxsize=1)
-        self._is_left = asyncio.Event()
+        self._is_closed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def answered(self, app: App, scope: MutableMapping[str, Any]) -> httpx2.Response:
+    async def respond(self, app: App, scope: MutableMapping[str, Any]) -> httpx2.Response:
         self._task = asyncio.create_task(self._run(app, scope))
         try:
             start = await self._next()
@@ -86,8 +89,8 @@ class _Exchange(httpx2.AsyncByteStream):
             has_more = message.get("more_body", False)
 
     async def aclose(self) -> None:
-        """Whoever has asked is gone."""
-        self._is_left.set()
+        """End the exchange: the client is gone."""
+        self._is_closed.set()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -95,29 +98,29 @@ class _Exchange(httpx2.AsyncByteStream):
     async def _next(self) -> AsgiMessage:
         message = await self._sent.get()
         if message is None:
-            raise httpx2.RemoteProtocolError("the app broke off in the middle of its answer")
+            raise httpx2.RemoteProtocolError("the app ended in the middle of its response")
         return message
 
     async def _run(self, app: App, scope: MutableMapping[str, Any]) -> None:
         try:
             await app(scope, self._receive, self._sent.put)
         finally:
-            if not self._is_left.is_set():
+            if not self._is_closed.is_set():
                 await self._sent.put(None)
 
     async def _receive(self) -> AsgiMessage:
-        if self._asked:
-            return self._asked.pop()
-        await self._is_left.wait()
+        if self._requests:
+            return self._requests.pop()
+        await self._is_closed.wait()
         return {"type": "http.disconnect"}
 
 
-class _Life:
-    """The app's, from its startup to its shutdown."""
+class _Lifespan:
+    """The lifetime of the app, from its startup to its shutdown."""
 
     def __init__(self, app: App) -> None:
         loop = asyncio.get_running_loop()
-        self.begun: asyncio.Future[None] = loop.create_future()
+        self.started: asyncio.Future[None] = loop.create_future()
         self._ends = asyncio.Event()
         self._starts: list[AsgiMessage] = [{"type": "lifespan.startup"}]
         self._task = loop.create_task(self._run(app))
@@ -131,9 +134,9 @@ class _Life:
         try:
             await app(scope, self._receive, self._send)
         except Exception as problem:
-            if self.begun.done():
+            if self.started.done():
                 raise
-            self.begun.set_exception(problem)
+            self.started.set_exception(problem)
 
     async def _receive(self) -> AsgiMessage:
         if self._starts:
@@ -144,9 +147,9 @@ class _Life:
     async def _send(self, message: AsgiMessage) -> None:
         match message["type"]:
             case "lifespan.startup.complete":
-                self.begun.set_result(None)
+                self.started.set_result(None)
             case "lifespan.startup.failed":
-                told = message.get("message") or "it does not start"
-                self.begun.set_exception(httpx2.ConnectError(told))
+                error = message.get("message") or "the app does not start"
+                self.started.set_exception(httpx2.ConnectError(error))
             case _:
                 pass

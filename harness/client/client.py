@@ -1,11 +1,12 @@
-"""The client: the calls of `Harness`, async, on a home that a server keeps.
+"""The client: the calls of `Harness`, async, on a home that a server runs.
 
     async with Client("http://127.0.0.1:8642", key="wh_…") as client:
         print((await client.run("Remember that I like short answers.")).reply)
 
-What is said has an id of its own from the start, so it is sent again until it is answered, by this server or
-by the next one at that address, and is answered once; and what is told of it goes on where it was cut. What
-else changes something is sent once: whoever does not hear of it looks. Nobody ends a turn by leaving.
+A message has an id of its own from the start. So the client sends it again until this server, or the next one
+at that address, answers it; it is processed once. A stream that was cut goes on where it stopped. Other calls
+that change data are sent once: a caller that gets no response has to look. Disconnecting does not cancel a
+turn.
 """
 
 from __future__ import annotations
@@ -38,23 +39,25 @@ from workspaces.paths import WorkspacePath
 from workspaces.storage.records import JsonObject
 
 PATIENCE_S = 60.0
-"""For a server that is not there, before an event is given up: by then one that was replaced is back."""
+"""Seconds to wait for an unreachable server before giving up an event. A restarted server is back by then."""
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 2.0
 
 AGENT = "assistant"
-"""The one that a home is born with."""
+"""The agent that a new home has."""
 
 Hearing = Callable[[StreamEvent], None]
 Tools = Sequence[CustomTool | Callable[..., Any]]
 
 
-def _unheard(told: StreamEvent) -> None:
-    del told
+def _ignore(event: StreamEvent) -> None:
+    del event
 
 
 class Client:
-    """Use it as an async context manager, or call `close`; in one event loop. An agent or a workspace is
-    named by its id, its name, or the record of it."""
+    """A client for one event loop. Use it as an async context manager, or call `close`.
+
+    An agent or a workspace is named by its id, its name, or its record.
+    """
 
     def __init__(
         self,
@@ -65,7 +68,8 @@ class Client:
         patience_s: float = PATIENCE_S,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """`user`: for whom a key of the account acts, by id or by the platform's own."""
+        """Create a client. With a key of an account, `user` names the user to act as, by id or by a
+        platform's own id."""
         known = {} if key is None else {"Authorization": f"Bearer {key}"}
         headers = known if user is None else {**known, "X-Harness-User": user}
         self._connection = Connection(url, headers, transport)
@@ -77,7 +81,7 @@ class Client:
 
     @classmethod
     def within(cls, app: App, key: str | None = None, *, user: str | None = None) -> Client:
-        """On an app in this process, as `create_app` makes it, which nobody else serves."""
+        """Return a client for an app in this process, made by `create_app`, that no other server runs."""
         return cls(URL, key, user=user, transport=AsgiTransport(app))
 
     # turns
@@ -92,12 +96,13 @@ class Client:
         system: str | None = None,
         on_busy: OnBusy | None = None,
         tools: Tools = (),
-        hear: Hearing = _unheard,
+        hear: Hearing = _ignore,
     ) -> Outcome:
-        """Say something to an agent and wait for what comes of it.
+        """Send a message to an agent and wait for the outcome.
 
-        `conversation` is its key, else it is a new one. `tools`: functions that the agent can call in this
-        turn; they are run here. `hear` is called with whatever is told meanwhile.
+        `conversation` is the conversation's key; without it a new one begins. `tools` are functions that the
+        agent can call in this turn; they run in this process. `hear` is called with every event of the stream
+        meanwhile.
         """
         own = custom_tools(tools, ())
         body: JsonObject = {
@@ -108,8 +113,8 @@ class Client:
             **({} if on_busy is None else {"onBusy": on_busy}),
             **({"tools": declared(own)} if own else {}),
         }
-        outcome = await self._heard(_turns(agent), body, hear)
-        return await self._with_own(outcome, own, hear)
+        outcome = await self._outcome(_turns(agent), body, hear)
+        return await self._run_local_tools(outcome, own, hear)
 
     async def answer(
         self,
@@ -117,18 +122,21 @@ class Client:
         *answers: Answer,
         event_id: str | None = None,
         tools: Tools = (),
-        hear: Hearing = _unheard,
+        hear: Hearing = _ignore,
     ) -> Outcome:
-        """Answer calls that wait, and wait for what comes of the turn: it goes on when none waits any more.
-        `tools` as in `run`, for calls that come then."""
+        """Answer pending calls, and wait for the outcome of the turn. The turn resumes when no call is
+        pending any more.
+
+        `tools` as in `run`, for calls that come later.
+        """
         found = await self.conversation(conversation_id)
         body: JsonObject = {
             "eventId": new_id("evt") if event_id is None else event_id,
             "conversationKey": found["key"],
             "events": [one.as_json() for one in answers],
         }
-        outcome = await self._heard(_turns(found["agentId"]), body, hear)
-        return await self._with_own(outcome, custom_tools(tools, ()), hear)
+        outcome = await self._outcome(_turns(found["agentId"]), body, hear)
+        return await self._run_local_tools(outcome, custom_tools(tools, ()), hear)
 
     async def approve(
         self,
@@ -138,9 +146,9 @@ class Client:
         is_allowed: bool = True,
         reason: str | None = None,
         tools: Tools = (),
-        hear: Hearing = _unheard,
+        hear: Hearing = _ignore,
     ) -> Outcome:
-        """Allow a call that waits, or deny it; without `call_id` all that wait for that."""
+        """Approve a pending call, or deny it; without `call_id` all calls that need approval."""
         waiting = await self.pending(conversation_id)
         ids = [one.id for one in waiting if one.asked.waits_for == "approval"]
         ids = ids if call_id is None else [call_id]
@@ -150,34 +158,35 @@ class Client:
         return await self.answer(conversation_id, *approvals, tools=tools, hear=hear)
 
     async def pending(self, conversation_id: str) -> tuple[PendingCall, ...]:
-        """The calls that wait in it."""
+        """Return the pending calls of a conversation."""
         found = await self.ask("GET", f"{_conversation(conversation_id)}/approvals")
         return tuple(map(pending_of, found["pending"]))
 
     async def cancel(self, conversation_id: str) -> bool:
-        """End the turn that runs or waits in it, whichever server runs it. False when there is none."""
+        """Cancel the turn that runs or waits in a conversation, on any server. Return False when there is
+        none."""
         return (await self.ask("POST", f"{_conversation(conversation_id)}/cancel"))["cancelled"]
 
     async def status(
         self, event_id: str, *, agent: RecordReference = AGENT, wait_s: float = 0
     ) -> JsonObject:
-        """Where an event stands; `wait_s`: as soon as it is settled, or after so long, 60 s at most."""
+        """Return the status of an event. With `wait_s`, wait so long for its end, 60 s at most."""
         path = f"{_agent(agent)}/events/{quote(event_id, safe='')}"
         return await self.ask("GET", path, wait=wait_s)
 
     async def follow(
         self, event_id: str, *, agent: RecordReference = AGENT, after: int = 0
     ) -> AsyncGenerator[StreamEvent]:
-        """What is told of an event, from behind the entry `after` on to its outcome."""
+        """Yield the events of a turn, from behind the entry `after` up to its outcome."""
         path = f"{_agent(agent)}/events/{quote(event_id, safe='')}/stream"
-        async with aclosing(self._followed("GET", path, None, after)) as telling:
-            async for told in telling:
-                yield told
+        async with aclosing(self._stream("GET", path, None, after)) as events:
+            async for event in events:
+                yield event
 
     # conversations
 
     async def conversations(self, agent: RecordReference = AGENT) -> AsyncGenerator[JsonObject]:
-        """One's own with an agent, the newest first."""
+        """Yield the caller's conversations with an agent, the newest first."""
         async for one in self._pages(f"{_agent(agent)}/conversations", "conversations"):
             yield one
 
@@ -187,7 +196,8 @@ class Client:
     async def entries(
         self, conversation_id: str, *, after: int = 0, newest: bool = False
     ) -> AsyncGenerator[JsonObject]:
-        """What was said in it, from behind the entry `after` on; `newest`: from the end back."""
+        """Yield the entries of a conversation from behind the entry `after` on; with `newest`, backwards
+        from the end."""
         place = {"cursor": str(after)} if after else {}
         path = f"{_conversation(conversation_id)}/entries"
         async for one in self._pages(path, "entries", newest=newest, **place):
@@ -196,12 +206,13 @@ class Client:
     async def fork_conversation(
         self, conversation_id: str, key: str, *, at: int | None = None
     ) -> JsonObject:
-        """A new one that begins with the entries of this one, up to number `at` or all."""
+        """Create a conversation that begins with the entries of this one, up to number `at` or all."""
         fields = {"key": key, **({} if at is None else {"at": at})}
         return await self.ask("POST", f"{_conversation(conversation_id)}/fork", fields)
 
     async def reset_conversation(self, conversation_id: str) -> JsonObject:
-        """Nothing is lost, and the agent starts afresh: the session that begins."""
+        """Start a new session of the conversation, and return it. Nothing is lost; the agent starts
+        afresh."""
         return await self.ask("POST", f"{_conversation(conversation_id)}/reset")
 
     async def delete_conversation(self, conversation_id: str) -> None:
@@ -212,7 +223,7 @@ class Client:
     async def read(
         self, workspace: RecordReference, path: str, *, revision: str | None = None
     ) -> File:
-        """A file, as it is or was."""
+        """Return a file as it is, or as it was in a revision."""
         query = {} if revision is None else {"revision": revision}
         answer = await self._connection.ask("GET", _file(workspace, path), query=query)
         return File(WorkspacePath(path), answer.body)
@@ -225,7 +236,10 @@ class Client:
         *,
         expect: Version | Wildcard = ANY,
     ) -> JsonObject:
-        """As a revision of its own; `expect`: only if this version is there. Conflict."""
+        """Write a file as a revision of its own. With `expect`, write only if this version is there.
+
+        Raises: Conflict if another version is there.
+        """
         data = as_bytes(content) if isinstance(content, str) else content
         path, headers = _file(workspace, path), _conditions(expect)
         return (await self._connection.ask("PUT", path, data=data, headers=headers)).json
@@ -233,23 +247,23 @@ class Client:
     async def delete(
         self, workspace: RecordReference, path: str, *, expect: Version | Wildcard = ANY
     ) -> None:
-        """Its last version stays in the history."""
+        """Delete a file. Its last version stays in the history."""
         await self._connection.ask("DELETE", _file(workspace, path), headers=_conditions(expect))
 
     async def files(self, workspace: RecordReference, prefix: str = "") -> list[JsonObject]:
-        """Path, size and version of each."""
+        """Return path, size and version of each file."""
         return await self.ask("GET", _workspace(workspace) + "/files", prefix=prefix)
 
     # the rest
 
     async def usage(self, *, by: str = "day", **query: str) -> JsonObject:
-        """What the account's models have used up, and what it cost; `since` and `until` are days."""
+        """Return the usage of the account's models and its cost; `since` and `until` are days."""
         return await self.ask("GET", "/v1/usage", by=by, **query)
 
     async def ask(self, method: str, path: str, fields: object = None, **query: str | float) -> Any:
-        """Any route of docs/http.md that answers with JSON, once."""
-        stated = {name: _stated(value) for name, value in query.items()}
-        return (await self._connection.ask(method, path, fields=fields, query=stated)).json
+        """Call any route of docs/http.md that answers with JSON, once, and return the JSON."""
+        texts = {name: _query_text(value) for name, value in query.items()}
+        return (await self._connection.ask(method, path, fields=fields, query=texts)).json
 
     async def close(self) -> None:
         await self._connection.close()
@@ -265,44 +279,44 @@ class Client:
     ) -> None:
         await self.close()
 
-    async def _heard(self, path: str, body: JsonObject, hear: Hearing) -> Outcome:
+    async def _outcome(self, path: str, body: JsonObject, hear: Hearing) -> Outcome:
         last: JsonObject = {}
-        followed = self._followed("POST", path, {**body, "stream": True}, 0)
-        async with aclosing(followed) as telling:
-            async for told in telling:
-                hear(told)
-                last = told.data
+        stream = self._stream("POST", path, {**body, "stream": True}, 0)
+        async with aclosing(stream) as events:
+            async for event in events:
+                hear(event)
+                last = event.data
         return outcome_of(last)
 
-    async def _with_own(
+    async def _run_local_tools(
         self, outcome: Outcome, own: Sequence[CustomTool], hear: Hearing
     ) -> Outcome:
-        """With the calls of one's own functions made, as often as there are some."""
+        """Call the caller's own functions as often as the turn asks for them. Return the final outcome."""
         while results := await results_of(outcome, own):
             outcome = await self.answer(outcome.conversation_id, *results, hear=hear)
         return outcome
 
-    async def _followed(
+    async def _stream(
         self, method: str, path: str, body: JsonObject | None, after: int
     ) -> AsyncGenerator[StreamEvent]:
-        """The last one is its outcome, however often the stream is cut."""
+        """Yield the events of a turn, however often the stream is cut. The last one is the outcome."""
         patience = _Patience(self._patience_s)
         while True:
-            cut = unreachable(self._connection.url, "it breaks off before anything is told")
+            cut = unreachable(self._connection.url, "the stream ends before its first event")
             try:
-                asked = self._connection.told(method, path, fields=body, after=after)
-                async with asked as telling:
-                    async for told in telling:
-                        if told.name == "reconnect":
+                stream = self._connection.stream(method, path, fields=body, after=after)
+                async with stream as events:
+                    async for event in events:
+                        if event.name == "reconnect":
                             break
                         patience.renew()
-                        if told is SIGN:
+                        if event is SIGN:
                             continue
-                        if told.name == "refused":
-                            raise given_back(told.data["error"])
-                        after = told.entry or after
-                        yield told
-                        if told.name == "outcome":
+                        if event.name == "refused":
+                            raise given_back(event.data["error"])
+                        after = event.entry or after
+                        yield event
+                        if event.name == "outcome":
                             return
             except Unavailable as failure:
                 cut = failure
@@ -321,7 +335,8 @@ class Client:
 
 
 class _Patience:
-    """With a server that breaks off, or is not there, and has given no sign of life for so long."""
+    """The time left to wait for a server that cuts the stream or does not answer, since its last sign of
+    life."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -332,7 +347,10 @@ class _Patience:
         self._since: float | None = None
 
     async def spend(self, cut: Unavailable) -> None:
-        """Wait a moment before it is asked again; raises what has cut it, once there was time enough."""
+        """Wait a moment before the next attempt.
+
+        Raises: `cut`, the reason, when the time is over.
+        """
         now = asyncio.get_running_loop().time()
         self._since = now if self._since is None else self._since
         if now + self._pause_s > self._since + self._seconds:
@@ -358,7 +376,8 @@ def _workspace(workspace: RecordReference) -> str:
 
 
 def _file(workspace: RecordReference, path: str) -> str:
-    """Parsed here, so that no part of a path is taken for one of the address."""
+    """Return the address of a file. The path is parsed here, so that no part of it is taken for another
+    address."""
     return f"{_workspace(workspace)}/files/{quote(WorkspacePath(path))}"
 
 
@@ -372,5 +391,5 @@ def _conditions(expect: Version | Wildcard) -> dict[str, str]:
             return {"If-Match": f'"{version}"'}
 
 
-def _stated(value: str | float) -> str:
+def _query_text(value: str | float) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""A connection to a server: what is asked, what is answered, and events as they come."""
+"""A connection to a server: requests, responses, and events as they arrive."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from workspaces.storage.records import JsonObject
 
 CONNECT_S_MAX = 10.0
 ANSWER_S_MAX = 120.0
-"""For an answer to begin: longer than a server waits for anybody."""
+"""Seconds for a response to begin: longer than a server waits for any lock or store."""
 SILENCE_S_MAX = 45.0
-"""Within a stream, in which a server gives signs of life every fifteen seconds."""
+"""Seconds without data in a stream, in which a server sends a sign of life every fifteen seconds."""
 
 _TIMEOUT = httpx2.Timeout(ANSWER_S_MAX, connect=CONNECT_S_MAX)
 _FOLLOWING = httpx2.Timeout(SILENCE_S_MAX, connect=CONNECT_S_MAX)
@@ -26,21 +26,23 @@ _JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One event of a stream, in the words of docs/turns.md."""
+    """One event of a stream, as docs/turns.md names it."""
 
     name: str
     data: JsonObject
     entry: int | None = None
-    """The number of the entry that it is."""
+    """The entry's number, if the event is an entry."""
 
     @property
     def text(self) -> str:
-        """The piece of the answer that it is, if it is one."""
+        """The piece of text, if the event is one; otherwise an empty text."""
         return self.data["text"] if self.name == "text" else ""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
+    """The response to a request."""
+
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -51,7 +53,7 @@ class HttpResponse:
 
 
 class Connection:
-    """For one event loop. Whatever goes wrong is a ServerFailure."""
+    """A connection for one event loop. Every failure is raised as a ServerFailure."""
 
     def __init__(
         self,
@@ -78,33 +80,33 @@ class Connection:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> HttpResponse:
-        """`fields` are sent as JSON, `data` as it is."""
+        """Send a request and return its response. `fields` are sent as JSON, `data` as it is."""
         if fields is not None:
             data, headers = _json(fields), {**_JSON, **(headers or {})}
         with self._translated():
-            answered = await self._http.request(
+            response = await self._http.request(
                 method, path, content=data, params=query, headers=headers
             )
-        if answered.status_code >= 300:
-            raise refusal_of(answered.status_code, answered.headers, answered.content)
-        return HttpResponse(answered.status_code, answered.headers, answered.content)
+        if response.status_code >= 300:
+            raise refusal_of(response.status_code, response.headers, response.content)
+        return HttpResponse(response.status_code, response.headers, response.content)
 
     @asynccontextmanager
-    async def told(
+    async def stream(
         self, method: str, path: str, *, fields: object = None, after: int = 0
     ) -> AsyncGenerator[AsyncIterator[StreamEvent]]:
-        """What is told from behind the entry `after` on, with signs of life."""
+        """Yield the events of a stream from behind the entry `after` on, with signs of life."""
         data = None if fields is None else _json(fields)
         headers = {**(_JSON if data else {}), **({"Last-Event-ID": str(after)} if after else {})}
         with self._translated():
-            asked = self._http.stream(
+            request = self._http.stream(
                 method, path, content=data, headers=headers, timeout=_FOLLOWING
             )
-            async with asked as answered:
-                if answered.status_code >= 300:
-                    body = await answered.aread()
-                    raise refusal_of(answered.status_code, answered.headers, body)
-                yield _told(_lines(answered.aiter_bytes()))
+            async with request as response:
+                if response.status_code >= 300:
+                    body = await response.aread()
+                    raise refusal_of(response.status_code, response.headers, body)
+                yield _events(_lines(response.aiter_bytes()))
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -118,7 +120,8 @@ class Connection:
 
 
 def _json(fields: object) -> bytes:
-    """ASCII, so that whatever Python takes for a text can be sent, and is judged where it arrives."""
+    """Return the JSON in ASCII. So every text that Python accepts can be sent, and the server validates
+    it."""
     return json.dumps(fields).encode()
 
 
@@ -126,29 +129,29 @@ SIGN = StreamEvent("sign", {})
 """A sign of life."""
 
 
-async def _told(lines: AsyncIterator[bytes]) -> AsyncIterator[StreamEvent]:
-    found: dict[bytes, bytes] = {}
+async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[StreamEvent]:
+    fields: dict[bytes, bytes] = {}
     async for line in lines:
         if line.startswith(b":"):
             yield SIGN
         elif line:
             name, _, value = line.partition(b":")
-            found[name] = value.removeprefix(b" ")
-        elif b"event" in found:
-            number = found.get(b"id")
-            data = json.loads(found[b"data"])
+            fields[name] = value.removeprefix(b" ")
+        elif b"event" in fields:
+            number = fields.get(b"id")
+            data = json.loads(fields[b"data"])
             yield StreamEvent(
-                found[b"event"].decode(), data, None if number is None else int(number)
+                fields[b"event"].decode(), data, None if number is None else int(number)
             )
-            found = {}
+            fields = {}
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """An entry may be a line of megabytes: what comes of it is put together once."""
-    begun: list[bytes] = []
+    """Yield the lines of a stream. An entry may be a line of megabytes, so its pieces are joined once."""
+    line_start: list[bytes] = []
     async for piece in pieces:
         first, *rest = piece.split(b"\n")
-        begun.append(first)
+        line_start.append(first)
         for line in rest:
-            yield b"".join(begun)
-            begun = [line]
+            yield b"".join(line_start)
+            line_start = [line]

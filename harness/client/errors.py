@@ -1,7 +1,7 @@
-"""What a server refuses, as the failures that the same calls raise in process.
+"""The refusals of a server, as the failures that the same calls raise in process.
 
-Each is of that type, so that whoever catches one need not know where the home is. What it knows of the
-matter is what the server says: a sentence, the field, how long to wait.
+Each has the same type, so a caller that catches it need not know where the home is. Its facts are those that
+the server sends: a message, the field, how long to wait.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _KINDS: tuple[type[Failure], ...] = (
 )
 
 OUT_OF_REACH = frozenset({502, 503, 504})
-"""The server, or what stands before it, cannot answer just now."""
+"""Statuses with which the server, or a proxy before it, says that it cannot answer just now."""
 
 
 class ServerFailure(Failure):
-    """A server said no. `status` 0: it did not answer this call, but an event has come to this."""
+    """A refusal by a server. `status` 0: the failure of an event, not of this request."""
 
     def __init__(
         self,
@@ -78,31 +78,33 @@ _TYPES: dict[str, type[ServerFailure]] = {
 
 
 def refusal_of(status: int, headers: Mapping[str, str], body: bytes) -> ServerFailure:
-    """Of an answer with an error status."""
+    """Return the failure for a response with an error status."""
     seconds = headers.get("retry-after", "")
     retry_after_s = float(seconds) if seconds.isdecimal() else None
     error = _error(body)
-    if error is None:  # somebody stands before the server, and says no in words of their own
+    if error is None:  # a proxy before the server refused in a format of its own
         code = "unavailable" if status in OUT_OF_REACH else "failure"
         message = f"the server answered with the status {status}"
-        return _made(code, message, status=status, retry_after_s=retry_after_s)
-    told = {"status": status, "field": error.get("field"), "retry_after_s": retry_after_s}
-    return _made(error["code"], error["message"], **told)
+        return _failure(code, message, status=status, retry_after_s=retry_after_s)
+    facts = {"status": status, "field": error.get("field"), "retry_after_s": retry_after_s}
+    return _failure(error["code"], error["message"], **facts)
 
 
 def given_back(error: Mapping[str, Any]) -> ServerFailure:
-    """Of an event that was refused when its turn came."""
-    return _made(error["code"], error["message"], remedy=error.get("remedy"))
+    """Return the failure of an event that was refused when its turn came."""
+    return _failure(error["code"], error["message"], remedy=error.get("remedy"))
 
 
 def unreachable(url: str, reason: str) -> Unavailable:
-    """No answer came, or only the beginning of one."""
-    failure = _made("unavailable", f"{url}: {reason}", remedy="see whether `harness up` runs there")
+    """Return the failure for a server that sent no response, or only the beginning of one."""
+    failure = _failure(
+        "unavailable", f"{url}: {reason}", remedy="check that `harness up` runs there"
+    )
     return cast("Unavailable", failure)
 
 
-def _made(code: str, message: str, **told: Any) -> ServerFailure:
-    return _TYPES.get(code, ServerFailure)(message, code=code, **told)
+def _failure(code: str, message: str, **facts: Any) -> ServerFailure:
+    return _TYPES.get(code, ServerFailure)(message, code=code, **facts)
 
 
 def _error(body: bytes) -> dict[str, Any] | None:

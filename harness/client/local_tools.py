@@ -1,4 +1,5 @@
-"""Functions of the caller's own as tools of a turn that runs elsewhere: declared with it, called here."""
+"""The caller's own functions as tools of a turn that runs on a server: declared with the turn, called
+here."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from workspaces.storage.records import JsonObject
 
 
 def declared(own: Sequence[CustomTool]) -> list[JsonObject]:
-    """Refused for one of which each call must be allowed: nobody asks where it is called."""
+    """Return the declarations of the functions.
+
+    Raises: Refused for a function whose calls need approval: no approval is asked for where it is called.
+    """
     for tool in own:
         if tool.asks:
             remedy = "ask in the function itself"
@@ -26,14 +30,14 @@ def declared(own: Sequence[CustomTool]) -> list[JsonObject]:
 
 
 async def results_of(outcome: Outcome, own: Sequence[CustomTool]) -> list[ToolAnswer]:
-    """What came of the calls that wait for these functions, made in their order."""
+    """Call the functions that the turn waits for, in order, and return their results."""
     tools = {tool.name: tool for tool in own}
     mine = [one.call for one in outcome.pending if one.asked.waits_for == "result"]
-    return [await _made(tools[call.name], call) for call in mine if call.name in tools]
+    return [await _call(tools[call.name], call) for call in mine if call.name in tools]
 
 
-async def _made(tool: CustomTool, call: ToolCall) -> ToolAnswer:
-    """A failure is a result too."""
+async def _call(tool: CustomTool, call: ToolCall) -> ToolAnswer:
+    """Call one function. A failure is a result too."""
     try:
         return ToolAnswer(call_id=call.id, content=await tool.run(call))
     except Failure as failure:

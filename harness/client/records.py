@@ -1,4 +1,4 @@
-"""The records of an account, as the API shows them: workspaces, agents, users, sandboxes."""
+"""The records of an account as the API shows them: workspaces, agents, users, sandboxes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from workspaces.storage.records import JsonObject
 from workspaces.validation import StrictModel
 
 RecordReference = StrictModel | Mapping[str, Any] | str
-"""A record, or the id or the name of one."""
+"""A record, or its id or name."""
 
 
 class Records:
-    """Of one kind."""
+    """The records of one kind."""
 
     def __init__(self, connection: Connection, kind: str) -> None:
         self._connection = connection
         self._kind = kind
 
     async def create(self, name: str, **fields: Any) -> JsonObject:
-        """`fields`: whatever else is to stand in it, as in `description="…", config={…}`."""
+        """Create a record. `fields` are its other fields, as in `description="…", config={…}`."""
         return await self._ask("POST", fields={"name": name, **fields})
 
     async def list(self) -> list[JsonObject]:
@@ -33,20 +33,22 @@ class Records:
         return await self._ask("GET", named)
 
     async def patch(self, named: RecordReference, patch: Mapping[str, Any]) -> JsonObject:
-        """A merge patch: what is null goes."""
+        """Apply a merge patch: a field that is null is removed."""
         return await self._ask("PATCH", named, fields=patch)
 
     async def delete(self, named: RecordReference, *, force: bool = False) -> None:
-        """With what belongs to it; `force`: also while others refer to it."""
+        """Delete a record with everything that belongs to it; with `force` also while others refer to it."""
         await self._ask("DELETE", named, query={"force": "true"} if force else {})
 
-    async def _ask(self, method: str, named: RecordReference | None = None, **how: Any) -> Any:
-        place = "" if named is None else f"/{reference_of(named)}"
-        asked = self._connection.ask(method, f"/accounts/me/{self._kind}{place}", **how)
-        return (await asked).json
+    async def _ask(self, method: str, named: RecordReference | None = None, **request: Any) -> Any:
+        path = "" if named is None else f"/{reference_of(named)}"
+        response = self._connection.ask(method, f"/accounts/me/{self._kind}{path}", **request)
+        return (await response).json
 
 
 class Agents(Records):
+    """The agents of an account."""
+
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, "agents")
         self._workspaces = Records(connection, "workspaces")
@@ -60,18 +62,21 @@ class Agents(Records):
         sandbox: RecordReference | None = "default",
         **config: Any,
     ) -> JsonObject:
-        """An agent that mounts these workspaces, the first one being its default. `sandbox` None leaves it
-        without: its mounts are then read-only. `config`: whatever else is to stand in its `config`."""
-        found = [await self._workspaces.get(one) for one in workspaces]
-        mounts = [{"name": mount_name(one["name"]), "workspaceId": one["id"]} for one in found]
-        stated = {**config, **({"workspaces": mounts} if mounts else {})}
+        """Create an agent that mounts these workspaces, the first one as its default.
+
+        With `sandbox` None the agent has no sandbox, and its mounts are read-only. `config` holds the other
+        fields of its `config`.
+        """
+        mounted = [await self._workspaces.get(one) for one in workspaces]
+        mounts = [{"name": mount_name(one["name"]), "workspaceId": one["id"]} for one in mounted]
+        merged = {**config, **({"workspaces": mounts} if mounts else {})}
         if sandbox is not None:
-            stated["sandbox"] = (await self._sandboxes.get(sandbox))["id"]
-        return await super().create(name, config=stated)
+            merged["sandbox"] = (await self._sandboxes.get(sandbox))["id"]
+        return await super().create(name, config=merged)
 
 
 def reference_of(named: RecordReference) -> str:
-    """As it stands in a path."""
+    """Return the id or name as a part of a path."""
     match named:
         case str():
             reference = named

@@ -1,4 +1,4 @@
-"""What a server answers, as the types that the same calls give in process."""
+"""The responses of a server, as the types that the same calls return in process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from workspaces.storage.records import JsonObject
 
 
 def outcome_of(status: JsonObject) -> Outcome:
-    """Of the status of an event that is settled; the failure, of one that was given back."""
+    """Return the outcome from the status of an event that has ended.
+
+    Raises: the failure of an event that was refused when its turn came.
+    """
     if status["status"] == "refused":
         raise given_back(status["error"])
     error = status.get("error")

@@ -1,8 +1,8 @@
-"""Claude Code: its automatic memory lies in the workspace, and each session begins with the prompt.
+"""The integration of Claude Code: its automatic memory is the workspace, and each session begins with the
+prompt.
 
-The format is that of `settings.json`: `autoMemoryDirectory` (not heeded in a project's shared
-`settings.json`, so the local one is used) and `hooks.SessionStart`, whose commands' output becomes part of
-the context.
+The format is that of `settings.json`: `autoMemoryDirectory` (ignored in a project's shared `settings.json`,
+so the local one is used) and `hooks.SessionStart`, whose commands' output becomes part of the context.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ _START = ["hooks", "SessionStart"]
 
 
 class ClaudeCode:
+    """The integration of Claude Code."""
+
     name = "claude-code"
     empty = "{}\n"
-    prompt_options = ()  # it is told the directory in words of its own
+    prompt_options = ()  # Claude Code describes the directory itself
     advice = "use/claude-code.md"
 
     def file(self, project: Path | None) -> Path:
@@ -47,7 +49,8 @@ class ClaudeCode:
 
 
 def _runs(item: object, command: str) -> bool:
-    """Whether this is our entry, alone: what somebody put beside it is theirs."""
+    """Return True if this is our entry, and ours only. Hooks that a person added beside it belong to that
+    person."""
     hooks: Any = cast("dict[str, Any]", item).get("hooks") if isinstance(item, dict) else None
     return isinstance(hooks, list) and [
         cast("dict[str, Any]", hook).get("command") if isinstance(hook, dict) else None

@@ -1,4 +1,5 @@
-"""Codex: each session begins with the prompt and the place of its files, where its sandbox lets it write.
+"""The integration of Codex: each session begins with the prompt and the directory of its files, which Codex's
+sandbox may then write.
 
 The format is that of `config.toml`: `[[hooks.SessionStart]]`, whose commands' output becomes part of the
 context once a person has trusted them, and `sandbox_workspace_write.writable_roots`.
@@ -21,6 +22,8 @@ _HOOKS, _START = "hooks", "SessionStart"
 
 
 class Codex:
+    """The integration of Codex."""
+
     name = "codex"
     empty = ""
     prompt_options = ("--where",)
@@ -28,8 +31,8 @@ class Codex:
 
     def file(self, project: Path | None) -> Path:
         if project is not None:
-            rule = "has no configuration of Codex's that is yours alone"
-            raise Refused("--project", str(project), rule, remedy="leave it out: it is for you")
+            rule = "has no private configuration of Codex"
+            raise Refused("--project", str(project), rule, remedy="leave out --project")
         return configured_directory("CODEX_HOME", "~/.codex") / "config.toml"
 
     def used(self, text: str, use: Use) -> str:
@@ -47,7 +50,7 @@ class Codex:
             entry["hooks"].append(hook)
             hooks.setdefault(_START, tomlkit.aot()).append(entry)
         except (TOMLKitError, AttributeError, TypeError) as error:
-            rule = f"is not as it is documented ({error})"
+            rule = f"does not have the documented form ({error})"
             raise Refused("configuration", _START, rule, remedy="change it by hand") from error
         return tomlkit.dumps(document)
 

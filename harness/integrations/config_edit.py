@@ -1,7 +1,7 @@
-"""Changing another program's configuration, shown before it is done, and taking exactly that back.
+"""Edits of another program's configuration: each one is shown before it is made, and can be undone exactly.
 
-What was changed is noted in the home, with the text before and after. Taking back is then either the text
-of before, when nothing else has changed, or a removal of what we put in from the text as it is now.
+The home stores a note of each edit, with the text before and after. An undo restores the text of before if
+nothing else has changed. Otherwise it removes what the edit added from the current text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE_BYTES_MAX = 10 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """`before` None: there was no file."""
+    """The note of an edit. `before` None: the file did not exist."""
 
     client: str
     file: str
@@ -34,13 +34,13 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """What a file shall become; `after` None: it goes."""
+    """A planned edit of a file; `after` None: the file is removed."""
 
     file: Path
     before: str | None
     after: str | None
     noted: Noted | None
-    """What is noted once it is done; None: nothing is left to take back."""
+    """The note to be stored with the edit. None: nothing is left to undo."""
 
     @property
     def is_one(self) -> bool:
@@ -58,39 +58,47 @@ class FileEdit:
 
 
 class Configurations:
-    """`notes`: a directory of the home."""
+    """The edits that this home made. `notes` is a directory of the home."""
 
     def __init__(self, notes: Path) -> None:
         self._notes = notes
 
     def use(self, client: Integration, file: Path, use: Use) -> FileEdit:
-        """What it takes that this client uses it; an earlier use by the same file is taken back in it."""
+        """Plan the edit that makes this client use the workspace. It also undoes an earlier edit of the
+        same file."""
         now = _read(file)
-        noted = self._noted(client, file)
-        before = now if noted is None else _taken_back(client, noted, now)
+        noted = self._read_note(client, file)
+        before = now if noted is None else _undone(client, noted, now)
         after = client.used(before or client.empty, use)
         return FileEdit(file, now, after, Noted(client.name, str(file), use, before, after))
 
     def undo(self, client: Integration, file: Path) -> FileEdit:
-        noted = self._noted(client, file)
+        """Plan the undo of an edit.
+
+        Raises: NotFound if the file has no edit of this client.
+        """
+        noted = self._read_note(client, file)
         if noted is None:
-            remedy = f"`harness use {client.name} --workspace W` begins it"
+            remedy = f"start with `harness use {client.name} --workspace W`"
             raise NotFound(f"use by {client.name} in", str(file), remedy=remedy)
         now = _read(file)
-        return FileEdit(file, now, _taken_back(client, noted, now), None)
+        return FileEdit(file, now, _undone(client, noted, now), None)
 
     def carry_out(self, client: Integration, change: FileEdit) -> None:
-        """Conflict when the file is not what the change was made from."""
+        """Make a planned edit.
+
+        Raises: Conflict when the file changed since the edit was planned; Unavailable.
+        """
         if _read(change.file) != change.before:
             raise Conflict("file", str(change.file), expected="what was shown", actual="another")
-        note = self._note(client, change.file)
+        note = self._note_file(client, change.file)
         try:
             if change.noted is not None:
                 note.parent.mkdir(mode=0o700, exist_ok=True)
                 _write(note, json.dumps(asdict(change.noted), indent=2), 0o600)
             if change.after is None:
                 change.file.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # made for it, or somebody else's too
+                with contextlib.suppress(OSError):  # not empty: it holds other files too
                     change.file.parent.rmdir()
             else:
                 change.file.parent.mkdir(parents=True, exist_ok=True)
@@ -100,8 +108,8 @@ class Configurations:
         except OSError as error:
             raise Unavailable(str(change.file), error.strerror or str(error)) from error
 
-    def _noted(self, client: Integration, file: Path) -> Noted | None:
-        text = _read(self._note(client, file))
+    def _read_note(self, client: Integration, file: Path) -> Noted | None:
+        text = _read(self._note_file(client, file))
         if text is None:
             return None
         try:
@@ -109,17 +117,19 @@ class Configurations:
             values["use"] = Use(**values["use"])
             return Noted(**values)
         except (ValueError, TypeError, LookupError) as error:
-            remedy = f"remove {self._note(client, file)}, and what it names from {file}"
+            remedy = (
+                f"remove {self._note_file(client, file)}, and the entries that it names from {file}"
+            )
             raise Unavailable(str(file), f"its note is damaged ({error})", remedy=remedy) from error
 
-    def _note(self, client: Integration, file: Path) -> Path:
-        told = hashlib.sha256(os.fsencode(file)).hexdigest()[:12]
-        return self._notes / f"{client.name}-{told}.json"
+    def _note_file(self, client: Integration, file: Path) -> Path:
+        digest = hashlib.sha256(os.fsencode(file)).hexdigest()[:12]
+        return self._notes / f"{client.name}-{digest}.json"
 
 
-def _taken_back(client: Integration, noted: Noted, now: str | None) -> str | None:
+def _undone(client: Integration, noted: Noted, now: str | None) -> str | None:
     if now is None or now == noted.before:
-        return now  # somebody was faster
+        return now  # already undone
     if now == noted.after:
         return noted.before
     return client.unused(now, noted.use, noted.before or client.empty)
@@ -142,7 +152,8 @@ def _read(file: Path) -> str | None:
 
 
 def _write(file: Path, text: str, mode: int) -> None:
-    """Whole or not at all, with the permissions it had. A link stays one: what it leads to is written."""
+    """Write a file whole or not at all, with the permissions it had. A link stays a link, and its target
+    is written."""
     file = file.resolve()
     with contextlib.suppress(FileNotFoundError):
         mode = file.stat().st_mode & 0o777

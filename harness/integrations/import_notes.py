@@ -1,11 +1,11 @@
-"""Moving in: what a person has already, in the places where it belongs in a workspace.
+"""The import of notes: existing files of a person, in their right places in a workspace.
 
-    a parcel ──► recognise ──► place each file ──► settle with what is there ──► plan ──► carry out
+    archive ──► recognise ──► place each file ──► compare with the workspace ──► plan ──► carry out
 
-Nothing is overwritten. MEMORY.md and TASKS.md are lists of statements and take up what is new to them;
-any other file whose name is taken is put beside the one that is there. A version that the history has is
-known already, so the same parcel may be brought again and again. The plan is made first and can be looked
-at; carrying it out is refused where somebody has written meanwhile.
+Nothing is overwritten. MEMORY.md and TASKS.md are lists of statements and take up the statements that are new
+to them. Any other file whose name is taken is put beside the existing one. A version that is in the history
+is known already, so the same archive may be imported again and again. The plan is made first and can be
+looked at. Carrying it out is refused where another writer has changed a file meanwhile.
 """
 
 from __future__ import annotations
@@ -30,17 +30,22 @@ from workspaces.tree.editor_files import is_editor_file
 from workspaces.workspace.workspace import Workspace
 
 ImportKind = Literal["files", "project", "claude-memory", "obsidian"]
-"""Files: each keeps its place. Project: its instructions for agents (CLAUDE.md, AGENTS.md, rules). The
-memory folder that Claude Code keeps for a project. A vault of Obsidian's."""
+"""The kind of the source.
+
+Files: each keeps its place. Project: its instructions for agents (CLAUDE.md, AGENTS.md, rules).
+Claude-memory: the memory folder that Claude Code keeps for a project. Obsidian: a vault.
+"""
 
 Fate = Literal["new", "same", "known", "merged", "beside"]
-"""Same: there already. Known: an older version of what is there. Beside: the name was taken."""
+"""What happens to a file. Same: the workspace has it. Known: the history has it. Beside: its name was
+taken."""
 
 INLINE_LINES_MAX = 150
 """Instructions up to this length go into MEMORY.md, which is in every prompt; longer ones into a note."""
 
 REVISION_FILES_MAX = 500
-"""One import of more files is several revisions, so that nobody waits for the lock for long."""
+"""The most files of one revision. A larger import is several revisions, so that no writer waits long for
+the lock."""
 
 MEMORY, TASKS = "MEMORY.md", "TASKS.md"
 
@@ -53,56 +58,61 @@ _LINK = re.compile(r"(\]\()(\./)?([^()\s:]+\.md)(?=[)#])")
 
 @dataclass(frozen=True, slots=True)
 class ImportItem:
-    """One file of the parcel, and what becomes of it."""
+    """One file of the archive, and what happens to it."""
 
     source: str
     path: WorkspacePath
     fate: Fate
     renamed: bool
-    """Its name could not be kept."""
+    """True if the file could not keep its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
+    """The planned import."""
+
     name: str
-    """Of what is imported, as the history shall name it."""
+    """The name of the source, as the history shows it."""
     kind: ImportKind
     items: tuple[ImportItem, ...]
     left: tuple[SkippedFile, ...]
     before: Files
     after: Files
-    """What changes: the files as the plan saw them, and as they shall be."""
+    """The changed files. `before` has them as the plan saw them, `after` as they will be."""
 
 
 def plan_import(source: Path, workspace: Workspace, kind: ImportKind | None = None) -> ImportPlan:
-    """`kind` None: recognised by what lies there."""
+    """Plan an import. With `kind` None, the content of the source decides its kind."""
     source = source.expanduser().absolute()
     name = source.name
     kind = kind or recognised(source)
     if kind == "claude-memory" and MEMORY not in top_of(source):
         source = source / "memory"
-    parcel = unpack(source, workspace.record.config.quota, enter=_enter(kind))
+    archive = unpack(source, workspace.record.config.quota, enter=_enter(kind))
     if kind == "files" and kind_of(source) == "file" and name.endswith(".md"):
-        parcel.files = {_note(name): data for name, data in parcel.files.items()}
-    desk = _Desk(workspace)
-    for target, found, data in sorted(_placed(kind, parcel)):
-        desk.take(target, found, data)
-    desk.check_room()
-    left = (*parcel.left, *desk.left)
-    after = {path: desk.files[path] for path in sorted(desk.changed)}
-    before = {path: desk.read_before(path) for path in after}
-    return ImportPlan(name, kind, tuple(desk.items), left, before, after)
+        archive.files = {_note(name): data for name, data in archive.files.items()}
+    tree_after = _ImportedTree(workspace)
+    for target, found, data in sorted(_placed(kind, archive)):
+        tree_after.take(target, found, data)
+    tree_after.check_quota()
+    left = (*archive.left, *tree_after.left)
+    after = {path: tree_after.files[path] for path in sorted(tree_after.changed)}
+    before = {path: tree_after.read_before(path) for path in after}
+    return ImportPlan(name, kind, tuple(tree_after.items), left, before, after)
 
 
 def carry_out(
-    plan: ImportPlan, workspace: Workspace, *, by: Author, told: Callable[[int], None]
+    plan: ImportPlan, workspace: Workspace, *, by: Author, on_progress: Callable[[int], None]
 ) -> list[RevisionId]:
-    """`told` hears how many files are done. Conflict where a file is not what the plan saw."""
+    """Carry out a plan. `on_progress` receives the number of files written by each revision.
+
+    Raises: Conflict if a file has changed since the plan was made.
+    """
 
     def written(now: Files) -> Files:
         for path, data in now.items():
             if data != plan.before[path]:
-                raise Conflict("file", path, expected="what was planned on", actual="another")
+                raise Conflict("file", path, expected="the planned version", actual="another")
         return {path: plan.after[path] for path in now}
 
     by = by.saying("Imported", plan.name)
@@ -112,7 +122,7 @@ def carry_out(
         batch = paths[start : start + REVISION_FILES_MAX]
         revision = workspace.change(batch, written, by=by)
         revisions += [revision] if revision else []
-        told(len(batch))
+        on_progress(len(batch))
     return revisions
 
 
@@ -134,7 +144,8 @@ def recognised(source: Path) -> ImportKind:
 
 
 def _refuse_all_memories(source: Path, top: set[str]) -> None:
-    """Claude Code's own directory holds a memory for each project, and much that is none."""
+    """Refuse Claude Code's own directory: it holds a memory for each project, and many files that are no
+    memory."""
     if "projects" not in top:
         return
     found = sorted(source.glob(f"projects/*/memory/{MEMORY}"))
@@ -156,14 +167,14 @@ def _enter(kind: ImportKind) -> Enter:
     return enter
 
 
-# --- where things belong ----------------------------------------------------------------------------
+# --- where files belong -----------------------------------------------------------------------------
 
 
-def _placed(kind: ImportKind, parcel: Archive) -> Iterator[tuple[str, str, bytes]]:
-    """Target, name in the parcel, and bytes of every file that is taken."""
-    for name, data in parcel.files.items():
+def _placed(kind: ImportKind, archive: Archive) -> Iterator[tuple[str, str, bytes]]:
+    """Yield target, name in the archive, and bytes of every file that is imported."""
+    for name, data in archive.files.items():
         if _LITTER.fullmatch(name.rpartition("/")[2]) or is_editor_file(name):
-            parcel.left.append(SkippedFile(name, "is kept by a program for itself"))
+            archive.left.append(SkippedFile(name, "belongs to another program"))
             continue
         match kind:
             case "files":
@@ -173,16 +184,16 @@ def _placed(kind: ImportKind, parcel: Archive) -> Iterator[tuple[str, str, bytes
             case "claude-memory":
                 yield name if name == MEMORY else f"notes/{name}", name, _relinked(name, data)
             case "project":
-                yield from _instructions(name, data, parcel)
+                yield from _instructions(name, data, archive)
 
 
 def _note(name: str) -> str:
-    """Where a file belongs that comes alone."""
+    """Return the place of a file that is imported alone."""
     return name if name in _LISTS else f"notes/{name}"
 
 
 def _relinked(name: str, data: bytes) -> bytes:
-    """The index leads to its notes where they lie now."""
+    """Return the index with its links changed to the new place of the notes."""
     if name != MEMORY:
         return data
     return _LINK.sub(r"\1notes/\3", data.decode(errors="surrogateescape")).encode(
@@ -190,38 +201,38 @@ def _relinked(name: str, data: bytes) -> bytes:
     )
 
 
-def _instructions(name: str, data: bytes, parcel: Archive) -> Iterator[tuple[str, str, bytes]]:
+def _instructions(name: str, data: bytes, archive: Archive) -> Iterator[tuple[str, str, bytes]]:
     plain = name.removeprefix(".claude/")
     if plain.startswith("rules/"):
         yield f"notes/{plain}", name, data
         return
     if plain not in _INSTRUCTIONS:
-        parcel.left.append(SkippedFile(name, "is no instruction for agents"))
+        archive.left.append(SkippedFile(name, "is not an instruction for agents"))
         return
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        parcel.left.append(SkippedFile(name, "is not text"))
+        archive.left.append(SkippedFile(name, "is not text"))
         return
     for mentioned in re.findall(r"(?m)(?:^|\s)@([\w./~-]+\.md)\b", text):
         if mentioned not in _INSTRUCTIONS:
-            parcel.left.append(
+            archive.left.append(
                 SkippedFile(mentioned, f"is mentioned in {name}; import it by itself")
             )
     if len(text.splitlines()) <= INLINE_LINES_MAX:
-        told = render("import/section.md", source=name, text=lowered(text.strip(), 2))
-        yield MEMORY, name, as_bytes(f"{told}\n")
+        section = render("import/section.md", source=name, text=lowered(text.strip(), 2))
+        yield MEMORY, name, as_bytes(f"{section}\n")
         return
     path = f"notes/{plain}"
-    told = render("import/pointer.md", source=name, path=path)
+    pointer = render("import/pointer.md", source=name, path=path)
     yield path, name, data
-    yield MEMORY, name, as_bytes(f"{told}\n")
+    yield MEMORY, name, as_bytes(f"{pointer}\n")
 
 
-# --- settling with what is there --------------------------------------------------------------------
+# --- comparing with the workspace -------------------------------------------------------------------
 
 
-class _Desk:
+class _ImportedTree:
     """The workspace as it will be, file by file."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -249,7 +260,7 @@ class _Desk:
         if blocked is not None:
             self.left.append(SkippedFile(name, blocked))
             return
-        fate, path, data = self._settled(path, data)
+        fate, path, data = self._decide_fate(path, data)
         if fate in {"new", "merged", "beside"}:
             if len(data) > self._quota.file_bytes:
                 self.left.append(SkippedFile(name, f"would make {path} larger than a file may be"))
@@ -265,7 +276,7 @@ class _Desk:
                 self._before[path] = None
         return self._before[path]
 
-    def check_room(self) -> None:
+    def check_quota(self) -> None:
         size = self._bytes
         for path in self.changed:
             size += len(self.files[path]) - len(self.read_before(path) or b"")
@@ -278,7 +289,7 @@ class _Desk:
                     f"{what} of the workspace", maximum=maximum, actual=actual, unit=unit
                 )
 
-    def _settled(self, path: WorkspacePath, data: bytes) -> tuple[Fate, WorkspacePath, bytes]:
+    def _decide_fate(self, path: WorkspacePath, data: bytes) -> tuple[Fate, WorkspacePath, bytes]:
         current = self._read(path)
         if current is None:
             return "new", path, data
@@ -319,7 +330,7 @@ class _Desk:
             self._spelled.setdefault(folded(prefix), prefix)
 
     def _as_spelled(self, path: WorkspacePath) -> WorkspacePath:
-        """A name that differs from one that is there only in case is that one."""
+        """Return the existing spelling of a path. A name that differs only in case is the existing name."""
         for prefix in reversed(_prefixes(path)):
             known = self._spelled.get(folded(prefix))
             if known is not None:

@@ -1,4 +1,4 @@
-"""An agent of somebody else's that shall use a workspace: which file tells it so, and what it must say."""
+"""The port for other agents that use a workspace: which configuration file to change, and how."""
 
 from __future__ import annotations
 
@@ -7,45 +7,52 @@ from pathlib import Path
 from typing import Protocol
 
 HOOK_TIMEOUT_S = 15
-"""Longer than the wait for a busy workspace: then the memory is named as unavailable instead."""
+"""Seconds for the hook: longer than the wait for a busy workspace. Then the prompt names the memory as
+unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What is written into a configuration, and is how it is found there again."""
+    """The values that are written into a configuration. They also identify the entries later."""
 
     root: str
-    """Where the workspace's files lie."""
+    """The directory of the workspace's files."""
     command: str
-    """For a shell: prints what the memory says."""
+    """A shell command that prints the prompt."""
 
 
 class Integration(Protocol):
-    """Texts in, texts out. `used` leaves everything else in the text as it is; `unused` takes out what
-    `used` put in and nothing else, in a text that was changed since."""
+    """The edits of a configuration, from text to text.
+
+    `used` leaves everything else in the text as it is. `unused` removes what `used` added and nothing else,
+    also from a text that was changed since.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def empty(self) -> str:
-        """A configuration that says nothing."""
+        """An empty configuration."""
         ...
 
     @property
     def prompt_options(self) -> tuple[str, ...]:
-        """Of `harness prompt`, as it shall be run."""
+        """Options for the `harness prompt` command."""
         ...
 
     @property
     def advice(self) -> str:
-        """The template that says what else is to know or to do."""
+        """The template with further instructions for the person."""
         ...
 
     def file(self, project: Path | None) -> Path:
-        """Refused when it knows no such file for one project."""
+        """Return the configuration file.
+
+        Raises: Refused when the agent has no such file for one project.
+        """
         ...
 
     def used(self, text: str, use: Use) -> str: ...
     def unused(self, text: str, use: Use, before: str) -> str:
-        """`before`: as it was before `used`."""
+        """Return the text without this use. `before` is the text before `used`."""
         ...

@@ -1,8 +1,8 @@
-"""Changing one thing in a JSON text and leaving every other byte as it is: somebody's settings.
+"""Edits of one value in a JSON text that leave every other byte as it is: a person's settings.
 
-Formatting, order, unknown keys and comments (which some programs allow) stay. The text is scanned for
-where each value begins and ends; a change is one or two cuts in it. What was added at the end of an object
-or a list and is removed again leaves exactly the bytes of before.
+Formatting, order, unknown keys and comments (which some programs allow) stay. The text is scanned for the
+start and end of each value; an edit is one or two cuts in it. If a value is added at the end of an object or
+a list and removed again, the text has exactly the bytes of before.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _INDENT = re.compile(r"\n([ \t]+)\S")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of the text. `begins` is where its key stands, if it has one."""
+    """A value in the text. `begins` is the position of its key, if it has one."""
 
     begins: int
     start: int
     end: int
     key: str | None
     opening: str
-    """`{` or `[`; else empty."""
+    """`{` or `[`; otherwise empty."""
     children: tuple[Node, ...] = ()
 
     def child(self, key: str) -> Node | None:
@@ -40,17 +40,17 @@ class Node:
 
 
 def value_at(text: str, path: Sequence[str]) -> Any:
-    """None where there is nothing."""
+    """Return the value at a path of keys; None where there is none."""
     node = _find(_parsed(text), path)
     return None if node is None else _value(text, node)
 
 
 def with_value(text: str, path: Sequence[str], value: object) -> str:
-    """With the value at a path of keys, which is made as far as it is missing."""
+    """Return the text with this value at a path of keys. Missing objects on the path are created."""
     root = _parsed(text)
-    found = _find(root, path)
-    if found is not None:
-        return text[: found.start] + _dumped(text, value, len(path)) + text[found.end :]
+    node = _find(root, path)
+    if node is not None:
+        return text[: node.start] + _dumped(text, value, len(path)) + text[node.end :]
     *parents, key = path
     parent = _find(root, parents)
     if parent is None:
@@ -60,46 +60,47 @@ def with_value(text: str, path: Sequence[str], value: object) -> str:
 
 
 def with_item(text: str, path: Sequence[str], value: object) -> str:
-    """With the value as the last of the list at a path of keys, which is made if it is missing."""
-    found = _find(_parsed(text), path)
-    if found is None:
+    """Return the text with this value as the last item of the list at a path of keys. A missing list is
+    created."""
+    node = _find(_parsed(text), path)
+    if node is None:
         return with_value(text, path, [value])
-    _check_opening(found, "[", path)
-    return _added(text, found, len(path), value, None)
+    _check_opening(node, "[", path)
+    return _added(text, node, len(path), value, None)
 
 
 def without(text: str, path: Sequence[str]) -> str:
-    """Without what stands at a path of keys."""
+    """Return the text without the value at a path of keys."""
     root = _parsed(text)
-    parent, found = _find(root, path[:-1]), _find(root, path)
-    return text if parent is None or found is None else _removed(text, parent, found)
+    parent, node = _find(root, path[:-1]), _find(root, path)
+    return text if parent is None or node is None else _removed(text, parent, node)
 
 
-def without_items(text: str, path: Sequence[str], is_meant: Callable[[Any], bool]) -> str:
-    """Without those of the list at a path of keys."""
+def without_items(text: str, path: Sequence[str], is_unwanted: Callable[[Any], bool]) -> str:
+    """Return the text without the items for which `is_unwanted` is true, in the list at a path of keys."""
     while True:
-        found = _find(_parsed(text), path)
-        if found is None or found.opening != "[":
+        node = _find(_parsed(text), path)
+        if node is None or node.opening != "[":
             return text
-        meant = [child for child in found.children if is_meant(_value(text, child))]
-        if not meant:
+        unwanted = [child for child in node.children if is_unwanted(_value(text, child))]
+        if not unwanted:
             return text
-        text = _removed(text, found, meant[-1])
+        text = _removed(text, node, unwanted[-1])
 
 
 def _added(text: str, parent: Node, depth: int, value: object, key: str | None) -> str:
     named = "" if key is None else f"{json.dumps(key, ensure_ascii=False)}: "
-    told = named + _dumped(text, value, depth + 1)
+    item = named + _dumped(text, value, depth + 1)
     unit = _unit(text)
     if parent.children:
         last = parent.children[-1]
         is_spread = "\n" in text[parent.start : parent.children[0].begins]
         before = f"\n{unit * (depth + 1)}" if is_spread else " "
-        return f"{text[: last.end]},{before}{told}{text[last.end :]}"
+        return f"{text[: last.end]},{before}{item}{text[last.end :]}"
     inside = text[parent.start + 1 : parent.end - 1]
     if inside.strip():  # a comment alone
-        return f"{text[: parent.start + 1]}\n{unit * (depth + 1)}{told}{text[parent.start + 1 :]}"
-    spread = f"\n{unit * (depth + 1)}{told}\n{unit * depth}"
+        return f"{text[: parent.start + 1]}\n{unit * (depth + 1)}{item}{text[parent.start + 1 :]}"
+    spread = f"\n{unit * (depth + 1)}{item}\n{unit * depth}"
     return f"{text[: parent.start + 1]}{spread}{text[parent.end - 1 :]}"
 
 
@@ -146,13 +147,13 @@ def _value(text: str, node: Node) -> Any:
 
 def _dumped(text: str, value: object, depth: int) -> str:
     unit = _unit(text)
-    told = json.dumps(value, ensure_ascii=False, indent=unit)
-    return told.replace("\n", f"\n{unit * depth}")
+    dumped = json.dumps(value, ensure_ascii=False, indent=unit)
+    return dumped.replace("\n", f"\n{unit * depth}")
 
 
 def _unit(text: str) -> str:
-    found = _INDENT.search(text)
-    return found[1] if found else "  "
+    match = _INDENT.search(text)
+    return match[1] if match else "  "
 
 
 def _check_opening(node: Node, opening: str, path: Sequence[str]) -> None:
@@ -179,10 +180,10 @@ def _scan(text: str, begins: int, start: int, key: str | None, depth: int) -> No
     opening = text[start : start + 1]
     if opening in {"{", "["}:
         return _scan_container(text, begins, start, key, depth)
-    found = _STRING.match(text, start) or _ATOM.match(text, start)
-    if found is None:
+    match = _STRING.match(text, start) or _ATOM.match(text, start)
+    if match is None:
         raise _broken(text, start)
-    return Node(begins, start, found.end(), key, "")
+    return Node(begins, start, match.end(), key, "")
 
 
 def _scan_container(text: str, begins: int, start: int, key: str | None, depth: int) -> Node:
@@ -217,8 +218,8 @@ def _scan_child(text: str, at: int, opening: str, depth: int) -> tuple[Node, int
 
 
 def _skip(text: str, at: int) -> int:
-    found = _BETWEEN.match(text, at)
-    return found.end() if found else at
+    match = _BETWEEN.match(text, at)
+    return match.end() if match else at
 
 
 def _broken(text: str, at: int) -> Refused:

@@ -1,7 +1,8 @@
-"""Two texts that are lists of statements, such as two MEMORY.md, as one: nothing is said twice.
+"""The union of two texts that are lists of statements, such as two MEMORY.md, in which no statement appears
+twice.
 
-What the first says stays as it is. Of the second, what is new is added at the end, under its own headings;
-a heading whose every statement was known already is left out, and a block of code is one statement.
+The first text stays as it is. The new statements of the second are added at the end, under their own
+headings. A heading whose statements were all known already is left out. A block of code is one statement.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 
 
 def union(first: str, second: str) -> str:
+    """Return the union of two texts."""
     known = {statement.strip() for statement in _statements(first)}
     added = _without_empty_headings(
         [
@@ -30,7 +32,7 @@ def union(first: str, second: str) -> str:
 
 
 def lowered(text: str, levels: int) -> str:
-    """With its headings so many levels further down, for a place under a heading of somebody else's."""
+    """Return the text with its headings that many levels further down, to stand under another heading."""
     return "\n".join(
         "#" * min(levels, HEADING_LEVEL_MAX - level) + statement
         if (level := _level(statement))
@@ -40,7 +42,7 @@ def lowered(text: str, levels: int) -> str:
 
 
 def _statements(text: str) -> list[str]:
-    """Lines; what stands between fences is one with them."""
+    """Return the statements: lines, or a code block between fences as one statement."""
     found: list[list[str]] = []
     fence: str | None = None
     for line in text.splitlines():
@@ -55,10 +57,11 @@ def _statements(text: str) -> list[str]:
 
 
 def _without_empty_headings(statements: list[str]) -> str:
-    """From the end to the beginning: a heading is kept when something below it was."""
+    """Join statements without empty headings, from the end to the beginning: a heading stays if text below
+    it stayed."""
     kept: list[str] = []
     filled = 0
-    """The level of the headings that what was just kept belongs to; 0: there is nothing below."""
+    """The level of the headings that the last kept statement belongs to; 0 if there is none below."""
     for statement in reversed(statements):
         level = _level(statement)
         if level:
@@ -72,6 +75,6 @@ def _without_empty_headings(statements: list[str]) -> str:
 
 
 def _level(statement: str) -> int:
-    """Of a heading; 0 for anything else."""
+    """Return the level of a heading; 0 for any other statement."""
     mark = _HEADING.match(statement)
     return len(mark[1]) if mark else 0

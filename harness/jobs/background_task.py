@@ -1,8 +1,8 @@
-"""Residents: what lives as long as `harness up` does, such as the watcher.
+"""Background tasks that run as long as `harness up` does, such as the watcher.
 
-Each runs in a task of its own until it is cancelled. One that crashes, or that ends although nobody
-asked it to, is started again: at once the first time, then after a pause that doubles while it goes on
-crashing. That it is down is logged and shown by `/readyz`; it never takes the others with it.
+Each runs in an asyncio task of its own until it is cancelled. A task that crashes, or that ends without being
+cancelled, is started again: at once the first time, then after a pause that doubles with each further crash.
+A crash is logged, and `/readyz` shows the state. It never stops the other tasks.
 """
 
 from __future__ import annotations
@@ -21,45 +21,49 @@ PAUSE_S = 1.0
 PAUSE_S_MAX = 60.0
 
 STEADY_S = 60.0
-"""Whoever has run for so long crashes for the first time again."""
+"""A task that ran for so many seconds starts with the shortest pause again."""
 
 STOP_S_MAX = 10.0
-"""How long one may take to leave things in order after it was cancelled."""
+"""The most seconds that a cancelled task may take to clean up."""
 
 _log = logging.getLogger("harness.jobs.background_task")
 
 
 class BackgroundTask(Protocol):
+    """A task that runs in the background."""
+
     async def run(self) -> None:
-        """Runs until it is cancelled."""
+        """Run until the task is cancelled."""
         ...
 
 
 @dataclass(slots=True)
 class TaskHealth:
-    """How a resident is."""
+    """The state of a background task."""
 
     state: Literal["running", "restarting"] = "running"
     crashes: int = 0
     error: str | None = None
-    """The type of what ended it last."""
+    """The type of the error that ended it last."""
 
 
 class BackgroundTasks:
+    """The background tasks of a server, each restarted when it crashes."""
+
     def __init__(
-        self, residents: Mapping[str, BackgroundTask], clock: Clock, *, pause_s: float = PAUSE_S
+        self, named_tasks: Mapping[str, BackgroundTask], clock: Clock, *, pause_s: float = PAUSE_S
     ) -> None:
-        self.conditions = {name: TaskHealth() for name in residents}
-        self._residents = residents
+        self.conditions = {name: TaskHealth() for name in named_tasks}
+        self._named_tasks = named_tasks
         self._clock = clock
         self._pause_s = pause_s
 
     @asynccontextmanager
     async def living(self) -> AsyncGenerator[None]:
-        """They run inside; at the end all are cancelled and awaited."""
+        """Run the tasks while the body runs. At the end cancel all of them and wait for them."""
         tasks = [
-            asyncio.create_task(self._keep_alive(name, resident), name=f"resident {name}")
-            for name, resident in self._residents.items()
+            asyncio.create_task(self._keep_alive(name, background_task), name=f"resident {name}")
+            for name, background_task in self._named_tasks.items()
         ]
         try:
             yield
@@ -71,7 +75,7 @@ class BackgroundTasks:
                 for task in late:
                     event(_log, "left behind", level=logging.ERROR, resident=task.get_name())
 
-    async def _keep_alive(self, name: str, resident: BackgroundTask) -> None:
+    async def _keep_alive(self, name: str, background_task: BackgroundTask) -> None:
         condition = self.conditions[name]
         pause_s = 0.0
         while True:
@@ -79,8 +83,8 @@ class BackgroundTasks:
             condition.state = "running"
             crash: Exception | None = None
             try:
-                await resident.run()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it must not be the end of it
+                await background_task.run()
+            except Exception as error:  # noqa: BLE001 - after any error the task is started again
                 crash = error
             if self._clock.monotonic() - begun >= STEADY_S:
                 pause_s = 0.0

@@ -1,4 +1,4 @@
-"""Signs of life while something runs that others may follow: a turn under its lease, a job under its
+"""Heartbeats while work runs that other processes may take over: a turn under its lease, a job under its
 claim."""
 
 from __future__ import annotations
@@ -19,28 +19,33 @@ _RETRIES_IN_A_BEAT = 4
 async def kept_alive(
     renew: Callable[[], None], terms: LeaseTimings, key: str
 ) -> AsyncGenerator[None]:
-    """`renew` is called while the body runs. LeaseLost, in the body's place, when others have taken over
-    or may soon: the body is cancelled in good time before they can."""
-    beat = _Beat(renew, terms, asyncio.current_task())
-    task = asyncio.create_task(beat.run())
+    """Call `renew` regularly while the body runs.
+
+    Raises: LeaseLost, in place of the body's cancellation, when another process has taken over or soon may.
+    The body is cancelled in good time before another process can take over.
+    """
+    heartbeat = _Heartbeat(renew, terms, asyncio.current_task())
+    task = asyncio.create_task(heartbeat.run())
     try:
         yield
     except asyncio.CancelledError:
-        if beat.holder is not None and beat.is_lost:
-            beat.holder.uncancel()
+        if heartbeat.body is not None and heartbeat.is_lost:
+            heartbeat.body.uncancel()
             raise LeaseLost(key) from None
         raise
     finally:
-        beat.has_ended = True
-        async with beat.lock:  # a renewal under way comes to its end first
+        heartbeat.has_ended = True
+        async with heartbeat.lock:  # a running renewal ends first
             task.cancel()
 
 
 @dataclass(slots=True)
-class _Beat:
+class _Heartbeat:
+    """The task that renews, and cancels the body when it cannot."""
+
     renew: Callable[[], None]
     terms: LeaseTimings
-    holder: asyncio.Task[object] | None
+    body: asyncio.Task[object] | None
     is_lost: bool = False
     has_ended: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -50,18 +55,19 @@ class _Beat:
         renewed, pause = loop.time(), self.terms.renew_s
         while not self.is_lost and not self.has_ended:
             await asyncio.sleep(pause)
-            asked = loop.time()
+            started = loop.time()
             deadline = renewed + self.terms.lease_s - self.terms.stop_early_s
             async with self.lock:
                 try:
-                    if asked >= deadline:  # asleep for too long: others may be at it already
+                    if started >= deadline:
+                        # this process slept too long: another one may have taken over
                         raise LeaseLost("")
                     async with asyncio.timeout_at(deadline):
                         await run_in_new_thread(self.renew)
-                    renewed, pause = asked, self.terms.renew_s
+                    renewed, pause = started, self.terms.renew_s
                 except (LeaseLost, TimeoutError):
                     self.is_lost = True
-                except Failure:  # a store that does not answer may answer the next time
+                except Failure:  # the store does not answer: try again sooner
                     pause = self.terms.renew_s / _RETRIES_IN_A_BEAT
-        if self.holder is not None and not self.has_ended:
-            self.holder.cancel()
+        if self.body is not None and not self.has_ended:
+            self.body.cancel()

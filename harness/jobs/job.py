@@ -1,24 +1,23 @@
-"""Jobs: things due later, done once, whoever does them.
+"""Jobs: work that is due later and is done once, by any process.
 
-A job is what is wanted: an id, a kind, what the kind needs to know, and when it is due. To want the same
-id again moves it instead of adding another: ticks that were missed collapse into one. Beside it lies the
-job's *claim*, written only by whoever runs it: who is at it, how often it was tried, what went wrong.
-So wanting a job never disturbs the one who is at it, and being at it never hides that it was wanted
-again: ending a job expects the job as it was when it was begun.
+A job has an id, a kind, a payload for the kind, and a time when it is due. Enqueuing the same id again moves
+the time instead of adding a job, so missed ticks collapse into one. Beside the job lies its *claim*, which
+only the process that runs the job writes: the process, the number of attempts, and the last error. So
+enqueuing never disturbs a running job, and a running job never hides that it was enqueued again: the end of a
+run expects the job as it was when the run began.
 
     jobs         <id>         {kind, due, payload}; without `due` it is done, and expires a day later
     jobs-claims  <id>         {process, mark, attempts, error, aside}
-    jobs-due     <due>:<id>   a hint where to look: stale ones are harmless, and go when they are met
+    jobs-due     <due>:<id>   a hint where to look; a stale hint is harmless, and is removed when it is found
 
-A runner that dies leaves its claim. Another one follows it as with leases: at once when the process is
-certainly dead, else after a lease time of silence. A job may therefore be *begun* twice: every kind
-must bear that, by what guards its own effects. A job that failed is tried again after a growing pause;
-one that failed too often is set aside, where people see it, and is not tried again by itself. One that
-cannot be done yet, because what it needs is in use or out of reach, has not failed: it says why it waits,
-and waits as long as it takes.
+A runner that dies leaves its claim. Another runner takes over as with leases: at once when the process is
+certainly dead, otherwise when no heartbeat came for a lease time. So a job may be *started* twice, and every
+kind must tolerate that through guards on its own effects. A failed job is retried after a growing pause. A
+job that failed too often is set aside: people see it, and it is not retried automatically. A job that needs a
+resource which is in use or out of reach has not failed. It stores the reason and waits as long as that takes.
 
-Counters begin anew with a new item, and a runner that slept must not mistake a new job for its old one:
-that is why what is done stays for a day.
+Counters start anew with a new item, and a runner that slept must not mistake a new job for its old one. So a
+finished job stays for a day.
 """
 
 from __future__ import annotations
@@ -50,9 +49,10 @@ from workspaces.storage.records import (
 from workspaces.timestamp import Stamp, moment_of, stamp_of
 
 ATTEMPTS_MAX = 8
-"""With the pauses between them about four hours: longer than a provider's bad afternoon."""
+"""The most attempts. With the pauses between them they take about four hours, longer than most provider
+outages."""
 PAUSE_S = 60.0
-"""After the first failure; it doubles with each."""
+"""Seconds after the first failure; they double with each further one."""
 PAUSE_S_MAX = 3600.0
 DONE_S = 24 * 3600.0
 ERROR_CHARACTERS_MAX = 500
@@ -61,6 +61,8 @@ PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """Work that is due at a time."""
+
     id: str
     kind: str
     due: datetime
@@ -69,13 +71,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A job that this process is at."""
+    """A job that this process runs."""
 
     job: Job
     attempt: int
-    """1 for the first."""
+    """The number of this attempt, from 1."""
     wanted: Counter
-    """The counter of the job as it was begun."""
+    """The counter of the job when the run began."""
     claim: Counter
 
 
@@ -103,7 +105,7 @@ class JobView:
 
 
 class Jobs:
-    """What one process knows of jobs. Threads may share it."""
+    """The jobs of a home, as one process uses them. Threads may share it."""
 
     def __init__(
         self,
@@ -117,48 +119,61 @@ class Jobs:
         self._records = records
         self._clock = clock
         self._process = process or this_process()
-        self._silence = Liveness(clock)
+        self._liveness = Liveness(clock)
 
-    # wanting
+    # enqueue
 
     def enqueue(self, job: Job, *, at_the_latest: bool = False) -> datetime:
-        """Wanted from now on, durably; the same id again moves the time it is due. Returns when that is."""
-        found = self._wish(job.id)
-        due = _due_of(job, found, at_the_latest=at_the_latest)
-        self._records.write(*_wanted(job, due, found))
+        """Enqueue a job durably, and return when it is due. The same id again moves that time.
+
+        With `at_the_latest`, a job that is due earlier already stays so.
+        """
+        previous = self._current(job.id)
+        due = _due_of(job, previous, at_the_latest=at_the_latest)
+        self._records.write(*_wanted(job, due, previous))
         return due
 
     def wanted(self, job: Job, *, at_the_latest: bool = False) -> tuple[RecordChange, ...]:
-        """The changes that enqueue a job, to be written with others. `at_the_latest`: one that is
-        due earlier already stays so."""
-        found = self._wish(job.id)
-        return _wanted(job, _due_of(job, found, at_the_latest=at_the_latest), found)
+        """Return the changes that enqueue a job, to be written together with others.
+
+        With `at_the_latest`, a job that is due earlier already stays so.
+        """
+        previous = self._current(job.id)
+        return _wanted(job, _due_of(job, previous, at_the_latest=at_the_latest), previous)
 
     def wanted_anew(self, job: Job) -> tuple[RecordChange, ...]:
-        """The same, for whoever knows that nothing else can want it earlier; no look is needed then."""
-        return _wished(job)
+        """Return the changes that enqueue a job, without reading it first.
+
+        For callers that know that no other process can enqueue it for an earlier time.
+        """
+        return _puts(job)
 
     def unwanted(self, job_id: str) -> tuple[RecordChange, ...]:
-        """The changes that end a job which turns out to be done. They conflict at `wish_key` when
-        it was wanted again meanwhile."""
+        """Return the changes that end a job that turns out to be done.
+
+        They conflict at `wish_key` when the job was enqueued again meanwhile.
+        """
         item = self._records.get(wish_key(job_id))
         job = _job(item) if item else None
-        return () if item is None or job is None else self._over(job, item.counter)
+        return () if item is None or job is None else self._finished(job, item.counter)
 
-    # running
+    # run
 
     def claim(self, kinds: frozenset[str]) -> Claimed | None:
-        """The right to run the next job of these kinds that is due and that nobody is at."""
+        """Claim the next due job of these kinds that no other process runs. Return None if there is none."""
         start, end = "", f"{_ms(self._clock.now()) + 1:015}"
         while page := self._records.scan("jobs-due", start=start, end=end, limit=PAGE):
             for hint in page:
-                if (claimed := self._claimed(hint, kinds)) is not None:
+                if (claimed := self._try_claim(hint, kinds)) is not None:
                     return claimed
             start = page[-1].key.sort + "\0"
         return None
 
     def renew(self, claimed: Claimed) -> Claimed:
-        """A sign of life. LeaseLost when somebody has taken over."""
+        """Write a heartbeat.
+
+        Raises: LeaseLost when another process has taken over.
+        """
         job_id = claimed.job.id
         put = self._claim_put(job_id, claimed.attempt, None, claimed.claim, process=self._process)
         try:
@@ -168,19 +183,20 @@ class Jobs:
         return Claimed(claimed.job, claimed.attempt, claimed.wanted, counter)
 
     def done(self, claimed: Claimed) -> None:
-        """Ended well. Wanted again meanwhile, it stays; taken over meanwhile, nothing happens."""
-        self._end(claimed, self._over(claimed.job, claimed.wanted), attempts=0)
+        """End a job that succeeded. If it was enqueued again meanwhile, it stays; if taken over, nothing
+        changes."""
+        self._end(claimed, self._finished(claimed.job, claimed.wanted), attempts=0)
 
     def again(self, claimed: Claimed, due: datetime) -> None:
-        """Ended well, and due again then."""
+        """End a job that succeeded, and enqueue it again for `due`."""
         self._end(claimed, _moved(claimed, due), attempts=0)
 
-    def later(self, claimed: Claimed, due: datetime, why: str | None = None) -> None:
-        """Not tried at all, in the end: what it needs is in use, or out of reach."""
-        self._end(claimed, _moved(claimed, due), attempts=claimed.attempt - 1, error=why)
+    def later(self, claimed: Claimed, due: datetime, reason: str | None = None) -> None:
+        """End a run without counting an attempt: a resource that the job needs is in use, or out of reach."""
+        self._end(claimed, _moved(claimed, due), attempts=claimed.attempt - 1, error=reason)
 
     def failed(self, claimed: Claimed, error: str) -> None:
-        """To be tried again after a pause; set aside when it was tried too often."""
+        """End a failed run. The job is retried after a pause, or set aside after too many attempts."""
         attempt, job = claimed.attempt, claimed.job
         if attempt >= ATTEMPTS_MAX:
             changes: tuple[RecordChange, ...] = (Delete(_hint(job)),)
@@ -189,10 +205,10 @@ class Jobs:
             changes = _moved(claimed, self._clock.now() + timedelta(seconds=pause))
         self._end(claimed, changes, attempts=attempt, error=error)
 
-    # looking
+    # list
 
     def list(self) -> list[JobView]:
-        """All that are not done, those due first first."""
+        """Return all jobs that are not done, the earliest due first."""
         claims = {
             item.key.sort: item.value for item in with_prefix(self._records, "jobs-claims", "")
         }
@@ -212,31 +228,37 @@ class Jobs:
         return sorted(listed, key=lambda one: (one.job.due, one.job.id))
 
     def retry(self, job_id: str) -> None:
-        """Due now, as if it had never been tried. NotFound."""
-        found = self._required(job_id)
-        job = Job(job_id, found.kind, self._clock.now(), found.payload)
-        stale = () if _hint(found) == _hint(job) else (Delete(_hint(found)),)
-        self._records.write(*_wished(job), *stale, *self._forgiven(job_id))
+        """Make a job due now, as if it had never been tried.
+
+        Raises: NotFound.
+        """
+        previous = self._required(job_id)
+        job = Job(job_id, previous.kind, self._clock.now(), previous.payload)
+        stale = () if _hint(previous) == _hint(job) else (Delete(_hint(previous)),)
+        self._records.write(*_puts(job), *stale, *self._cleared(job_id))
 
     def remove(self, job_id: str) -> None:
-        """Not wanted any more. NotFound. Whoever is at it brings it to its end."""
-        found = self._required(job_id)
-        self._records.write(*self._over(found, ANY), *self._forgiven(job_id))
+        """Delete a job. A process that runs it brings the run to its end.
 
-    def _forgiven(self, job_id: str) -> tuple[RecordChange, ...]:
-        """What its failures left behind, unless somebody is at it."""
+        Raises: NotFound.
+        """
+        previous = self._required(job_id)
+        self._records.write(*self._finished(previous, ANY), *self._cleared(job_id))
+
+    def _cleared(self, job_id: str) -> tuple[RecordChange, ...]:
+        """Return the changes that clear the failures of a job, unless a process runs it."""
         claim = self._records.get(_claim_key(job_id))
         if claim is None or claim.value["process"] is not None:
             return ()
         return (self._claim_put(job_id, 0, None, claim.counter),)
 
-    def _claimed(self, hint: Item, kinds: frozenset[str]) -> Claimed | None:
-        """None when this is not to be run now, or not by us."""
+    def _try_claim(self, hint: Item, kinds: frozenset[str]) -> Claimed | None:
+        """Claim the job that a hint names. Return None if it is not due, or another process runs it."""
         job_id = hint.key.sort.partition(":")[2]
         item = self._records.get(wish_key(job_id))
         job = _job(item) if item else None
         if item is None or job is None or _hint(job) != hint.key:
-            with suppress(Conflict):  # somebody puts it there anew
+            with suppress(Conflict):  # another process writes the hint anew
                 self._records.write(Delete(hint.key, expect=hint.counter))
             return None
         if job.kind not in kinds:
@@ -247,17 +269,17 @@ class Jobs:
             return None
         attempts: int = claim.value["attempts"] if claim else 0
         expect = claim.counter if claim else ABSENT
-        if attempts >= ATTEMPTS_MAX:  # its runners died, each time
-            told = f"whoever ran it ended in the middle, {attempts} times"
+        if attempts >= ATTEMPTS_MAX:  # every runner of this job died
+            error = f"the process that ran it died, {attempts} times"
             lost = Claimed(job, attempts, item.counter, claim.counter if claim else 0)
-            self.failed(lost, told)
+            self.failed(lost, error)
             return None
         put = self._claim_put(job_id, attempts + 1, None, expect, process=self._process)
         try:
             (counter,) = self._records.write(Check(item.key, item.counter), put)
         except Conflict:
             return None
-        self._silence.forget(job_id)
+        self._liveness.forget(job_id)
         return Claimed(job, attempts + 1, item.counter, counter)
 
     def _is_free(self, claim: Item, looked_at: float) -> bool:
@@ -268,7 +290,7 @@ class Jobs:
         return (
             process is None
             or is_dead(process)
-            or self._silence.lasts(
+            or self._liveness.lasts(
                 claim.key.sort,
                 value.get("mark", ""),
                 looked_at=looked_at,
@@ -284,7 +306,7 @@ class Jobs:
         attempts: int,
         error: str | None = None,
     ) -> None:
-        """Let go of the claim and change the job, unless it was wanted anew: then it stays so."""
+        """Release the claim and change the job. If the job was enqueued anew, it stays as it is."""
         job_id = claimed.job.id
         free = self._claim_put(job_id, attempts, error, claimed.claim)
         for also in (changes, ()):
@@ -311,27 +333,27 @@ class Jobs:
             expires_at = self._clock.now().timestamp() + DONE_S
         value = {
             "process": process,
-            "mark": secrets.token_hex(8),  # counters begin anew when a claim has expired
+            "mark": secrets.token_hex(8),  # counters start anew when a claim has expired
             "attempts": attempts,
             **({"error": error[:ERROR_CHARACTERS_MAX]} if error else {}),
             **({"aside": True} if is_aside else {}),
         }
         return Put(_claim_key(job_id), value, expect, expires_at)
 
-    def _over(self, job: Job, expect: Condition) -> tuple[RecordChange, ...]:
+    def _finished(self, job: Job, expect: Condition) -> tuple[RecordChange, ...]:
         expires_at = self._clock.now().timestamp() + DONE_S
         mark = Put(wish_key(job.id), {"kind": job.kind, "payload": {}}, expect, expires_at)
         return (mark, Delete(_hint(job)))
 
-    def _wish(self, job_id: str) -> Job | None:
+    def _current(self, job_id: str) -> Job | None:
         item = self._records.get(wish_key(job_id))
         return _job(item) if item else None
 
     def _required(self, job_id: str) -> Job:
-        found = self._wish(job_id)
-        if found is None:
+        previous = self._current(job_id)
+        if previous is None:
             raise NotFound("job", job_id, remedy="`harness jobs` lists them")
-        return found
+        return previous
 
 
 def wish_key(job_id: str) -> Key:
@@ -346,17 +368,17 @@ def _hint(job: Job) -> Key:
     return Key("jobs-due", f"{_ms(job.due):015}:{job.id}")
 
 
-def _due_of(job: Job, found: Job | None, *, at_the_latest: bool) -> datetime:
-    return min(job.due, found.due) if at_the_latest and found is not None else job.due
+def _due_of(job: Job, previous: Job | None, *, at_the_latest: bool) -> datetime:
+    return min(job.due, previous.due) if at_the_latest and previous is not None else job.due
 
 
-def _wanted(job: Job, due: datetime, found: Job | None) -> tuple[RecordChange, ...]:
-    """`found`: as it was wanted before."""
-    stale = () if found is None or found.due == due else (Delete(_hint(found)),)
-    return (*_wished(replace(job, due=due)), *stale)
+def _wanted(job: Job, due: datetime, previous: Job | None) -> tuple[RecordChange, ...]:
+    """Return the changes that enqueue a job; `found` is the job as it was enqueued before."""
+    stale = () if previous is None or previous.due == due else (Delete(_hint(previous)),)
+    return (*_puts(replace(job, due=due)), *stale)
 
 
-def _wished(job: Job) -> tuple[RecordChange, ...]:
+def _puts(job: Job) -> tuple[RecordChange, ...]:
     value = {"kind": job.kind, "due": stamp_of(job.due), "payload": job.payload}
     return (Put(wish_key(job.id), value, expect=ANY), Put(_hint(job), {}, expect=ANY))
 
@@ -370,7 +392,7 @@ def _moved(claimed: Claimed, due: datetime) -> tuple[RecordChange, ...]:
 
 
 def _job(item: Item) -> Job | None:
-    """None for one that is done."""
+    """Parse a stored job; return None for a job that is done."""
     value = item.value
     if "due" not in value:
         return None

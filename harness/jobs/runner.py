@@ -1,7 +1,8 @@
-"""Running jobs: the resident that looks after what is due, and the drain that does it once.
+"""The runner of jobs: a background task that runs jobs as they are due, and `drain`, which runs all due jobs
+once.
 
-What a kind of job does is a function from the job to the moment it is due again, or None when it is
-done. What goes wrong in it becomes the job's error: this is the one place where that table is.
+A kind of job is a function from the job to the time when it is due again, or to None when it is done. An
+error in it becomes the job's error. This is the one place that decides how.
 """
 
 from __future__ import annotations
@@ -19,33 +20,38 @@ from workspaces.clock import Clock
 from workspaces.errors import Busy, Failure, LeaseLost
 
 POLL_S = 1.0
-"""A look costs one short scan; nobody waits for a job more closely than this."""
+"""Seconds between two looks for due jobs. A look costs one short scan, and no caller needs a job sooner."""
 AT_ONCE_MAX = 4
 BUSY_PAUSE_S = 20.0
-"""When what a job needs is in use: about as long as a turn takes."""
+"""Seconds until the next attempt when a resource of the job is in use: about as long as a turn takes."""
 AWAY_PAUSE_S = 60.0
-"""When what a job needs cannot be reached: as often as a server looks at everything."""
+"""Seconds until the next attempt when a resource is out of reach: as often as a server runs a full pass."""
 
 Run = Callable[[Job], Awaitable[datetime | None]]
 OnJob = Callable[[Job, str | None], None]
-"""Hears of every job that has ended, and its error, if there was one."""
+"""A function that receives every job that has ended, with its error if there was one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
+    """The numbers of jobs that succeeded and failed."""
+
     done: int
     failed: int
 
 
 def unheard(job: Job, error: str | None) -> None:
+    """Ignore the end of a job."""
     del job, error
 
 
 class OutOfReach(Exception):
-    """What a job needs cannot be reached now. Nothing is wrong with the job: it is never set aside."""
+    """A resource of the job cannot be reached now. The job itself has no fault and is never set aside."""
 
 
 class JobRunner:
+    """The runner of all kinds of jobs of a home."""
+
     def __init__(self, jobs: Jobs, kinds: Mapping[str, Run], clock: Clock) -> None:
         self._jobs = jobs
         self._kinds = dict(kinds)
@@ -53,25 +59,25 @@ class JobRunner:
         self._clock = clock
 
     async def run(self) -> None:
-        """Look after jobs until cancelled; what is under way then is given back."""
-        places = asyncio.Semaphore(AT_ONCE_MAX)
+        """Run due jobs until cancelled. Running jobs are then given back."""
+        slots = asyncio.Semaphore(AT_ONCE_MAX)
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await places.acquire()
+                await slots.acquire()
                 claimed = await self._next()
                 if claimed is None:
-                    places.release()
+                    slots.release()
                     await asyncio.sleep(POLL_S)
                     continue
                 task = tasks.create_task(self._run(claimed))
-                task.add_done_callback(lambda _: places.release())
+                task.add_done_callback(lambda _: slots.release())
 
-    async def drain(self, told: OnJob = unheard) -> Drained:
-        """Run what is due, one after the other, until nothing is that was not tried."""
+    async def drain(self, on_job: OnJob = unheard) -> Drained:
+        """Run the due jobs one after the other, until every due job was tried."""
         done = failed = 0
         while (claimed := await run_in_thread(self._jobs.claim, self._names)) is not None:
             error = await self._run(claimed)
-            told(claimed.job, error)
+            on_job(claimed.job, error)
             if error is None:
                 done += 1
             else:
@@ -80,53 +86,53 @@ class JobRunner:
 
     async def _next(self) -> Claimed | None:
         try:
-            return await run_or_undo(lambda: self._jobs.claim(self._names), self._given_back)
-        except Failure:  # a store that does not answer may answer the next time
+            return await run_or_undo(lambda: self._jobs.claim(self._names), self._give_back)
+        except Failure:  # the store does not answer: the next look tries again
             return None
 
-    def _given_back(self, claimed: Claimed | None) -> None:
+    def _give_back(self, claimed: Claimed | None) -> None:
         if claimed is not None:
             self._jobs.later(claimed, self._clock.now())
 
     async def _run(self, claimed: Claimed) -> str | None:
-        """The error, if it failed."""
-        held = _Held(claimed, self._jobs)
+        """Run a job. Return its error if it failed."""
+        running = _RunningJob(claimed, self._jobs)
         try:
-            async with kept_alive(held.renew, self._jobs.terms, f"job {claimed.job.id}"):
+            async with kept_alive(running.renew, self._jobs.terms, f"job {claimed.job.id}"):
                 due = await self._kinds[claimed.job.kind](claimed.job)
-        except (Busy, LeaseLost) as others:
-            return await self._put_off(held, BUSY_PAUSE_S, str(others))
-        except OutOfReach as away:
-            return await self._put_off(held, AWAY_PAUSE_S, str(away))
+        except (Busy, LeaseLost) as failure:
+            return await self._put_off(running, BUSY_PAUSE_S, str(failure))
+        except OutOfReach as failure:
+            return await self._put_off(running, AWAY_PAUSE_S, str(failure))
         except asyncio.CancelledError:
-            await self._ended(lambda: self._given_back(held.claimed))
+            await self._store_end(lambda: self._give_back(running.claimed))
             raise
-        except Exception as problem:  # noqa: BLE001 - the table of this edge
-            known = isinstance(problem, Failure)
-            error = str(problem) if known else f"{type(problem).__name__}: {problem}"
-            await self._ended(lambda: self._jobs.failed(held.claimed, error))
+        except Exception as problem:  # noqa: BLE001 - every error becomes the job's error
+            is_expected = isinstance(problem, Failure)
+            error = str(problem) if is_expected else f"{type(problem).__name__}: {problem}"
+            await self._store_end(lambda: self._jobs.failed(running.claimed, error))
             return error
         if due is None:
-            await self._ended(lambda: self._jobs.done(held.claimed))
-        else:  # ticks that were missed collapse into one
+            await self._store_end(lambda: self._jobs.done(running.claimed))
+        else:  # missed ticks collapse into one
             again = max(due, self._clock.now())
-            await self._ended(lambda: self._jobs.again(held.claimed, again))
+            await self._store_end(lambda: self._jobs.again(running.claimed, again))
         return None
 
-    async def _ended(self, end: Callable[[], None]) -> None:
-        """A store that does not answer now leaves the claim, which silence will free."""
+    async def _store_end(self, end: Callable[[], None]) -> None:
+        """Store the end of a job. If the store does not answer, the claim stays until it times out."""
         with suppress(Failure):
             await run_in_thread(end)
 
-    async def _put_off(self, held: _Held, seconds: float, why: str) -> str:
+    async def _put_off(self, running: _RunningJob, seconds: float, reason: str) -> str:
         due = self._clock.now() + timedelta(seconds=seconds)
-        await self._ended(lambda: self._jobs.later(held.claimed, due, why))
-        return why
+        await self._store_end(lambda: self._jobs.later(running.claimed, due, reason))
+        return reason
 
 
 @dataclass(slots=True)
-class _Held:
-    """The claim as it stands now: every sign of life moves its counter."""
+class _RunningJob:
+    """The claim of a running job, in its current state: every heartbeat changes its counter."""
 
     claimed: Claimed
     jobs: Jobs

@@ -1,9 +1,9 @@
-"""Measuring recall: notes, questions, and the lines that should be found.
+"""Measure recall: notes, questions, and the lines that should be found.
 
 A folder holds `questions.jsonl`, one object a line with `question`, `evidence` (pairs of a path and a line
-number, from 1) and perhaps a `category`, and beside it the Markdown files that the paths lead to. A folder
-of such folders is measured as a whole: each question is asked of its own folder. The index is made in a
-temporary directory and thrown away.
+number, from 1) and an optional `category`, and beside it the Markdown files that the paths name. A folder of
+such folders is measured as a whole: each question is asked of its own folder. The index is made in a
+temporary directory and deleted afterwards.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ from workspaces.validation import StrictModel, parse
 
 QUESTIONS = "questions.jsonl"
 DEPTH = 20
-"""How far down an answer is looked at."""
+"""The number of results that are compared with the evidence."""
 
 OnBenchProgress = Callable[[int, int], None]
 
 
 class BenchQuestion(StrictModel):
+    """One question of the benchmark."""
+
     question: Annotated[str, Field(min_length=1)]
     evidence: list[Annotated[list[str | int], Field(min_length=2, max_length=2)]]
-    """Pairs of a path and a line; JSON has no pairs."""
+    """Pairs of a path and a line, as lists: JSON has no pairs."""
     category: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionResult:
-    """Of one question: where its lines came, from 1, and how long it took."""
+    """The result of one question: the rank of each of its lines, from 1, and the time it took."""
 
     category: str | None
     ranks: tuple[int | None, ...]
@@ -49,6 +51,8 @@ class QuestionResult:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
+    """The results of all questions."""
+
     answers: Sequence[QuestionResult]
     build_s: float
     lines: int
@@ -75,7 +79,7 @@ class Measured:
 
 
 class Folder:
-    """The Markdown files of a directory that is no workspace: read once."""
+    """The Markdown files of a directory that is not a workspace. They are read once."""
 
     def __init__(self, root: Path) -> None:
         self._texts = {
@@ -92,8 +96,11 @@ class Folder:
         return self._texts[name]
 
 
-def measure(root: Path, told: OnBenchProgress | None = None) -> Measured:
-    """NotFound without questions, Refused for one that is none."""
+def measure(root: Path, on_progress: OnBenchProgress | None = None) -> Measured:
+    """Measure recall on a folder. `on_progress` receives the number of answered questions and the total.
+
+    Raises: NotFound without questions; Refused for an invalid question.
+    """
     folders = [(folder, list(_questions(folder))) for folder in _folders(root)]
     total = sum(len(questions) for _, questions in folders)
     answers: list[QuestionResult] = []
@@ -106,19 +113,19 @@ def measure(root: Path, told: OnBenchProgress | None = None) -> Measured:
             lines += index.catch_up(source)
             build_s += time.perf_counter() - begin
             for question in questions:
-                answers.append(_asked(index, source, question))
-                if told is not None:
-                    told(len(answers), total)
+                answers.append(_ask(index, source, question))
+                if on_progress is not None:
+                    on_progress(len(answers), total)
             index.close()
     return Measured(answers, build_s, lines)
 
 
-def _asked(index: Index, source: Folder, question: BenchQuestion) -> QuestionResult:
+def _ask(index: Index, source: Folder, question: BenchQuestion) -> QuestionResult:
     begin = time.perf_counter()
-    found = index.find(source, question.question, limit=DEPTH)
+    hits = index.find(source, question.question, limit=DEPTH)
     seconds = time.perf_counter() - begin
     rank: dict[tuple[str | int, str | int], int] = {
-        (one.path, one.line): number for number, one in enumerate(found, 1)
+        (one.path, one.line): number for number, one in enumerate(hits, 1)
     }
     return QuestionResult(
         question.category,
@@ -128,8 +135,11 @@ def _asked(index: Index, source: Folder, question: BenchQuestion) -> QuestionRes
 
 
 def _figures(answers: Sequence[QuestionResult]) -> dict[str, float]:
-    """Recall is the share of a question's lines among the first so many; the reciprocal rank is that of
-    the first of them; each is the mean over all questions."""
+    """Return the figures over all questions, each the mean of the questions' figures.
+
+    Recall at a depth is the share of a question's lines among that many first results. The reciprocal rank is
+    that of the first of its lines.
+    """
 
     def share(answer: QuestionResult, depth: int) -> float:
         return mean(rank is not None and rank <= depth for rank in answer.ranks)
@@ -151,15 +161,15 @@ def _folders(root: Path) -> list[Path]:
     if not root.is_dir():
         raise NotFound("directory", str(root))
     folders = [place.parent for place in (root / QUESTIONS, *sorted(root.glob(f"*/{QUESTIONS}")))]
-    found = [folder for folder in folders if (folder / QUESTIONS).is_file()]
-    if not found:
+    with_questions = [folder for folder in folders if (folder / QUESTIONS).is_file()]
+    if not with_questions:
         remedy = f"put it into {root}, or name a folder of folders that have one"
         raise NotFound("file", QUESTIONS, remedy=remedy)
-    return found
+    return with_questions
 
 
 def _questions(folder: Path) -> Iterator[BenchQuestion]:
-    """Those without evidence cannot be measured, and are left out."""
+    """Yield the questions of a folder that have evidence. The others cannot be measured."""
     file = folder / QUESTIONS
     count = 0
     for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
@@ -175,4 +185,4 @@ def _questions(folder: Path) -> Iterator[BenchQuestion]:
             count += 1
             yield question
     if not count:
-        raise Refused(str(file), count, "questions with evidence are too few to measure anything")
+        raise Refused(str(file), count, "questions with evidence are too few to measure recall")

@@ -1,4 +1,4 @@
-"""What programs are told of files and histories: the same JSON from the command line and over HTTP."""
+"""The JSON of files and histories, the same from the command line and over HTTP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FileJson = dict[str, Any]
 
 
 def listing(tree: Tree) -> list[FileJson]:
-    """Without second files, which are problems to be solved and no memory."""
+    """Return the files of a tree, without conflict copies: these are problems to be solved and no memory."""
     return [
         {"path": path, "size": state.size, "version": state.version}
         for path, state in tree.files.items()
@@ -43,8 +43,8 @@ def written_document(written: Written) -> FileJson:
     }
 
 
-def reverted_document(asked: str, made: RevisionId | None) -> FileJson:
-    return {"reverted": asked, "revision": made, "durable": HERE.as_json()}
+def reverted_document(reference: str, revision: RevisionId | None) -> FileJson:
+    return {"reverted": reference, "revision": revision, "durable": HERE.as_json()}
 
 
 def problem_document(problem: Problem) -> FileJson:
@@ -76,7 +76,7 @@ def revision_document(revision: Revision) -> FileJson:
 
 
 def change_document(change: RevisionChanges, *, by_words: bool = False) -> FileJson:
-    """A revision and what it did."""
+    """Return a revision and the changes that it made."""
     files = [difference_document(file, by_words=by_words) for file in change.files]
     return {**revision_document(change.revision), "files": files}
 

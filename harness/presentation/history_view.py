@@ -1,7 +1,8 @@
-"""The revisions of a workspace as somebody reads them: by who wrote, in which conversation, and why.
+"""The revisions of a workspace as a person reads them: by author, by conversation, and why.
 
-Consecutive revisions of one writer on one account are one chapter. Why a turn wrote is what it was asked,
-and that stands in the transcript: it is shown to the one whose conversation it was, and to nobody else.
+Consecutive revisions of one author in one conversation, or from one other source, are one chapter. The reason
+for a turn's writes is the message that started the turn. It stands in the transcript, so it is shown only to
+the owner of that conversation.
 """
 
 from __future__ import annotations
@@ -23,24 +24,26 @@ _HOW = {"edit": "by hand", "api": "CLI or API", "sync": "by sync"}
 
 @dataclass(slots=True)
 class Chapter:
+    """Consecutive revisions of one author from one source."""
+
     author: str
     account: str
-    """On which: a conversation, by hand, or what else wrote."""
+    """The source: a conversation, edits by hand, or another writer."""
     day: str
     revisions: list[Revision] = field(default_factory=list[Revision])
 
 
 def chapters(revisions: Iterable[Revision]) -> list[Chapter]:
-    """In the order of the revisions."""
-    found: list[Chapter] = []
+    """Return the chapters, in the order of the revisions."""
+    result: list[Chapter] = []
     for revision in revisions:
         author, account, day = revision.author, account_of(revision), revision.at[:10]
-        last = found[-1] if found else None
+        last = result[-1] if result else None
         if last is None or (last.author, last.account, last.day) != (author, account, day):
             last = Chapter(author, account, day)
-            found.append(last)
+            result.append(last)
         last.revisions.append(revision)
-    return found
+    return result
 
 
 def account_of(revision: Revision) -> str:
@@ -52,33 +55,36 @@ def account_of(revision: Revision) -> str:
 
 
 class TurnReasons:
-    """What turns were asked. Each conversation is read once."""
+    """The messages that started turns. Each conversation is read once."""
 
     def __init__(self, conversations: Conversations) -> None:
-        """Of the reader."""
+        """Create the reader. `conversations` are those of the person who reads."""
         self._conversations = conversations
         self._read: dict[str, dict[str, str]] = {}
 
     def why(self, revision: Revision) -> str | None:
-        """None when that is not known, or not the reader's to know."""
+        """Return the message that led to this revision.
+
+        Return None when it is unknown, or the reader may not see it.
+        """
         conversation = revision.trailers.get("Conversation", "").partition(" ")[0]
         turn = revision.trailers.get("Turn")
         if not (conversation and turn):
             return None
         if conversation not in self._read:
-            self._read[conversation] = self._asked(conversation)
+            self._read[conversation] = self._messages_of(conversation)
         return self._read[conversation].get(turn)
 
-    def _asked(self, conversation: str) -> dict[str, str]:
-        found: dict[str, str] = {}
+    def _messages_of(self, conversation: str) -> dict[str, str]:
+        messages: dict[str, str] = {}
         try:
             mine = self._conversations.get(conversation)
         except NotFound:
-            return found
+            return messages
         for entry in self._conversations.transcript(mine).entries():
             if entry.message.role == "user" and entry.message.text:
-                told = one_line(entry.message.text)
-                is_long = len(told) > WHY_CHARACTERS_MAX
-                cut = f"{told[: WHY_CHARACTERS_MAX - 1]}…" if is_long else told
-                found.setdefault(entry.turn_id, cut)
-        return found
+                line = one_line(entry.message.text)
+                is_long = len(line) > WHY_CHARACTERS_MAX
+                cut = f"{line[: WHY_CHARACTERS_MAX - 1]}…" if is_long else line
+                messages.setdefault(entry.turn_id, cut)
+        return messages

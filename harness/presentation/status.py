@@ -1,8 +1,8 @@
-"""The state of a home, for a person who begins the day: what is pending, conflicted, a problem, due.
+"""The state of a home, for a person who starts the day: pending edits, conflicts, problems, due jobs.
 
-A section is a function that looks and says. Looking changes nothing: what was edited by hand is told as
-pending, and becomes a revision when somebody settles it. What one section cannot say is a line of its own
-and does not keep the others from being seen. Whoever adds a room to the house adds its section to SECTIONS.
+A section is a function that yields rows. It changes nothing: files edited by hand are listed as pending, and
+the next write or sync commits them. If a section fails, its failure is a row of its own, and the other
+sections are still shown. A new kind of state adds its section to SECTIONS.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 StatusLevel = Literal["ok", "pending", "due", "merged", "conflict", "problem"]
 
 CONVERSATIONS_MAX = 50
-"""The newest; what waits in older ones has waited for long, and `harness conversation show` tells it."""
+"""The newest conversations that are looked at. A call in an older one has waited for long, and `harness
+conversation show` lists it."""
 
 NAMES_MAX = 5
-"""So many files are named in one line; programs are told all of them."""
+"""The most files named in one row; programs get all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """One thing and how it stands."""
+    """One subject and its state."""
 
     subject: str
     state: StatusLevel
@@ -44,6 +45,8 @@ class StatusRow:
 
 @dataclass(frozen=True, slots=True)
 class Section:
+    """A named group of rows."""
+
     name: str
     lines: tuple[StatusRow, ...]
 
@@ -52,7 +55,7 @@ StatusSource = Callable[["Harness"], Iterator[StatusRow]]
 
 
 def status(harness: Harness) -> list[Section]:
-    """Sections that have nothing to say are there, without lines."""
+    """Return all sections. A section without rows is included too."""
     return [Section(name, tuple(_looked(look, harness))) for name, look in SECTIONS.items()]
 
 
@@ -66,7 +69,7 @@ def _looked(look: StatusSource, harness: Harness) -> Sequence[StatusRow]:
 
 
 def _workspaces(harness: Harness) -> Iterator[StatusRow]:
-    """Private ones only when something is to be said of them."""
+    """Yield rows of each workspace; of a private one only when it has more than its first row."""
     for record in harness.workspaces.list(private=True):
         try:
             lines = _workspace(harness.workspaces.open(record))
@@ -83,80 +86,80 @@ def _workspace(workspace: Workspace) -> list[StatusRow]:
     last = (
         {} if newest is None else {"revision": newest.id, "at": newest.at, "author": newest.author}
     )
-    told = "nothing yet"
+    text = "nothing yet"
     if newest is not None:
-        told = f"{newest.at[:16].replace('T', ' ')} {newest.author} · {newest.subject}"
+        text = f"{newest.at[:16].replace('T', ' ')} {newest.author} · {newest.subject}"
     facts = {"id": workspace.record.id, "files": len(tree.files), "bytes": tree.bytes, "last": last}
-    lines = [StatusRow(name, "ok", told, facts=facts)]
+    lines = [StatusRow(name, "ok", text, facts=facts)]
     pending = workspace.pending()
     if pending:
-        remedy = f"`harness log {name}` makes it one, `harness watch` makes each save one"
-        told = f"{_named(pending)}: edited by hand, in no revision yet"
-        lines.append(StatusRow(name, "pending", told, remedy, {"paths": pending}))
+        remedy = f"`harness log {name}` commits it; `harness watch` commits each save"
+        text = f"{_named(pending)}: edited by hand, in no revision yet"
+        lines.append(StatusRow(name, "pending", text, remedy, {"paths": pending}))
     merges = [(one.id, one.trailers) for one in revisions if len(one.parents) > 1]
-    lines += [_merged(name, seam) for seam in open_marks(workspace.history, merges)]
+    lines += [_merged(name, merge_mark) for merge_mark in open_marks(workspace.history, merges)]
     for problem in workspace.problems(tree):
         state: StatusLevel = "conflict" if problem.kind == "conflict" else "problem"
-        told = f"{problem.path!r} {problem.detail}"
+        text = f"{problem.path!r} {problem.detail}"
         facts = {"path": problem.path, "kind": problem.kind}
-        lines.append(StatusRow(name, state, told, _REMEDIES.get(problem.kind), facts))
+        lines.append(StatusRow(name, state, text, _REMEDIES.get(problem.kind), facts))
     return lines
 
 
-def _merged(name: str, seam: MergeMark) -> StatusRow:
-    """What sync has merged and nobody has changed since."""
-    told = f"{seam.path!r} was changed by two at once and merged: {seam.summary}"
+def _merged(name: str, merge_mark: MergeMark) -> StatusRow:
+    """Return the row of a merge by sync that no one has changed since."""
+    text = f"{merge_mark.path!r} was changed by two at once and merged: {merge_mark.summary}"
     remedy = (
-        f"read it and correct what is not true; `harness show {name} {seam.revision[:10]}` tells"
+        f"check the merged text; `harness show {name} {merge_mark.revision[:10]}` shows the merge"
     )
     facts = {
-        "path": seam.path,
-        "revision": seam.revision,
-        "pairs": [[list(pair.one), list(pair.other)] for pair in seam.pairs],
+        "path": merge_mark.path,
+        "revision": merge_mark.revision,
+        "pairs": [[list(pair.one), list(pair.other)] for pair in merge_mark.pairs],
     }
-    return StatusRow(name, "merged", told, remedy, facts)
+    return StatusRow(name, "merged", text, remedy, facts)
 
 
 _REMEDIES = {
-    "bad_name": "rename it: as it is, it is in no history",
+    "bad_name": "rename it; under this name it is not in the history",
     "twin": "rename one of the two",
     "not_a_file": "put a plain file in its place, or remove it",
-    "over_quota": "make room, or `harness workspace set` a larger quota",
-    "conflict": "bring the two files together and remove this one",
-    "clock": "set the one that is wrong, or have it set by NTP; nothing is lost",
-    "history": "`harness sync --check` says more; files go on being synced",
+    "over_quota": "free some space, or set a larger quota with `harness workspace set`",
+    "conflict": "merge the two files and remove this one",
+    "clock": "correct the wrong clock, or use NTP; nothing is lost",
+    "history": "`harness sync --check` shows details; files are still synced",
 }
 
 _OPEN = re.compile(r"\s*[-*+] \[ \]\s+(?:(\d{4}-\d\d-\d\d)\s+)?(.+)")
 
 
 def _tasks(harness: Harness) -> Iterator[StatusRow]:
-    """Open tasks of every TASKS.md: those that are due, and how many there are."""
+    """Yield rows for the open tasks of every TASKS.md: each one that is due, and their number."""
     today = stamp_of(harness.rooms.clock.now())[:10]
     for record in harness.workspaces.list():
         try:
             text = harness.workspaces.open(record).read("TASKS.md").text
-        except Failure:  # there is none; or it cannot be read, which is told of its workspace
+        except Failure:  # no such file, or a failure that the section of workspaces shows
             continue
-        found = [match for line in text.splitlines() if (match := _OPEN.match(line))]
-        for match in found:
+        tasks = [match for line in text.splitlines() if (match := _OPEN.match(line))]
+        for match in tasks:
             if match[1] and match[1] <= today:
                 yield StatusRow(
                     record.name, "due", f"{match[1]} {match[2]}", facts={"date": match[1]}
                 )
-        if found:
-            yield StatusRow(record.name, "ok", f"{len(found)} open", facts={"open": len(found)})
+        if tasks:
+            yield StatusRow(record.name, "ok", f"{len(tasks)} open", facts={"open": len(tasks)})
 
 
 def _jobs(harness: Harness) -> Iterator[StatusRow]:
-    """What is due and was not run, what could not be done yet, and what was tried too often."""
+    """Yield rows for jobs that are overdue, that wait for a resource, or that failed too often."""
     now = harness.rooms.clock.now()
     for one in harness.jobs.list():
         due = stamp_of(one.job.due)
         when, why = due[:16].replace("T", " "), f": {one.error}" if one.error else ""
         facts = {"kind": one.job.kind, "due": due, "attempts": one.attempts}
         if one.is_aside:
-            remedy = f"`harness jobs retry {one.job.id}` tries it again"
+            remedy = f"`harness jobs retry {one.job.id}` retries it"
             yield StatusRow(one.job.id, "problem", f"set aside{why}", remedy, facts)
         elif one.process is not None:
             continue
@@ -165,7 +168,7 @@ def _jobs(harness: Harness) -> Iterator[StatusRow]:
                 one.job.id, "due", f"since {when}{why}", "`harness jobs run` runs it", facts
             )
         elif one.error:
-            yield StatusRow(one.job.id, "pending", f"tried again at {when}{why}", None, facts)
+            yield StatusRow(one.job.id, "pending", f"next attempt at {when}{why}", None, facts)
 
 
 def _named(paths: Sequence[str]) -> str:
@@ -174,46 +177,56 @@ def _named(paths: Sequence[str]) -> str:
 
 
 def _machines(harness: Harness) -> Iterator[StatusRow]:
-    """What other machines have not been told, what could not be brought together with them, and what was
-    here of workspaces that they deleted."""
-    following = harness.following
-    if following is not None:
-        if pending := following.pending():
-            told = f"{_named(pending)}: not told to other machines yet"
+    """Yield rows for changes not yet published to other machines, for records that could not be synced,
+    and for files that were only here, of workspaces that other machines deleted."""
+    registry_sync = harness.following
+    if registry_sync is not None:
+        if pending := registry_sync.pending():
+            text = f"{_named(pending)}: not published to other machines yet"
             yield StatusRow(
-                "records", "pending", told, "`harness sync` tells them", {"names": pending}
+                "records", "pending", text, "`harness sync` publishes them", {"names": pending}
             )
-        for trouble in following.troubles():
+        for trouble in registry_sync.troubles():
             facts = {"name": trouble.name}
             yield StatusRow(
                 "records", "problem", f"{trouble.name}: {trouble.reason}", trouble.remedy, facts
             )
-    for buried in trash_entries(harness.settings.home):
-        if buried.unpushed:
-            yield _unpushed(buried)
+    for trash_entry in trash_entries(harness.settings.home):
+        if trash_entry.unpushed:
+            yield _unpushed(trash_entry)
 
 
-def _unpushed(buried: TrashEntry) -> StatusRow:
-    what = "was deleted on another machine" if buried.why == "elsewhere" else "began anew"
-    told = f"{what}; in no other place: {_named(buried.unpushed)}"
-    remedy = f"take what you need from {buried.files}, then remove {buried.place}"
-    facts = {"id": buried.id, "paths": list(buried.unpushed), "trash": str(buried.place)}
-    return StatusRow(buried.name, "problem", told, remedy, facts)
+def _unpushed(trash_entry: TrashEntry) -> StatusRow:
+    event = (
+        "was deleted on another machine" if trash_entry.why == "elsewhere" else "was created anew"
+    )
+    text = f"{event}; only in the trash: {_named(trash_entry.unpushed)}"
+    remedy = f"take what you need from {trash_entry.files}, then remove {trash_entry.place}"
+    facts = {
+        "id": trash_entry.id,
+        "paths": list(trash_entry.unpushed),
+        "trash": str(trash_entry.place),
+    }
+    return StatusRow(trash_entry.name, "problem", text, remedy, facts)
 
 
 def _conversations(harness: Harness) -> Iterator[StatusRow]:
-    """Those of the newest that wait for a person, or for a client."""
+    """Yield rows for calls in the newest conversations that wait for a person, or for a client."""
     for conversation in harness.conversations.list(limit=CONVERSATIONS_MAX):
         for one in harness.pending(conversation):
             facts = {"conversation": conversation.id, **one.as_json()}
             if one.asked.waits_for == "result":
                 yield StatusRow(
-                    conversation.key, "pending", f"{one.call.name} is its client's", None, facts
+                    conversation.key,
+                    "pending",
+                    f"{one.call.name} waits for its client",
+                    None,
+                    facts,
                 )
                 continue
             remedy = f"`harness approve {conversation.id} {one.id}`, or with `--deny`"
-            told = f"{one.call.name} is waiting for approval"
-            yield StatusRow(conversation.key, "pending", told, remedy, facts)
+            text = f"{one.call.name} waits for approval"
+            yield StatusRow(conversation.key, "pending", text, remedy, facts)
 
 
 SECTIONS: dict[str, StatusSource] = {

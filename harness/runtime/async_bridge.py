@@ -1,15 +1,16 @@
-"""The two bridges between the rooms: async code calling the synchronous one, and back.
+"""The two bridges between async and synchronous code.
 
-Stores, files and git are synchronous and may block; turns are async. `run_in_thread` is the one way down. A
-loop makes few such calls at once for each account (`share`), so they must be over soon. A call that finds a
-lock taken gives its place back while it waits. What runs for long, or waits for a network, goes in a thread
-of its own (`run_in_new_thread`), which is counted nowhere.
+Stores, files and git are synchronous and may block; turns are async. `run_in_thread` is the one way from
+async to synchronous code. A loop runs few such calls at once for each account (`fair_share`), so they must be
+short. A call that waits for a lock gives its place back meanwhile. A call that runs long, or waits for a
+network, goes into a thread of its own (`run_in_new_thread`), which counts against no share.
 
-A thread that has something for the loop it works for hands it up (`handing_up`), and does not wait for it.
+A thread that has a call for the loop that it works for hands it over (`handing_up`), and does not wait for
+it.
 
-`LoopThread` is the one way up, for callers without an event loop of their own: the library and the
-command line. It owns a thread that lives as long as the harness, because a sandbox dies with the
-thread that started it.
+`LoopThread` is the one way from synchronous to async code, for callers without an event loop: the library and
+the command line. It owns a thread that lives as long as the harness, because a sandbox dies with the thread
+that started it.
 """
 
 from __future__ import annotations
@@ -36,47 +37,53 @@ HandUp = Callable[[Work], None]
 ForGood = Callable[[], None]
 
 IDLE_S_MAX = 5.0
-"""For how long a thread waits for more to do."""
+"""Seconds an idle thread waits for more work."""
 
 STOP_S_MAX = 10.0
-"""How long an interrupted turn may take to leave things in order."""
+"""Seconds an interrupted turn may take to clean up."""
 
 
 class GivenUp(Exception):
-    """In a thread for which nobody waits any more, and which has done nothing yet that lasts."""
+    """A call was abandoned by its caller. Raised in its thread, before the call has any lasting effect."""
 
 
 async def run_in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """For what is over soon, or waits for locks alone: it takes a place of its account's share. asyncio's own
-    executor gives the work to whichever thread has rested longest, which takes twice as long."""
+    """Run a short call in a thread of the account's share, and return its result.
+
+    The call must end soon, or wait for locks only. asyncio's own executor gives the work to the thread that
+    has been idle longest, which takes twice as long.
+    """
     async with ThreadSlot(current_share()) as place:
 
         def work() -> T:
             when_waiting(place.waiting)
             return call(*args, **kwargs)
 
-        return await _begun(work)
+        return await _start(work)
 
 
 async def run_in_new_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """For what waits for others, and for code that is not ours and may take as long as it likes: it keeps
-    nobody from a thread, and no process from ending."""
-    return await _begun(call, *args, **kwargs)
+    """Run a call in a thread that counts against no share, and return its result.
+
+    For calls that wait for other machines or processes, and for foreign code that may take as long as it
+    likes. The thread keeps no other call from a thread, and no process from ending.
+    """
+    return await _start(call, *args, **kwargs)
 
 
-def _begun(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-    """At once, before the loop does anything else."""
+def _start(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+    """Start a call in a thread at once, before the loop does anything else. Return its future."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if ended.done():  # nobody waits any more
+    def set_result(result: T | None, error: BaseException | None) -> None:
+        if ended.done():  # the caller was cancelled
             return
-        if isinstance(error, StopIteration):  # which a future does not take: it would never be done
-            told = RuntimeError("it raised StopIteration")
-            told.__cause__ = error
-            ended.set_exception(told)
+        if isinstance(error, StopIteration):  # a future refuses it, and would never be done
+            failure = RuntimeError("the call raised StopIteration")
+            failure.__cause__ = error
+            ended.set_exception(failure)
         elif error is not None:
             ended.set_exception(error)
         else:
@@ -86,17 +93,20 @@ def _begun(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.F
         result, error = None, None
         try:
             result = context.run(call, *args, **kwargs)
-        except BaseException as problem:  # noqa: BLE001 - raised where it is waited for
+        except BaseException as problem:  # noqa: BLE001 - raised in the caller
             error = problem
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, result, error)
+            loop.call_soon_threadsafe(set_result, result, error)
 
     _THREADS.run(run)
     return ended
 
 
 def handing_up() -> HandUp:
-    """For a thread: what it is handed the running loop calls, soon, or never when it has ended."""
+    """Return a function with which a thread hands calls to the running loop.
+
+    The loop makes such a call soon, or never when the loop has ended.
+    """
     loop = asyncio.get_running_loop()
 
     def hand_up(work: Work) -> None:
@@ -107,45 +117,49 @@ def handing_up() -> HandUp:
 
 
 class _Threads:
-    """As many as there is work for. One that is done waits a moment for more: to start a thread is to wait
-    until it runs, and a loop that begins many turns at once would do little else."""
+    """A pool with as many threads as there is work for.
+
+    A thread that is done waits a moment for more work. Starting a thread means waiting until it runs, and a
+    loop that starts many turns at once would do little else.
+    """
 
     def __init__(self) -> None:
         self._idle: list[SimpleQueue[Work]] = []
-        """Taking and adding are atomic: no lock, which a fork could leave held for ever."""
+        """The queues of idle threads. Taking and adding are atomic, so no lock is needed; a fork could
+        leave a lock held for ever."""
         os.register_at_fork(after_in_child=self._idle.clear)
 
     def run(self, work: Work) -> None:
         try:
-            given = self._idle.pop()
+            queue = self._idle.pop()
         except IndexError:
-            given = SimpleQueue[Work]()
+            queue = SimpleQueue[Work]()
             threading.Thread(
-                target=self._live, args=(given,), name="harness-tool", daemon=True
+                target=self._live, args=(queue,), name="harness-tool", daemon=True
             ).start()
-        given.put(work)
+        queue.put(work)
 
-    def _live(self, given: SimpleQueue[Work]) -> None:
+    def _live(self, queue: SimpleQueue[Work]) -> None:
         while True:
             try:
-                work = given.get(timeout=IDLE_S_MAX)
+                work = queue.get(timeout=IDLE_S_MAX)
             except Empty:
                 try:
-                    self._idle.remove(given)
-                except ValueError:  # somebody has just taken it
-                    work = given.get()
+                    self._idle.remove(queue)
+                except ValueError:  # another thread has just taken it
+                    work = queue.get()
                 else:
                     return
             work()
-            del work  # and what came of it
-            self._idle.append(given)
+            del work  # and its result
+            self._idle.append(queue)
 
 
 _THREADS = _Threads()
 
 
 async def completed(work: Awaitable[T]) -> T:
-    """Wait for what must not be left half done: a cancellation meanwhile is raised afterwards."""
+    """Wait for work that must not be left half done. A cancellation meanwhile is raised afterwards."""
     task = asyncio.ensure_future(work)
     was_cancelled = False
     while not task.done():
@@ -154,16 +168,18 @@ async def completed(work: Awaitable[T]) -> T:
         except asyncio.CancelledError:
             was_cancelled = True
     if was_cancelled:
-        _ = task.cancelled() or task.exception()  # looked at, so that nobody warns of it
+        _ = task.cancelled() or task.exception()  # retrieved, so that asyncio does not warn of it
         raise asyncio.CancelledError
     return task.result()
 
 
 @asynccontextmanager
 async def entered(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
-    """A synchronous context, entered and left in threads, and left whatever happens: also when the
-    caller was cancelled while it was being entered."""
-    entering = _begun(context.__enter__)
+    """Enter and leave a synchronous context in threads.
+
+    The context is always left, also when the caller was cancelled while it was being entered.
+    """
+    entering = _start(context.__enter__)
     try:
         value = await completed(entering)
     except asyncio.CancelledError:
@@ -182,12 +198,15 @@ async def entered(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
 
 
 async def run_shielded(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """For what must not be left under way: a cancellation waits until it is known what became of it."""
+    """Run a call that must not be left running. A cancellation waits until the call has ended."""
     return await completed(run_in_thread(call, *args, **kwargs))
 
 
 async def run_or_undo(call: Callable[[], T], undo: Callable[[T], None]) -> T:
-    """For what must not stay taken by nobody: cancelled meanwhile, it is undone once it is done."""
+    """Run a call that takes something, and undo it if the caller was cancelled meanwhile.
+
+    The undo runs once the call has ended, so nothing stays taken without an owner.
+    """
     running = asyncio.ensure_future(run_in_thread(call))
     try:
         return await completed(running)
@@ -197,10 +216,15 @@ async def run_or_undo(call: Callable[[], T], undo: Callable[[T], None]) -> T:
 
 
 async def run_or_abandon(call: Callable[[ForGood], T], undo: Callable[[T], None]) -> T:
-    """The same for what waits for others first, in a thread of its own: `call` is handed what it calls before
-    it does anything that lasts. Cancelled sooner, nobody waits for it: then it is told so, by GivenUp."""
+    """Run a call that first waits for others, in a thread of its own. If the caller is cancelled, abandon or
+    undo it.
+
+    `call` receives a function that it must call before its first lasting effect. If the caller was cancelled
+    before that, this function raises GivenUp in the thread. If the caller is cancelled later, the call is
+    undone.
+    """
     point = _PointOfNoReturn()
-    running = _begun(call, point.passed)
+    running = _start(call, point.passed)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -215,7 +239,7 @@ async def _undone(running: asyncio.Future[T], undo: Callable[[T], None]) -> None
     async def undone() -> None:
         await asyncio.wait({running})
         if not running.cancelled() and running.exception() is None:
-            with suppress(Failure):  # it ends by itself, later
+            with suppress(Failure):  # the undo failed: the taken item expires
                 await run_in_thread(undo, running.result())
 
     with suppress(asyncio.CancelledError):
@@ -223,7 +247,7 @@ async def _undone(running: asyncio.Future[T], undo: Callable[[T], None]) -> None
 
 
 class _PointOfNoReturn:
-    """Between a thread and whoever waits for it: the one passes it, or the other closes it."""
+    """The point that a thread passes, or that its cancelled caller closes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -236,42 +260,45 @@ class _PointOfNoReturn:
             self._is_passed = True
 
     def closed(self) -> bool:
-        """Whether it could be."""
+        """Close the point. Return True if the thread had not passed it."""
         with self._lock:
             self._is_closed = not self._is_passed
             return self._is_closed
 
 
 class UnderWay(Generic[T]):
-    """A coroutine on a loop's thread, as other threads see it."""
+    """A coroutine that runs on a loop's thread, as other threads see it."""
 
     def __init__(self, future: Future[T], ended: threading.Event) -> None:
         self._future = future
         self._ended = ended
 
     def result(self) -> T:
-        """Wait for it."""
+        """Wait for the coroutine and return its result."""
         return self._future.result()
 
     def then(self, call: Callable[[], None]) -> None:
-        """Once it has ended, however."""
+        """Call a function once the coroutine has ended, with success or not."""
         self._future.add_done_callback(lambda _: call())
 
     def stop(self) -> None:
-        """Cancel it and wait for its end: the future is done at once, the coroutine behind it is not."""
+        """Cancel the coroutine and wait for its end. The future is done at once, the coroutine behind it
+        is not."""
         if not self._future.done():
             self._future.cancel()
             self._ended.wait(STOP_S_MAX)
 
 
 class LoopThread:
+    """An event loop in a thread of its own, for callers without one."""
+
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Wait for the coroutine's result; an interruption cancels it and waits for its end."""
+        """Wait for the coroutine's result. An interruption cancels the coroutine and waits for its end."""
         under_way = self.start(coroutine)
         try:
             return under_way.result()
@@ -282,13 +309,13 @@ class LoopThread:
     def start(self, coroutine: Coroutine[Any, Any, T]) -> UnderWay[T]:
         ended = threading.Event()
 
-        async def watched() -> T:
+        async def with_end() -> T:
             try:
                 return await coroutine
             finally:
                 ended.set()
 
-        return UnderWay(asyncio.run_coroutine_threadsafe(watched(), self._started()), ended)
+        return UnderWay(asyncio.run_coroutine_threadsafe(with_end(), self._started()), ended)
 
     def close(self) -> None:
         with self._lock:
@@ -315,7 +342,7 @@ class LoopThread:
 
 
 async def _end_tasks() -> None:
-    """As `asyncio.run` does at its end: what still runs may leave things in order."""
+    """Cancel the remaining tasks and let them clean up, as `asyncio.run` does at its end."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -323,8 +350,11 @@ async def _end_tasks() -> None:
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
-    """A coroutine that raises SystemExit or KeyboardInterrupt stops the loop under its callers, who
-    would then wait for ever: it is their answer, and no reason for the loop to end."""
+    """Run the loop until it is stopped.
+
+    A coroutine that raises SystemExit or KeyboardInterrupt stops the loop under its callers, which would then
+    wait for ever. The exception is the result of that coroutine, and no reason for the loop to end.
+    """
     while True:
         try:
             loop.run_forever()

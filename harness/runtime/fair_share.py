@@ -1,10 +1,10 @@
-"""How many threads of an event loop the calls of one account may take at the same time.
+"""The threads of an event loop that the calls of one account may take at the same time.
 
 A call takes a place of its account's share and gives it back when it ends. So the calls of one account wait
-for each other and never for those of another. What is done for no account has a share of its own.
+for each other and never for those of another. Work for no account has a share of its own.
 
 A call that begins to wait for a lock gives its place back at once. It keeps its thread. It does not take a
-place again when it has the lock: the one who holds a lock must be able to finish and let go of it.
+place again when it has the lock: the call that holds a lock must be able to finish and release it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class ThreadShare:
             return may_wait
 
     def wait_ends(self) -> None:
+        """Count a call that waits no longer."""
         with self._guard:
             self.waiting -= 1
 
@@ -78,7 +79,7 @@ class ThreadSlot:
             self._share.wait_ends()
 
     def _give_back(self) -> None:
-        """Only the loop calls this: at the first wait of the call, and at its end."""
+        """Release the place. Only the loop calls this: at the first wait of the call, and at its end."""
         if self._is_taken:
             self._is_taken = False
             self._share.places.release()
@@ -99,7 +100,7 @@ def current_share() -> ThreadShare:
     shares = _SHARES.get(loop)
     if shares is None:
         for other in list(_SHARES):
-            if other.is_closed():  # a share holds its loop
+            if other.is_closed():  # a share keeps its loop alive
                 _SHARES.pop(other, None)
         shares = _SHARES[loop] = WeakValueDictionary()
     account_id = _ACCOUNT.get()

@@ -1,6 +1,7 @@
-"""Settings: from `harness.yaml` in the home, overridden by the environment, which only this file reads.
+"""Settings from `harness.yaml` in the home, overridden by the environment. Only this file reads the
+environment.
 
-A key that is not known is refused with the nearest one that is: a misspelt setting that is silently
+An unknown key is refused, and the refusal names the nearest known key. A misspelt setting that is silently
 ignored is worse than none.
 """
 
@@ -19,7 +20,8 @@ from workspaces.plain_yaml import load
 from workspaces.validation import unknown_name
 
 FORMAT = 1
-"""Of `harness.yaml` and of the home as a whole. Newer is refused, older migrated."""
+"""The format of `harness.yaml` and of the home as a whole. A newer format is refused, an older one
+migrated."""
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 
@@ -44,26 +46,31 @@ format: {FORMAT}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """The settings of one home."""
+
     home: Home
     model: str = DEFAULT_MODEL
-    """For agents that do not name one. `demo` is the offline demo model."""
+    """The model of agents that name none. `demo` is the offline demo model."""
     default_workspace: str = "notes"
     default_agent: str = "assistant"
     records: str = "sqlite:state.db"
-    """Where records are kept; a relative path is below the home."""
+    """The record store; a relative path is below the home."""
     prices: str | None = None
     """A file of prices that count instead of ours; a relative path is below the home."""
     admin_key: str | None = field(default=None, repr=False)
-    """Makes accounts; without one the home's own `admin.key` does."""
+    """The key that may create accounts. Without this setting, the home's own `admin.key` may."""
     public_url: str = ""
-    """By which `harness up` is reached through a proxy, as in `https://memory.example.com`; several
-    with blanks between them. Beside these it answers to its own address alone."""
+    """The public address of `harness up` behind a proxy, as in `https://memory.example.com`.
+
+    Several are separated by blanks. The server answers to these and to its own address only.
+    """
     embeddings_url: str | None = None
-    """An endpoint that speaks as OpenAI's does, for recall by meaning too; without one words decide."""
+    """An endpoint with OpenAI's interface, so that recall can also search by meaning. Without it recall
+    compares words."""
     embeddings_model: str = "text-embedding-3-small"
     embeddings_key: str | None = field(default=None, repr=False)
     s3: str | None = None
-    """s3://bucket/prefix where workspaces are shared; new ones are kept there then."""
+    """The bucket where workspaces are shared, as s3://bucket/prefix. New workspaces are then shared."""
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
 
@@ -75,17 +82,20 @@ class Settings:
 def read_settings(
     home: Path | None = None, *, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """Of the named home, else HARNESS_HOME's, else the default one, which is made when missing."""
+    """Return the settings of a home: the named one, else the one in HARNESS_HOME, else the default one.
+
+    A home that does not exist yet is created.
+    """
     environment = os.environ if environment is None else environment
-    stated = environment.get("HARNESS_HOME")
-    place = Home(_root(home or (Path(stated) if stated else None)))
-    place.prepare()
-    values = _file(place)
+    root = environment.get("HARNESS_HOME")
+    opened = Home(_root(home or (Path(root) if root else None)))
+    opened.prepare()
+    values = _file_values(opened)
     for key, variable in _VARIABLES.items():
         if environment.get(variable):
             values[key] = environment[variable]
     return Settings(
-        home=place,
+        home=opened,
         admin_key=environment.get("HARNESS_ADMIN_KEY") or None,
         embeddings_key=environment.get("HARNESS_EMBEDDINGS_KEY") or None,
         anthropic_api_key=environment.get("ANTHROPIC_API_KEY") or None,
@@ -95,41 +105,45 @@ def read_settings(
 
 
 def write_setting(home: Home, key: str, value: str) -> None:
-    """Into `harness.yaml`, whole or not at all; everything else in it stays as a person wrote it."""
-    text = _written(home)
+    """Write a setting to `harness.yaml`, whole or not at all. The rest of the file stays as a person wrote
+    it."""
+    text = _file_text(home)
     line = f"{key}: {value}\n"
-    stated = re.compile(rf"^{re.escape(key)}:.*\n?", re.MULTILINE)
-    if stated.search(text):
-        text = stated.sub(lambda _: line, text, count=1)
+    pattern = re.compile(rf"^{re.escape(key)}:.*\n?", re.MULTILINE)
+    if pattern.search(text):
+        text = pattern.sub(lambda _: line, text, count=1)
     else:
         text = (text if text.endswith("\n") or not text else f"{text}\n") + line
-    beside = home.root / "staging" / f"{home.settings.name}.{os.getpid()}"
+    temporary = home.root / "staging" / f"{home.settings.name}.{os.getpid()}"
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
             file.flush()
             os.fsync(descriptor)
-        beside.replace(home.settings)
+        temporary.replace(home.settings)
     except OSError as error:
         raise Unavailable(str(home.settings), error.strerror or str(error)) from error
 
 
 def configured_directory(variable: str, default: str) -> Path:
-    """Where another program keeps its configuration: as its own variable says, else as it does."""
+    """Return the directory where another program keeps its configuration.
+
+    The program's own environment variable decides, otherwise the program's default.
+    """
     return Path(os.environ.get(variable) or default).expanduser()
 
 
-def _root(stated: Path | None) -> Path:
+def _root(value: Path | None) -> Path:
     try:
-        return (stated or default_root()).expanduser().absolute()
-    except (OSError, RuntimeError) as error:  # a user who is not known, a directory that is gone
+        return (value or default_root()).expanduser().absolute()
+    except (OSError, RuntimeError) as error:  # an unknown user, or a deleted directory
         remedy = "name a directory that you can write with --home or HARNESS_HOME"
-        raise Unavailable(f"home {stated or '~'}", str(error), remedy=remedy) from error
+        raise Unavailable(f"home {value or '~'}", str(error), remedy=remedy) from error
 
 
-def _written(home: Home) -> str:
-    """What stands in `harness.yaml`; a home without one gets it."""
+def _file_text(home: Home) -> str:
+    """Return the text of `harness.yaml`; create the file if the home has none."""
     try:
         return home.settings.read_text()
     except FileNotFoundError:
@@ -138,25 +152,25 @@ def _written(home: Home) -> str:
         raise Unavailable(str(home.settings), f"cannot be read: {error}") from error
 
 
-def _file(home: Home) -> dict[str, Any]:
-    """What `harness.yaml` says."""
-    values = load(_written(home), name=str(home.settings))
+def _file_values(home: Home) -> dict[str, Any]:
+    """Return the values in `harness.yaml`."""
+    values = load(_file_text(home), name=str(home.settings))
     _check_format(home, values.pop("format", str(FORMAT)))
     for key, value in values.items():
         if key not in _VARIABLES:
             raise unknown_name(str(home.settings), key, [*_VARIABLES, "format"])
         if not isinstance(value, str) or not value or not value.isprintable():
-            raise Refused(f"{home.settings}: {key}", value, "must be a text of one line")
+            raise Refused(f"{home.settings}: {key}", value, "must be one line of text")
     return values
 
 
-def _check_format(home: Home, stated: object) -> None:
-    if not (isinstance(stated, str) and re.fullmatch("[0-9]{1,9}", stated)):
-        raise Refused(f"{home.settings}: format", stated, "must be a number")
-    if int(stated) > FORMAT:
+def _check_format(home: Home, value: object) -> None:
+    if not (isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value)):
+        raise Refused(f"{home.settings}: format", value, "must be a number")
+    if int(value) > FORMAT:
         raise Refused(
             f"{home.settings}: format",
-            int(stated),
+            int(value),
             f"is newer than this version can read ({FORMAT})",
             remedy="use the version of workspace-harness that made this home, or a newer one",
         )

@@ -1,9 +1,9 @@
-"""JSON that a stranger wrote: read strictly, in time that grows with its length alone.
+"""A strict reader for JSON from strangers, in time that grows linearly with its length.
 
 Python's own reader takes more than JSON: NaN, numbers that become infinite, and two values under one name.
-All of that is refused here. What is read has limits beside that of its bytes, because most of what is done
-with it costs by the value and not by the byte: it is validated, walked through, written down and freed.
-Some of that is done in C, and while that runs no other thread of the process does.
+All of that is refused here. The document has limits beside that of its bytes, because most later work costs
+by the value and not by the byte: values are validated, walked through, written and freed. Some of that is
+done in C, and while that runs no other thread of the process does.
 """
 
 from __future__ import annotations
@@ -16,32 +16,33 @@ from typing import Any, cast
 from workspaces.errors import Refused
 
 VALUES_MAX = 100_000
-"""In one document: the tools of a large platform come to a tenth of it."""
+"""The most values in one document: the tools of a large platform come to a tenth of it."""
 
 KEYS_MAX = 1_000
-"""In one object. No object that is configured has a hundred, and each unknown key is an error of its own."""
+"""The most keys in one object. No object in a configuration has a hundred, and each unknown key is an
+error."""
 
 KEY_CHARACTERS_MAX = 1_000
-"""A key that is refused is repeated in the refusal."""
+"""The most characters of a key. A refusal repeats the key that it refuses."""
 
 DEPTH_MAX = 64
-"""Far deeper than anything that is configured, far from what recursion can take."""
+"""The most levels of nesting: far deeper than any configuration, far from Python's recursion limit."""
 
 NUMBER_CHARACTERS_MAX = 1_000
-"""Reading a whole number takes time that grows with the square of its digits."""
+"""The most digits of a number. The time to read a whole number grows with the square of its digits."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
-"""A string, which may hold anything, or a sign after which a value may stand."""
+"""A string, which may hold any text, or a sign after which a value may stand."""
 
 
-def parse_json(stated: bytes | str, *, within: str) -> Any:
-    """Return what the JSON says; `within` is what the document is called in a refusal.
+def parse_json(document: bytes | str, *, within: str) -> Any:
+    """Return the parsed document; `within` is the document's name in a refusal.
 
-    Raises: Refused, for what is no JSON, is beyond a limit, or says one thing twice.
+    Raises: Refused, for text that is not JSON, is beyond a limit, or has a key twice.
     """
     try:
         # UTF-8 alone, as JSON demands: Python's reader would guess at others
-        text = stated if isinstance(stated, str) else stated.decode()
+        text = document if isinstance(document, str) else document.decode()
         _check_values(text, within)
         parsed = json.loads(
             text,
@@ -52,21 +53,24 @@ def parse_json(stated: bytes | str, *, within: str) -> Any:
         )
     except RecursionError as error:
         raise _too_deep(within) from error
-    except _Unfit as error:
+    except _BrokenRule as error:
         raise Refused(within, None, str(error)) from error
-    except _StatedTwice as error:
-        raise Refused(error.key, None, f"is stated twice in {within}") from error
+    except _DuplicateKey as error:
+        raise Refused(error.key, None, f"appears twice in {within}") from error
     except ValueError as error:
-        raise Refused(within, None, f"is no JSON: {error}") from error
+        raise Refused(within, None, f"is not JSON: {error}") from error
     _check_depth(parsed, within)
     return parsed
 
 
-class _Unfit(Exception):
-    """A rule that a part breaks. Whoever reads the part does not know in what document it is."""
+class _BrokenRule(Exception):
+    """A rule that a part of the document breaks. The code that reads the part does not know the document's
+    name."""
 
 
-class _StatedTwice(Exception):
+class _DuplicateKey(Exception):
+    """A key that an object has twice."""
+
     def __init__(self, key: str) -> None:
         super().__init__(key)
         self.key = key
@@ -75,22 +79,22 @@ class _StatedTwice(Exception):
 def _check_values(text: str, within: str) -> None:
     if sum(map(text.count, "[{,")) < VALUES_MAX:
         return  # there cannot be more, wherever these signs stand
-    found = 0
+    count = 0
     for token in _TOKEN.finditer(text):
-        found += text[token.start()] != '"'
-        if found >= VALUES_MAX:
+        count += text[token.start()] != '"'
+        if count >= VALUES_MAX:
             raise Refused(within, None, f"holds more than {VALUES_MAX:,} values")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > KEYS_MAX:
-        raise _Unfit(f"holds an object with more than {KEYS_MAX:,} keys")
-    found = dict(pairs)
-    if found and max(map(len, found)) > KEY_CHARACTERS_MAX:
-        raise _Unfit(f"holds a key of more than {KEY_CHARACTERS_MAX:,} characters")
-    if len(found) < len(pairs):
-        raise _StatedTwice(_repeated(pairs))
-    return found
+        raise _BrokenRule(f"holds an object with more than {KEYS_MAX:,} keys")
+    fields = dict(pairs)
+    if fields and max(map(len, fields)) > KEY_CHARACTERS_MAX:
+        raise _BrokenRule(f"holds a key of more than {KEY_CHARACTERS_MAX:,} characters")
+    if len(fields) < len(pairs):
+        raise _DuplicateKey(_repeated(pairs))
+    return fields
 
 
 def _repeated(pairs: list[tuple[str, Any]]) -> str:
@@ -99,12 +103,12 @@ def _repeated(pairs: list[tuple[str, Any]]) -> str:
         if name in seen:
             return name
         seen.add(name)
-    raise AssertionError("no name is stated twice")
+    raise AssertionError("every name is unique")
 
 
 def _integer(text: str) -> int:
     if len(text) > NUMBER_CHARACTERS_MAX:
-        raise _Unfit(f"holds a number of more than {NUMBER_CHARACTERS_MAX:,} digits")
+        raise _BrokenRule(f"holds a number of more than {NUMBER_CHARACTERS_MAX:,} digits")
     return int(text)
 
 
@@ -115,7 +119,7 @@ def _float(text: str) -> float:
 
 def _not_finite(text: str) -> Any:
     shown = text if len(text) <= 40 else f"{text[:40]}…"
-    raise _Unfit(f"holds {shown}, which is not a finite number")
+    raise _BrokenRule(f"holds {shown}, which is not a finite number")
 
 
 def _check_depth(parsed: Any, within: str) -> None:

@@ -1,7 +1,7 @@
-"""The one loader of every sentence that a model or a person reads.
+"""The one loader of every text that a model or a person reads.
 
-Templates lie in `templates/` of a checkout and in `harness/_templates` of an installed wheel. A
-variable that is missing fails; nothing is rendered half.
+Templates lie in `templates/` of a checkout and in `harness/_templates` of an installed wheel. A missing
+variable raises an error; no text is rendered without it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from workspaces.tree.editor_files import is_editor_file
 from workspaces.validation import unknown_name
 from workspaces.workspace_record import Quota
 
-_PLACES = (
+_DIRECTORIES = (
     Path(__file__).parents[1] / "_templates",
     Path(__file__).parents[2] / "templates",
 )
@@ -24,9 +24,9 @@ _PLACES = (
 
 @cache
 def root() -> Path:
-    for place in _PLACES:
-        if (place / "prompt").is_dir():
-            return place
+    for directory in _DIRECTORIES:
+        if (directory / "prompt").is_dir():
+            return directory
     raise Unavailable("templates", "they are missing", remedy="install workspace-harness again")
 
 
@@ -37,7 +37,7 @@ def _environment() -> Any:
     return Environment(
         loader=FileSystemLoader(root()),
         undefined=StrictUndefined,
-        auto_reload=False,  # or each text would be asked for its time of change, each time
+        auto_reload=False,  # otherwise every render would check the file's modification time
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - plain text for models; pages have an environment of their own
@@ -67,30 +67,38 @@ def page(name: str, **variables: object) -> str:
 
 
 def page_file(name: str) -> bytes:
-    """What a page refers to, as it is."""
+    """Return the bytes of a file that a page refers to."""
     return (root() / "pages" / name).read_bytes()
 
 
 def workspace_templates(own: Path) -> dict[str, Path]:
-    """By name. A person's own, below `own`, come before those of the same name that come with us."""
-    found: dict[str, Path] = {}
-    for place in (root() / "workspaces", own):
-        if place.is_dir():
-            found |= {entry.name: entry for entry in sorted(place.iterdir()) if entry.is_dir()}
-    return found
+    """Return the directories of the workspace templates, by name.
+
+    A person's own templates, below `own`, replace those of the same name that come with the program.
+    """
+    templates: dict[str, Path] = {}
+    for directory in (root() / "workspaces", own):
+        if directory.is_dir():
+            templates |= {
+                entry.name: entry for entry in sorted(directory.iterdir()) if entry.is_dir()
+            }
+    return templates
 
 
 def workspace_files(name: str, own: Path) -> dict[str, bytes]:
-    """The first files of a workspace made from the template `name`: a directory as it stands."""
+    """Return the first files of a workspace made from the template `name`: the template's directory as it
+    is."""
     from workspaces.localfs.archive import unpack
 
     known = workspace_templates(own)
     if name not in known:
         raise unknown_name("template", name, [*known])
-    parcel = unpack(known[name], Quota())
-    if parcel.left:
-        (first, *_) = parcel.left
+    archive = unpack(known[name], Quota())
+    if archive.left:
+        (first, *_) = archive.left
         raise Refused("template", f"{known[name]}/{first.name}", first.reason)
     return {
-        WorkspacePath(path): data for path, data in parcel.files.items() if not is_editor_file(path)
+        WorkspacePath(path): data
+        for path, data in archive.files.items()
+        if not is_editor_file(path)
     }

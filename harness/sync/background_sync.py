@@ -1,8 +1,8 @@
-"""Syncing all shared workspaces of a home, for as long as something runs on it.
+"""Sync all shared workspaces of a home for as long as a server runs.
 
-Once a minute everything is looked at, which finds what other machines wrote and whatever a watcher missed.
-In between, what somebody knows to be dirty (`mark`) goes out by itself, once it has been left alone for a
-moment: an editor's save is several events.
+A full pass runs once a minute. It finds the changes of other machines and every change that a watcher
+missed. Between passes, a file that is marked as changed (`mark`) is pushed on its own. The push waits a
+moment first, because one save of an editor causes several events.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from workspaces.paths import WorkspacePath
 from workspaces.workspace.watch import Saved, WatchEvent
 
 EVERY_S = 60.0
+"""Seconds between two full passes."""
 SETTLE_S = 0.3
-"""As long as an edit is given to be complete."""
+"""Seconds without a further event after which an edit counts as complete."""
 
 _LOG = logging.getLogger("harness.sync.background_sync")
 
 
 class BackgroundSync:
-    """`mark` may be called from any thread; `run` runs until it is cancelled."""
+    """The background task that syncs. Any thread may call `mark`; `run` runs until it is cancelled."""
 
     def __init__(
         self,
@@ -35,7 +36,11 @@ class BackgroundSync:
         follow: Callable[[], object] = lambda: None,
         every_s: float = EVERY_S,
     ) -> None:
-        """`copies`: of every account that is served here. `follow` brings their records first."""
+        """Create the task.
+
+        `copies` returns the local copies of every account that this server serves. `follow` syncs the
+        records of those accounts; it is called before their files are synced.
+        """
         self._follow = follow
         self._copies = copies
         self._every_s = every_s
@@ -44,29 +49,30 @@ class BackgroundSync:
         self._woken = asyncio.Event()
 
     def mark(self, workspace_id: WorkspaceId, path: WorkspacePath) -> None:
-        """This file has changed here."""
+        """Mark a file of this machine as changed, so that it is pushed soon."""
         loop = self._loop
         if loop is not None:
             loop.call_soon_threadsafe(self._note, workspace_id, path)
 
-    def hear(self, news: WatchEvent) -> None:
-        """What the watcher has made a revision of goes out at once."""
-        if isinstance(news, Saved) and news.workspace.record.is_shared:
-            for path in news.revision.paths:
-                self.mark(news.workspace.record.id, WorkspacePath(path))
+    def hear(self, watch_event: WatchEvent) -> None:
+        """Mark the files of a new revision, so that what the watcher committed is pushed at once."""
+        if isinstance(watch_event, Saved) and watch_event.workspace.record.is_shared:
+            for path in watch_event.revision.paths:
+                self.mark(watch_event.workspace.record.id, WorkspacePath(path))
 
     async def run(self) -> None:
+        """Sync until the task is cancelled."""
         self._loop = asyncio.get_running_loop()
         try:
             while True:
                 await run_in_new_thread(self._sync_all)
                 end = self._loop.time() + self._every_s
                 while (left := end - self._loop.time()) > 0:
-                    await self._push_what_is_marked(left)
+                    await self._push_marked(left)
         finally:
             self._loop = None
 
-    async def _push_what_is_marked(self, within_s: float) -> None:
+    async def _push_marked(self, within_s: float) -> None:
         try:
             await asyncio.wait_for(self._woken.wait(), within_s)
         except TimeoutError:
@@ -86,17 +92,19 @@ class BackgroundSync:
         for copies in self._copies():
             for record in copies.records():
                 if record.is_shared:
-                    self._told(
+                    self._log_failure(
                         record.name, lambda c=copies, r=record: c.workspaces.sync(r.id).run()
                     )
 
     def _push(self, workspace_id: WorkspaceId, paths: set[WorkspacePath]) -> None:
         for workspaces in (copies.workspaces for copies in self._copies()):
             if any(record.id == workspace_id for record in workspaces.list(private=True)):
-                self._told(workspace_id, lambda w=workspaces: w.sync(workspace_id).push(paths))
+                self._log_failure(
+                    workspace_id, lambda w=workspaces: w.sync(workspace_id).push(paths)
+                )
 
-    def _told(self, name: str, sync: Callable[[], object]) -> None:
-        """A store that does not answer now is asked again a minute later; a person reads why."""
+    def _log_failure(self, name: str, sync: Callable[[], object]) -> None:
+        """Run a sync and log its failure. The next pass, a minute later, tries again."""
         try:
             sync()
         except Failure as failure:

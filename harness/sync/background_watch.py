@@ -1,4 +1,4 @@
-"""The watcher, for whoever runs as long as it should: `harness watch`, `harness up`."""
+"""The file watcher as a background task, for `harness watch` and `harness up`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ _log = logging.getLogger("harness.sync.background_watch")
 
 
 class BackgroundWatch:
+    """The task that watches all trees and commits each save."""
+
     def __init__(
         self,
         trees: Path,
         workspaces: Callable[[], Iterable[Workspace]],
         clock: Clock,
-        tell: Callable[[WatchEvent], None],
+        on_event: Callable[[WatchEvent], None],
     ) -> None:
-        """`tell` is called from another thread."""
-        self._watch = Watch(trees, workspaces, clock, tell)
+        """Create the task. `on_event` is called from another thread."""
+        self._watch = Watch(trees, workspaces, clock, on_event)
 
     async def run(self) -> None:
-        """Until it is cancelled; a revision that is being made is finished first."""
+        """Watch until the task is cancelled. A revision that is being made is finished first."""
         watching = asyncio.ensure_future(run_in_new_thread(self._watch.run))
         try:
             await asyncio.shield(watching)
@@ -41,20 +43,23 @@ class BackgroundWatch:
             raise
 
 
-def log_watch_event(news: WatchEvent) -> None:
-    """Without what anybody wrote: a subject quotes it, and a reason may."""
-    match news:
+def log_watch_event(watch_event: WatchEvent) -> None:
+    """Log an event without any text of a person: a subject quotes such text, and a reason may."""
+    match watch_event:
         case Saved(workspace, revision):
             event(_log, "settled", workspace=workspace.record.id, revision=revision.id)
         case WatchFailed(workspace, _, remedy):
             about = workspace.record.id if workspace else None
             event(_log, "not watched", level=logging.WARNING, workspace=about, remedy=remedy)
         case _:
-            assert_never(news)
+            assert_never(watch_event)
 
 
 def all_of(copies: LocalCopies) -> Iterator[Workspace]:
-    """As they are now, but for those whose files are lost: the others are watched all the same."""
+    """Yield the workspaces that have files on this machine, as they are now.
+
+    A workspace whose files are lost is left out with a warning; the others are watched all the same.
+    """
     for record in copies.records():
         try:
             yield copies.workspaces.open(record)

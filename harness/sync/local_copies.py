@@ -1,7 +1,7 @@
-"""Copies: which workspaces lie on this machine, or are to, for whoever keeps them the same and watches them.
+"""The workspaces that have, or shall have, their files on this machine; these are synced and watched.
 
-All of them do, but one that agents mount only to read it in S3, as long as nothing of it lies here. Whoever
-opens it makes a place for it, and from then on it is kept up like any other.
+Every workspace has, except one that agents mount only to read it in place in S3 and that has no files here.
+Opening such a workspace creates its directory. From then on it is synced and watched like any other.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from workspaces.workspace.workspace import WorkspaceRecord
 
 @dataclass(frozen=True, slots=True)
 class LocalCopies:
-    """Of one account."""
+    """The workspaces of one account that are kept on this machine."""
 
     workspaces: Workspaces
     agents: AgentCatalog | None = None
-    """None: whatever agents may mount."""
+    """The agents whose mounts decide. None: every workspace counts, whatever agents may mount."""
 
     def records(self) -> list[WorkspaceRecord]:
-        """Private ones too."""
-        there = self.agents.only_read_in_place() if self.agents else frozenset[WorkspaceId]()
+        """Return the records of these workspaces, private ones too."""
+        read_in_place = (
+            self.agents.only_read_in_place() if self.agents else frozenset[WorkspaceId]()
+        )
         return [
             record
             for record in self.workspaces.list(private=True)
-            if record.id not in there or not record.is_shared or self.workspaces.has_copy(record)
+            if record.id not in read_in_place
+            or not record.is_shared
+            or self.workspaces.has_copy(record)
         ]

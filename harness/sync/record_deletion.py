@@ -1,8 +1,8 @@
-"""Deletion: what goes with a record, in which order, and what is said about it.
+"""Deletion of records: what is deleted together with a record, in which order, and the report about it.
 
-What belongs to a record goes first and the record last, so that a deletion which was interrupted can be
-repeated. Files and history of a workspace are moved to the trash of the home, where a person can still
-find them; a key is gone at once.
+Everything that belongs to a record is deleted first and the record last. So an interrupted deletion can be
+repeated. Files and history of a workspace are moved to the trash of the home, where a person can still find
+them. A key is removed immediately.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from workspaces.timestamp import stamp_of
 
 @dataclass(frozen=True, slots=True)
 class DeletionReport:
-    """What a deletion took with it."""
+    """The result of a deletion: everything that was deleted with the record."""
 
     id: str
     name: str
     trash: tuple[Path, ...] = ()
-    """Where files and histories of workspaces lie until somebody empties the trash."""
+    """Directories that hold the files and histories of deleted workspaces until a person empties the
+    trash."""
     keys: tuple[KeyId, ...] = ()
     conversations: int = 0
 
@@ -54,6 +55,8 @@ class DeletionReport:
 
 @dataclass(frozen=True, slots=True)
 class RecordDeletion:
+    """The deletion of records of one account, in the name of one principal."""
+
     principal: Principal
     accounts: Accounts
     users: Users
@@ -66,17 +69,23 @@ class RecordDeletion:
     limiter: AccountLimiter
     clock: Clock
     registry: Registry | None
-    """By which other machines hear of it; None where nothing is shared."""
+    """The registry that announces deletions to other machines. None where nothing is shared."""
 
     def workspace(self, reference: str, *, force: bool = False) -> DeletionReport:
-        """InUse while agents mount it, unless forced: their mounts of it are then left out."""
+        """Delete a workspace. With `force`, the mounts that agents have of it are left out from then on.
+
+        Raises: InUse while agents mount it, unless `force` is given.
+        """
         self._check_right("workspaces")
         record = self.workspaces.record(reference)
         _check_unused("workspace", record.name, self.agents.mounting(record.id), force)
         return DeletionReport(record.id, record.name, (self.workspaces.delete(record.id),))
 
     def sandbox(self, reference: str, *, force: bool = False) -> DeletionReport:
-        """InUse while agents work in it, unless forced: their mounts in it are then left out."""
+        """Delete a sandbox. With `force`, the mounts of agents that work in it are left out from then on.
+
+        Raises: InUse while agents work in it, unless `force` is given.
+        """
         self._check_right("sandboxes")
         record = self.sandboxes.get(reference)
         _check_unused("sandbox", record.name, self.agents.working_in(record.id), force)
@@ -84,8 +93,11 @@ class RecordDeletion:
         return DeletionReport(record.id, record.name)
 
     def agent(self, reference: str) -> DeletionReport:
-        """With its conversations and what was private to it; the workspaces it mounted stay. Busy
-        while one of its turns runs."""
+        """Delete an agent with its conversations and private workspaces. The workspaces that it mounted
+        stay.
+
+        Raises: Busy while one of its turns runs.
+        """
         self._check_right("agents")
         record = self.agents.get(reference)
         self._check_reachable(record.id)
@@ -95,8 +107,10 @@ class RecordDeletion:
         return DeletionReport(record.id, record.name, trash, conversations=conversations)
 
     def user(self, reference: str) -> DeletionReport:
-        """With the user's keys, conversations and private workspaces. Busy while a turn of the user
-        runs."""
+        """Delete a user with the user's keys, conversations and private workspaces.
+
+        Raises: Busy while a turn of the user runs.
+        """
         self._check_right("users")
         record = self.users.get(reference)
         if record.id == self.principal.owner.id:
@@ -112,10 +126,11 @@ class RecordDeletion:
         return DeletionReport(record.id, record.name, trash, keys, conversations)
 
     def account(self) -> DeletionReport:
-        """With everything in it. Its keys go last, so that whoever was interrupted can go on."""
+        """Delete the account with everything in it. Its keys go last, so that an interrupted caller can
+        go on."""
         self._check_right("the account")
         record = self.accounts.get(self.principal.account_id)
-        self._say(record)
+        self._announce(record)
         conversations = 0
         for agent in self.agents.list():
             conversations += self.conversations.delete_with(agent.id)
@@ -140,8 +155,9 @@ class RecordDeletion:
             if is_private_to(workspace.id, owner_id)
         )
 
-    def _say(self, account: AccountRecord) -> None:
-        """To other machines, before anything goes: nobody joins the account any more, nor brings it back."""
+    def _announce(self, account: AccountRecord) -> None:
+        """Tell other machines before anything is deleted, so that none joins the account or brings it
+        back."""
         if self.registry is None or self.registry.read("account", account.id) is None:
             return
         now = stamp_of(self.clock.now())
@@ -150,18 +166,21 @@ class RecordDeletion:
             self.registry.write_tombstone("agent", agent.id, agent.name, now)
 
     def _check_reachable(self, owner_id: AgentId | UserId) -> None:
-        """What is private to it and shared is deleted for all machines, and they must hear of it."""
+        """Check that S3 answers if a shared workspace is private to this owner.
+
+        Such a workspace is deleted for all machines, so they must be told of it.
+        """
         if self.registry is not None and any(
             one.is_shared and is_private_to(one.id, owner_id)
             for one in self.workspaces.list(private=True)
         ):
-            with suppress(Refused, OverLimit):  # whatever it says: the place answers
+            with suppress(Refused, OverLimit):  # S3 answers, whatever its content
                 self.registry.read("account", self.principal.account_id)
 
-    def _check_right(self, what: str) -> None:
-        """Asked first: a deletion that would stop half way is not begun."""
+    def _check_right(self, target: str) -> None:
+        """Check the right first: a deletion that would stop half way is not started."""
         if not self.principal.may_configure:
-            raise Forbidden(f"delete {what}")
+            raise Forbidden(f"delete {target}")
 
 
 def _check_unused(family: str, name: str, agents: list[AgentRecord], force: bool) -> None:

@@ -1,12 +1,12 @@
-"""What the roster of an account is about: its records as this machine has them, kind by kind.
+"""The account's records that machines share through the registry, with one adapter for each kind of record.
 
-Each kind says what other machines are told of its records, which of theirs are to come here, and what
-becomes of one that was deleted there.
+An adapter says what is published of its records, which records of other machines are wanted here, and what
+happens to a record that was deleted elsewhere.
 
-**Sandboxes do not travel.** What may run on a machine, and with which network, is that machine's own
-decision, and nobody who can write to the place may make it. An agent is told with the *name* of its
-sandbox. A machine that has none of that name makes one that allows nothing (read-only, no network); its
-owner widens it, or does not.
+**Sandboxes are not shared.** Each machine decides for itself what may run on it, and with which network.
+Nobody who can write to the bucket may make that decision. An agent is published with the *name* of its
+sandbox. A machine without a sandbox of that name creates one that allows nothing (read-only, no network).
+The machine's owner may then widen it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from workspaces.remote.registry_merge import RecordJson
 from workspaces.validation import parse
 
 CONFINED = {"mode": "ro", "network": "none"}
-"""A sandbox that another machine's agent brought the name of."""
+"""The configuration of a sandbox that is created here because an agent of another machine names it."""
 
 
 def record_adapters(
@@ -44,6 +44,7 @@ def record_adapters(
     agents: AgentCatalog,
     deletion: RecordDeletion,
 ) -> Mapping[RegistryKind, RecordAdapter]:
+    """Return the adapter of each kind of record, for one principal."""
     return {
         "account": AccountAdapter(principal, accounts),
         "user": UserAdapter(users, deletion),
@@ -54,6 +55,8 @@ def record_adapters(
 
 @dataclass(frozen=True, slots=True)
 class AccountAdapter:
+    """The adapter for the account's own record."""
+
     principal: Principal
     accounts: Accounts
 
@@ -61,14 +64,14 @@ class AccountAdapter:
         record = self.accounts.get(self.principal.account_id)
         return {record.id: record.as_json()}
 
-    def wants(self, told: RecordJson) -> bool:
-        del told
+    def wants(self, record: RecordJson) -> bool:
+        del record
         return False
 
-    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
-        self.accounts.adopt(told, instead_of=instead_of)
+    def apply(self, record: RecordJson, instead_of: RecordJson | None) -> None:
+        self.accounts.adopt(record, instead_of=instead_of)
 
-    def bury(self, there: RegistryEntry) -> TrashEntry | None:
+    def remove_local(self, there: RegistryEntry) -> TrashEntry | None:
         name = self.accounts.get(there.id).name
         remedy = (
             f"nothing of it is shared any more; `harness account rm {name} --force` removes it here"
@@ -78,26 +81,30 @@ class AccountAdapter:
 
 @dataclass(frozen=True, slots=True)
 class UserAdapter:
+    """The adapter for users."""
+
     users: Users
     deletion: RecordDeletion
 
     def here(self) -> Mapping[str, RecordJson | None]:
         return {user.id: user.as_json() for user in self.users.list()}
 
-    def wants(self, told: RecordJson) -> bool:
-        del told
+    def wants(self, record: RecordJson) -> bool:
+        del record
         return True
 
-    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
-        self.users.adopt(told, instead_of=instead_of)
+    def apply(self, record: RecordJson, instead_of: RecordJson | None) -> None:
+        self.users.adopt(record, instead_of=instead_of)
 
-    def bury(self, there: RegistryEntry) -> TrashEntry | None:
+    def remove_local(self, there: RegistryEntry) -> TrashEntry | None:
         self.deletion.user(there.id)
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceAdapter:
+    """The adapter for workspaces."""
+
     workspaces: Workspaces
     users: Users
     agents: AgentCatalog
@@ -106,19 +113,19 @@ class WorkspaceAdapter:
         records = self.workspaces.list(private=True)
         return {record.id: shared_json(record) if record.is_shared else None for record in records}
 
-    def wants(self, told: RecordJson) -> bool:
-        """What is private to somebody who is here."""
-        workspace_id = WorkspaceId(str(told.get("id")))
+    def wants(self, record: RecordJson) -> bool:
+        """Return True if the workspace is private, and all its owners are known on this machine."""
+        workspace_id = WorkspaceId(str(record.get("id")))
         if not is_private(workspace_id):
             return False
         parts = workspace_id.split(":")
         owners = zip(parts[::2], parts[1::2], strict=True)
         return all(self._is_here(kind, owner_id) for kind, owner_id in owners)
 
-    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
-        self.workspaces.adopt(told, instead_of=instead_of)
+    def apply(self, record: RecordJson, instead_of: RecordJson | None) -> None:
+        self.workspaces.adopt(record, instead_of=instead_of)
 
-    def bury(self, there: RegistryEntry) -> TrashEntry | None:
+    def remove_local(self, there: RegistryEntry) -> TrashEntry | None:
         workspace_id = WorkspaceId(there.id)
         if isinstance(there, Tombstone):
             return self.workspaces.move_to_trash(workspace_id, why="elsewhere", name=there.name)
@@ -135,6 +142,8 @@ class WorkspaceAdapter:
 
 @dataclass(frozen=True, slots=True)
 class AgentAdapter:
+    """The adapter for agents."""
+
     agents: AgentCatalog
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
@@ -147,30 +156,33 @@ class AgentAdapter:
             for agent in self.agents.list()
         }
 
-    def wants(self, told: RecordJson) -> bool:
-        """One that mounts nothing, or something that is here."""
+    def wants(self, record: RecordJson) -> bool:
+        """Return True if the agent mounts no workspace, or one that is on this machine."""
         try:
-            config = parse(AgentRecord, told, within="agent").config
+            config = parse(AgentRecord, record, within="agent").config
         except Refused:
-            return True  # and it is said why not when it is taken
+            return True  # invalid: applying it reports the reason
         here = {record.id for record in self.workspaces.list()}
         return not config.workspaces or any(m.workspace_id in here for m in config.workspaces)
 
-    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
-        parse(AgentRecord, told, within="agent")
-        before = None if instead_of is None else self._own(instead_of)
-        self.agents.adopt(self._own(told), instead_of=before)
+    def apply(self, record: RecordJson, instead_of: RecordJson | None) -> None:
+        parse(AgentRecord, record, within="agent")
+        before = None if instead_of is None else self._with_local_sandboxes(instead_of)
+        self.agents.adopt(self._with_local_sandboxes(record), instead_of=before)
 
-    def bury(self, there: RegistryEntry) -> TrashEntry | None:
+    def remove_local(self, there: RegistryEntry) -> TrashEntry | None:
         self.deletion.agent(there.id)
         return None
 
-    def _own(self, told: RecordJson) -> dict[str, Any]:
-        """With the ids of this machine's sandboxes."""
-        return _with_sandboxes(told, self._named)
+    def _with_local_sandboxes(self, record: RecordJson) -> dict[str, Any]:
+        """Return the record with the ids of this machine's sandboxes in place of names."""
+        return _with_sandboxes(record, self._sandbox_id)
 
-    def _named(self, name: str) -> str:
-        """The id of the sandbox of this name; what looks like an id was the id of one that is gone."""
+    def _sandbox_id(self, name: str) -> str:
+        """Return the id of the sandbox of this name; create the sandbox if it is missing.
+
+        A name that looks like an id was the id of a deleted sandbox. It is returned as it is.
+        """
         if looks_like_id(name):
             return name
         try:
@@ -179,18 +191,18 @@ class AgentAdapter:
             pass
         try:
             return self.sandboxes.create({"name": name, "config": CONFINED}).id
-        except AlreadyExists:  # made in the same instant
+        except AlreadyExists:  # another process created it at the same moment
             return self.sandboxes.get(name).id
 
 
-def _with_sandboxes(agent: RecordJson, translated: Callable[[str], str]) -> dict[str, Any]:
-    """The record with each sandbox that it names called otherwise; None stays: it is none."""
+def _with_sandboxes(agent: RecordJson, translate: Callable[[str], str]) -> dict[str, Any]:
+    """Return the record with every sandbox name translated. None stays None: the agent has no sandbox."""
 
-    def renamed(part: Mapping[str, Any]) -> dict[str, Any]:
+    def with_sandbox(part: Mapping[str, Any]) -> dict[str, Any]:
         sandbox = part.get("sandbox")
-        return {**part, "sandbox": translated(sandbox)} if isinstance(sandbox, str) else {**part}
+        return {**part, "sandbox": translate(sandbox)} if isinstance(sandbox, str) else {**part}
 
     config = cast("Mapping[str, Any]", agent.get("config", {}))
-    mounts = [renamed(mount) for mount in config.get("workspaces", ())]
-    kept = {"workspaces": mounts} if "workspaces" in config else {}
-    return {**agent, "config": {**renamed(config), **kept}}
+    mounts = [with_sandbox(mount) for mount in config.get("workspaces", ())]
+    workspaces = {"workspaces": mounts} if "workspaces" in config else {}
+    return {**agent, "config": {**with_sandbox(config), **workspaces}}

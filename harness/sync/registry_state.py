@@ -1,11 +1,11 @@
-"""Agreements: what a machine remembers of its passes over a roster.
+"""The state that a machine stores about its passes over a registry.
 
-    roster:<account>:<place>   entry:<kind>:<id>    what was last agreed on, and its token there
-                               troubles             what could not be brought together in the last pass
-                               waits                a place did not answer; gone after a while
+    roster:<account>:<place>   entry:<kind>:<id>    the last synced entry and its token in S3
+                               troubles             what the last pass could not sync
+                               waits                S3 did not answer; expires after a while
 
-A row is written after the effect that it speaks of. Of another place nothing is remembered: each has rows
-of its own.
+A row is written after the effect that it records. Each location has rows of its own: a location knows
+nothing of another one.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ from workspaces.storage.blobs import Token
 from workspaces.storage.records import Delete, Item, Key, Put, RecordStore, with_prefix
 
 PLACE_HEX_DIGITS = 16
-"""Of the hash of a location, which may be longer than a key."""
+"""Digits taken from the hash of a location. A location itself may be longer than a key."""
 
 AGAIN_AFTER_S = 60.0
-"""Each attempt to reach a place that does not answer takes seconds, and somebody waits for them."""
+"""Seconds without a new attempt after S3 did not answer. Each attempt takes seconds, and a caller waits
+for it."""
 
 TROUBLES_KEPT_MAX = 100
-"""Of one pass, for `harness status`."""
+"""The most troubles of one pass that are stored for `harness status`."""
 
 EntryName = tuple[RegistryKind, str]
+"""The kind and the id of an entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncedEntry:
-    """What was last agreed on."""
+    """The entry that this machine and the registry last agreed on."""
 
     entry: RegistryEntry
     token: Token
@@ -51,7 +53,7 @@ class SyncedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What could not be brought together."""
+    """A record that could not be synced, and why."""
 
     name: str
     reason: str
@@ -62,7 +64,7 @@ class Trouble:
 
 
 class RegistryState:
-    """Of one account, about one place."""
+    """The stored state of one account for one location."""
 
     def __init__(self, account_id: AccountId, location: str, records: RecordStore) -> None:
         place = sha256(location.encode()).hexdigest()[:PLACE_HEX_DIGITS]
@@ -70,15 +72,15 @@ class RegistryState:
         self._records = records
 
     def all(self) -> dict[EntryName, SyncedEntry]:
-        found: dict[EntryName, SyncedEntry] = {}
+        rows: dict[EntryName, SyncedEntry] = {}
         for item in with_prefix(self._records, self._partition, "entry:"):
             _, kind, entry_id = item.key.sort.split(":", 2)
             row = _row(kind, entry_id, item)
             if row is not None:
-                found[row[0]] = row[1]
-        return found
+                rows[row[0]] = row[1]
+        return rows
 
-    def agree(self, kind: RegistryKind, there: StoredEntry) -> None:
+    def mark_synced(self, kind: RegistryKind, there: StoredEntry) -> None:
         value = {"token": there.token, "entry": as_document(there.entry)}
         self._records.write(Put(self._entry(kind, there.entry.id), value))
 
@@ -86,25 +88,27 @@ class RegistryState:
         self._records.write(Delete(self._entry(kind, entry_id)))
 
     def troubles(self) -> list[Trouble]:
-        """Of the last pass."""
+        """Return the troubles of the last pass."""
         item = self._records.get(self._key("troubles"))
         return [Trouble(**one) for one in item.value["troubles"]] if item else []
 
-    def keep_troubles(self, troubles: Iterable[Trouble]) -> None:
-        kept = [*troubles][:TROUBLES_KEPT_MAX]
-        if kept != self.troubles():
-            told = {"troubles": [trouble.as_json() for trouble in kept]}
-            self._records.write(Put(self._key("troubles"), told))
+    def save_troubles(self, troubles: Iterable[Trouble]) -> None:
+        first = [*troubles][:TROUBLES_KEPT_MAX]
+        if first != self.troubles():
+            value = {"troubles": [trouble.as_json() for trouble in first]}
+            self._records.write(Put(self._key("troubles"), value))
 
     @property
     def is_waiting(self) -> bool:
+        """True while no new attempt should be made, because S3 did not answer a moment ago."""
         return self._records.get(self._key("waits")) is not None
 
     def wait(self, now: datetime) -> None:
-        soon = now.timestamp() + AGAIN_AFTER_S
-        self._records.write(Put(self._key("waits"), {}, expires_at=soon))
+        """Make no new attempt for `AGAIN_AFTER_S`."""
+        until = now.timestamp() + AGAIN_AFTER_S
+        self._records.write(Put(self._key("waits"), {}, expires_at=until))
 
-    def wait_no_longer(self) -> None:
+    def stop_waiting(self) -> None:
         if self.is_waiting:
             self._records.write(Delete(self._key("waits")))
 
@@ -120,7 +124,10 @@ class RegistryState:
 
 
 def _row(kind: str, entry_id: str, item: Item) -> tuple[EntryName, SyncedEntry] | None:
-    """None for what another version of the program has written: it is agreed on anew."""
+    """Parse a stored row.
+
+    Return None for a row that another version of the program wrote. Its record is then synced anew.
+    """
     for known in KINDS:
         if known == kind:
             try:

@@ -1,19 +1,21 @@
-"""Following: the records of an account become the same on all of its machines, by way of its roster.
+"""Sync of an account's records between all of its machines, through the registry in S3.
 
-One pass lists the roster, reads what has changed there, decides for each record what is to be done
-(`workspaces.remote.registry_merge`) and does it. What was agreed on stands in the record store, one row
-an entry, written after the effect. A process that dies in between meets the same entry again and finds
-nothing to do. Nothing is remembered of a change but the change itself, so nothing has to be told at the
-moment it is made; whoever can tells it soon (the end of a command, the resident of a server), and whoever
-syncs next tells the rest.
+One pass lists the registry, reads the entries that changed, decides for each record what to do
+(`workspaces.remote.registry_merge`) and does it. The last synced state of each entry is stored in the
+record store, one row for each entry, written after the effect. If the process dies in between, the next
+pass meets the same entry again and finds nothing to do.
 
-What comes here: the account, its users; of the workspaces those that are here already (`attach` brings
-one); agents that mount one of them, or none; private workspaces of users and agents that are here. What
-goes from here: all of these that are shared. A workspace that this machine keeps to itself is nobody
-else's business.
+No list of pending changes is kept: a change is found by comparing the records with that state. So nothing
+has to be published at the moment of a change. The end of a command or the background task of a server
+publishes soon, and the next sync publishes the rest.
 
-Deletions are carried out first, workspaces before whoever owns them: what was never pushed is told by the
-workspace's own burial.
+What is applied here: the account and its users; workspaces that are already here (`attach` brings one);
+agents that mount one of these workspaces, or none; private workspaces of users and agents that are here.
+What is published from here: all of these records that are shared. A workspace that this machine keeps to
+itself is not published.
+
+Deletions are carried out first, and workspaces before their owners. So files that were never pushed are
+reported when the workspace itself is removed.
 """
 
 from __future__ import annotations
@@ -55,11 +57,12 @@ from workspaces.remote.registry_merge import (
 from workspaces.timestamp import stamp_of
 
 ROUNDS_MAX = 5
-"""What is taken may make more of it wanted (an agent, then what is private to it), and others change
-entries meanwhile: what five rounds leave is left to the next pass."""
+"""The most rounds of one pass. An applied record may make others wanted: an agent brings its private
+workspaces. Other machines also change entries meanwhile. What five rounds leave is left to the next
+pass."""
 
 LATELY_S = 5.0
-"""A turn that begins so soon after a pass of this process does without another one."""
+"""A turn that starts within so many seconds after a pass of this process does not start another pass."""
 
 _LOG = logging.getLogger("harness.sync.registry_sync")
 
@@ -68,142 +71,165 @@ class RecordAdapter(Protocol):
     """The records of one kind, as this machine has them."""
 
     def here(self) -> Mapping[str, RecordJson | None]:
-        """What other machines are told of each, by id; None for what is no business of theirs."""
+        """Return what is published of each record, by id; None for a record that is not shared."""
         ...
 
-    def wants(self, told: RecordJson) -> bool:
-        """Whether a record that is not here is to come."""
+    def wants(self, record: RecordJson) -> bool:
+        """Return True if a record that is not on this machine should be brought here."""
         ...
 
-    def take(self, told: RecordJson, instead_of: RecordJson | None) -> None:
-        """Conflict when `instead_of` is not what is here; AlreadyExists, Refused, OverLimit."""
+    def apply(self, record: RecordJson, instead_of: RecordJson | None) -> None:
+        """Store a record of another machine in place of `instead_of`.
+
+        Raises: Conflict when `instead_of` is not the record of this machine; AlreadyExists, Refused,
+        OverLimit.
+        """
         ...
 
-    def bury(self, there: RegistryEntry) -> TrashEntry | None:
-        """It was deleted, or where `there` is living, something else begins under its id. Busy."""
+    def remove_local(self, there: RegistryEntry) -> TrashEntry | None:
+        """Remove the local record, because it was deleted elsewhere.
+
+        If `there` is a live entry, another record begins under this id, and the old one must go.
+
+        Raises: Busy while the record is in use.
+        """
         ...
 
 
 @dataclass(slots=True)
 class SyncResult:
-    """What a pass did."""
+    """The result of a pass."""
 
     published: list[str] = field(default_factory=list[str])
     applied: list[str] = field(default_factory=list[str])
     clashes: list[str] = field(default_factory=list[str])
-    """What two machines had changed, where the later change counts."""
+    """Fields that two machines had changed; the later change counts."""
     deleted: list[str] = field(default_factory=list[str])
-    """Deleted elsewhere, and here now."""
+    """Records deleted on another machine, and now on this one."""
     trashed: list[TrashEntry] = field(default_factory=list[TrashEntry])
-    """Workspaces among them."""
+    """The workspaces among the deleted records."""
     troubles: list[Trouble] = field(default_factory=list[Trouble])
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A shared workspace that the roster tells of."""
+    """A shared workspace that is listed in the registry."""
 
     id: str
     name: str
     record: RecordJson = field(default_factory=dict[str, Any], hash=False)
     is_here: bool = False
     error: str | None = None
-    """Why it cannot be believed."""
+    """Why the entry is invalid."""
 
 
 class RegistrySync:
-    """Of one account. Threads may share it."""
+    """The sync of one account's records. Threads may share it."""
 
     def __init__(
         self,
-        roster: Registry,
-        agreements: RegistryState,
+        registry: Registry,
+        state: RegistryState,
         home: Home,
         clock: Clock,
-        members: Mapping[RegistryKind, RecordAdapter],
+        adapters: Mapping[RegistryKind, RecordAdapter],
         *,
         sweep: Callable[[StoredEntry], None],
         here_decides: bool,
     ) -> None:
-        """`sweep` removes what is left there of a deleted workspace. `here_decides`: other machines have
-        these very records; the roster is for joiners."""
-        self._roster = roster
-        self._agreements = agreements
+        """Create the sync.
+
+        `sweep` removes the remains of a deleted workspace in S3. `here_decides`: other machines use this
+        very record store; the registry then serves only machines that join.
+        """
+        self._registry = registry
+        self._state = state
         self._home = home
         self._clock = clock
-        self._members = members
+        self._adapters = adapters
         self._sweep = sweep
         self._here_decides = here_decides
         self._read: dict[EntryName, StoredEntry | InvalidEntry] = {}
         self._last_at: float | None = None
 
     def sync(self) -> SyncResult:
-        """One pass. Unavailable in the middle of it, and then what is done is done."""
-        lock = WriterLock(self._home.records_lock(self._roster.account_id))
+        """Run one pass.
+
+        Raises: Unavailable if S3 fails in the middle of the pass. The steps done so far stay done.
+        """
+        lock = WriterLock(self._home.records_lock(self._registry.account_id))
         with lock.hold("another sync of the records"):
-            followed = self._follow()
-        self._agreements.wait_no_longer()
+            result = self._run_rounds()
+        self._state.stop_waiting()
         self._last_at = self._clock.monotonic()
-        return followed
+        return result
 
     def sync_if_reachable(self) -> SyncResult:
-        """For whoever has something else to do: what stands in the way is for the next pass."""
+        """Run one pass, and log a failure instead of raising it. The next pass tries again.
+
+        For callers that have other work to do.
+        """
         try:
-            followed = self.sync()
+            result = self.sync()
         except Failure as failure:
             _LOG.warning("records are not up to date: %s", failure)
             return SyncResult()
-        for buried in followed.trashed:
-            _LOG.warning("workspace %s is deleted; it lies in %s", buried.id, buried.place)
-        return followed
+        for entry in result.trashed:
+            _LOG.warning("workspace %s was deleted; it is in the trash: %s", entry.id, entry.place)
+        return result
 
     def sync_if_due(self) -> None:
-        """For whoever begins something: unless it was done a moment ago."""
+        """Run one pass before other work begins, unless this process ran one a moment ago."""
         if self._last_at is None or self._clock.monotonic() - self._last_at > LATELY_S:
             self.sync_if_reachable()
 
     def publish_pending(self) -> None:
-        """At the end of something else: what nobody was told yet, unless that failed a moment ago."""
-        if not self._agreements.is_waiting and self.pending():
-            self._agreements.wait(self._clock.now())
+        """Publish pending changes at the end of other work, unless an attempt failed a moment ago."""
+        if not self._state.is_waiting and self.pending():
+            self._state.wait(self._clock.now())
             self.sync_if_reachable()
 
     def pending(self) -> list[str]:
-        """What other machines have not been told yet. Asks nobody."""
-        rows = self._agreements.all()
-        found: list[str] = []
+        """Return the names of records that were not published yet. Makes no request."""
+        rows = self._state.all()
+        names: list[str] = []
         for kind in KINDS:
-            here = self._members[kind].here()
-            for entry_id, told in here.items():
+            here = self._adapters[kind].here()
+            for entry_id, record in here.items():
                 row = rows.get((kind, entry_id))
-                is_told = row and isinstance(row.entry, LiveEntry) and row.entry.record == told
-                if told is not None and not is_told:
-                    found.append(_called(kind, entry_id, told))
+                is_published = (
+                    row and isinstance(row.entry, LiveEntry) and row.entry.record == record
+                )
+                if record is not None and not is_published:  # changed only here
+                    names.append(_label(kind, entry_id, record))
             for (of, entry_id), row in rows.items():
                 if of == kind and isinstance(row.entry, LiveEntry) and entry_id not in here:
-                    found.append(_called(kind, entry_id, row.entry.record))
-        return found
+                    # deleted only here
+                    names.append(_label(kind, entry_id, row.entry.record))
+        return names
 
     def is_over(self, workspace_id: WorkspaceId) -> bool:
-        """Whether the next pass would bury what is here of a workspace. Asks for its entry alone."""
+        """Return True if the next pass would remove the local copy of a workspace. Reads this
+        workspace's entry only."""
         named: EntryName = ("workspace", workspace_id)
-        seen, told = self._roster.read(*named), self._members["workspace"].here().get(workspace_id)
-        if seen is None or told is None:
+        seen = self._registry.read(*named)
+        local = self._adapters["workspace"].here().get(workspace_id)
+        if seen is None or local is None:
             return False
-        action = self._action(*named, self._agreements.all().get(named), told, seen)
+        action = self._action(*named, self._state.all().get(named), local, seen)
         return isinstance(action, RemoveLocal)
 
     def troubles(self) -> list[Trouble]:
-        """Of the last pass."""
-        return self._agreements.troubles()
+        """Return the troubles of the last pass."""
+        return self._state.troubles()
 
     def offered(self) -> list[Offer]:
-        """The shared workspaces of the account, whether they are here or not."""
-        listing = self._roster.look()
+        """Return the shared workspaces of the account, whether they are on this machine or not."""
+        listing = self._registry.look()
         wanted = [one for one in listing.tokens if _is_shared_workspace(one)]
-        here = self._members["workspace"].here()
+        here = self._adapters["workspace"].here()
         offers: list[Offer] = []
-        for (_, entry_id), seen in self._roster.read_all(wanted).items():
+        for (_, entry_id), seen in self._registry.read_all(wanted).items():
             match seen:
                 case InvalidEntry(_, reason):
                     offers.append(Offer(entry_id, "", error=reason))
@@ -215,69 +241,76 @@ class RegistrySync:
         return sorted(offers, key=lambda one: (one.name, one.id))
 
     def attach(self, reference: str) -> tuple[str, SyncResult]:
-        """Bring a shared workspace here, by its id or name, with the agents that mount it and what is private
-        to them. Its files come with its sync. NotFound, AlreadyExists, Refused."""
+        """Bring a shared workspace here, by its id or name, and sync.
+
+        The agents that mount it, and the private workspaces of those agents, come along. The next sync of
+        the workspace brings its files.
+
+        Raises: NotFound, AlreadyExists, Refused.
+        """
         matching = [one for one in self.offered() if reference in (one.id, one.name)]
         if not matching:
-            remedy = "`harness workspace attach` lists those that are there"
+            remedy = "`harness workspace attach` lists the shared workspaces"
             raise NotFound("workspace in S3", reference, remedy=remedy)
         if len(matching) > 1:
             ids = ", ".join(one.id for one in matching)
-            raise Refused("workspace", reference, "names several", remedy=f"name one by id: {ids}")
+            raise Refused(
+                "workspace", reference, "names several workspaces", remedy=f"name one by id: {ids}"
+            )
         (offer,) = matching
         if offer.error is not None:
             raise Refused(
-                "workspace", reference, f"cannot be believed: {offer.error}", remedy=_LOOK
+                "workspace", reference, f"has an invalid entry: {offer.error}", remedy=_LOOK
             )
         if not offer.is_here:
-            self._members["workspace"].take(offer.record, None)
+            self._adapters["workspace"].apply(offer.record, None)
         return offer.id, self.sync()
 
     def forget(self) -> None:
-        """The account is going away."""
-        self._agreements.erase()
+        """Delete the stored sync state, because the account is being deleted."""
+        self._state.erase()
 
-    def _follow(self) -> SyncResult:
-        followed = SyncResult()
+    def _run_rounds(self) -> SyncResult:
+        result = SyncResult()
         for _ in range(ROUNDS_MAX):
-            followed.troubles = []
-            plan = self._plan(followed)
+            result.troubles = []
+            plan = self._plan(result)
             if not plan:
                 break
-            again = [self._carried_out(*one, followed) for one in plan]
-            if not any(again):
+            has_more = [self._try_action(*one, result) for one in plan]
+            if not any(has_more):
                 break
-        self._clear_up(followed)
-        self._agreements.keep_troubles(followed.troubles)
-        return followed
+        self._remove_leftovers(result)
+        self._state.save_troubles(result.troubles)
+        return result
 
-    # Looking, and deciding.
+    # Compare and decide.
 
     def _plan(
-        self, followed: SyncResult
+        self, result: SyncResult
     ) -> list[tuple[RegistryKind, str, RegistryAction, RecordJson | None]]:
-        """With what is here of each, as it was when that was decided."""
-        rows = self._agreements.all()
+        """Return the actions of a round, each with the local record that it was decided from."""
+        rows = self._state.all()
         here: dict[RegistryKind, Mapping[str, RecordJson | None]] = {
-            k: self._members[k].here() for k in KINDS
+            k: self._adapters[k].here() for k in KINDS
         }
-        there = self._there(rows, here, followed)
+        there = self._remote_entries(rows, here, result)
         self._sweep_all(there)
         plan: list[tuple[RegistryKind, str, RegistryAction, RecordJson | None]] = []
         for kind in KINDS:
             of_kind = [one for known in (rows, there) for of, one in known if of == kind]
             for entry_id in dict.fromkeys((*here[kind], *of_kind)):
                 seen, row = there.get((kind, entry_id)), rows.get((kind, entry_id))
-                told = here[kind].get(entry_id)
+                local = here[kind].get(entry_id)
                 if isinstance(seen, InvalidEntry):
-                    followed.troubles.append(Trouble(seen.name, seen.reason, _LOOK))
+                    result.troubles.append(Trouble(seen.name, seen.reason, _LOOK))
                     continue
-                if told is None and entry_id in here[kind]:
-                    action = DropEntry() if row else None  # this machine keeps it to itself
+                if local is None and entry_id in here[kind]:
+                    action = DropEntry() if row else None  # not shared: published no more
                 else:
-                    action = self._action(kind, entry_id, row, told, seen)
+                    action = self._action(kind, entry_id, row, local, seen)
                 if action is not None:
-                    plan.append((kind, entry_id, action, told))
+                    plan.append((kind, entry_id, action, local))
         return sorted(plan, key=_order)
 
     def _action(
@@ -285,33 +318,34 @@ class RegistrySync:
         kind: RegistryKind,
         entry_id: str,
         row: SyncedEntry | None,
-        told: RecordJson | None,
+        local: RecordJson | None,
         seen: StoredEntry | None,
     ) -> RegistryAction | None:
         is_wanted = (
             seen is not None
             and isinstance(seen.entry, LiveEntry)
-            and self._members[kind].wants(seen.entry.record)
+            and self._adapters[kind].wants(seen.entry.record)
         )
         return decide(
             entry_id,
             row.entry if row else None,
-            told,
+            local,
             seen,
             is_wanted=is_wanted,
             comes_again=kind == "workspace" and is_private(WorkspaceId(entry_id)),
             here_decides=self._here_decides,
         )
 
-    def _there(
+    def _remote_entries(
         self,
         rows: Mapping[EntryName, SyncedEntry],
         here: Mapping[RegistryKind, Mapping[str, RecordJson | None]],
-        followed: SyncResult,
+        result: SyncResult,
     ) -> dict[EntryName, StoredEntry | InvalidEntry]:
-        """What is in the roster and may matter here; read only where it is not known."""
-        listing = self._roster.look()
-        followed.troubles += [Trouble(one.name, one.reason, _LOOK) for one in listing.doubts]
+        """Return the entries of the registry that may matter here. Only entries that are not known yet
+        are read."""
+        listing = self._registry.look()
+        result.troubles += [Trouble(one.name, one.reason, _LOOK) for one in listing.doubts]
         there: dict[EntryName, StoredEntry | InvalidEntry] = {}
         unknown: list[EntryName] = []
         for named, token in listing.tokens.items():
@@ -322,13 +356,13 @@ class RegistrySync:
                 there[named] = read
             elif row is not None or _may_matter(named, here):
                 unknown.append(named)
-        for named, found in self._roster.read_all(unknown).items():
+        for named, found in self._registry.read_all(unknown).items():
             if found is not None:
                 there[named] = self._read[named] = found
         return there
 
     def _sweep_all(self, there: Mapping[EntryName, StoredEntry | InvalidEntry]) -> None:
-        """What deletions that were interrupted have left in the place: before anything new begins there."""
+        """Finish interrupted deletions in S3 before anything new begins there."""
         for (kind, _), seen in there.items():
             match seen:
                 case StoredEntry(entry=Tombstone(is_swept=False)) if kind == "workspace":
@@ -336,27 +370,27 @@ class RegistrySync:
                 case _:
                     pass
 
-    # Doing.
+    # Carry out.
 
-    def _carried_out(
+    def _try_action(
         self,
         kind: RegistryKind,
         entry_id: str,
         action: RegistryAction,
-        told: RecordJson | None,
-        followed: SyncResult,
+        local: RecordJson | None,
+        result: SyncResult,
     ) -> bool:
-        """Whether another look is worth it."""
+        """Carry out one action. Return True if another round may find more to do."""
         try:
-            return self._carry_out(kind, entry_id, action, told, followed)
+            return self._carry_out(kind, entry_id, action, local, result)
         except AlreadyExists as error:
-            reason = f"another {kind} here has the name that it has there"
-            followed.troubles.append(Trouble(str(error.name), reason, "rename one of the two"))
+            reason = f"another {kind} on this machine already has this name"
+            result.troubles.append(Trouble(str(error.name), reason, "rename one of the two"))
         except Conflict:
-            return True  # somebody was faster, here or there
+            return True  # another process or machine changed it first: look again
         except (Refused, OverLimit, Busy) as failure:
-            called = _called(kind, entry_id, told)
-            followed.troubles.append(Trouble(called, str(failure), failure.remedy))
+            label = _label(kind, entry_id, local)
+            result.troubles.append(Trouble(label, str(failure), failure.remedy))
         return False
 
     def _carry_out(
@@ -364,74 +398,74 @@ class RegistrySync:
         kind: RegistryKind,
         entry_id: str,
         action: RegistryAction,
-        told: RecordJson | None,
-        followed: SyncResult,
+        local: RecordJson | None,
+        result: SyncResult,
     ) -> bool:
-        members = self._members[kind]
+        adapter = self._adapters[kind]
         match action:
             case Publish(entry, expect):
-                token = self._roster.write(kind, entry, expect=expect)
-                self._agreements.agree(kind, StoredEntry(entry, token))
-                followed.published.append(_called(kind, entry_id, entry.record))
+                token = self._registry.write(kind, entry, expect=expect)
+                self._state.mark_synced(kind, StoredEntry(entry, token))
+                result.published.append(_label(kind, entry_id, entry.record))
                 return False
             case PublishDeletion(was):
-                name = _called(kind, entry_id, was.record if isinstance(was, LiveEntry) else None)
+                name = _label(kind, entry_id, was.record if isinstance(was, LiveEntry) else None)
                 now = stamp_of(self._clock.now())
-                self._agreements.agree(
-                    kind, self._roster.write_tombstone(kind, entry_id, name, now)
+                self._state.mark_synced(
+                    kind, self._registry.write_tombstone(kind, entry_id, name, now)
                 )
-                followed.published.append(name)
+                result.published.append(name)
                 return False
             case Apply(record, there, clashes):
-                members.take(record, told)
-                self._agreements.agree(kind, there)
-                name = _called(kind, entry_id, record)
-                followed.applied.append(name)
-                followed.clashes += [f"{name}: {clash}" for clash in clashes]
+                adapter.apply(record, local)
+                self._state.mark_synced(kind, there)
+                name = _label(kind, entry_id, record)
+                result.applied.append(name)
+                result.clashes += [f"{name}: {clash}" for clash in clashes]
                 return True
             case RemoveLocal(there):
-                buried = members.bury(there.entry)
-                followed.trashed += [buried] if buried else []
+                entry = adapter.remove_local(there.entry)
+                result.trashed += [entry] if entry else []
                 if isinstance(there.entry, Tombstone):
-                    if kind == "workspace":  # this machine may have written there meanwhile
+                    if kind == "workspace":  # this machine may have written to S3 meanwhile
                         self._sweep(there)
-                    self._agreements.agree(kind, there)
-                    followed.deleted.append(_called(kind, entry_id, told))
+                    self._state.mark_synced(kind, there)
+                    result.deleted.append(_label(kind, entry_id, local))
                 return True
             case MarkSynced(there):
-                self._agreements.agree(kind, there)
+                self._state.mark_synced(kind, there)
                 return False
             case DropEntry():
-                self._agreements.forget(kind, entry_id)
+                self._state.forget(kind, entry_id)
                 return False
             case _:
                 assert_never(action)
 
-    def _clear_up(self, followed: SyncResult) -> None:
-        """What burials that were interrupted have left here."""
-        workspaces = self._members["workspace"]
+    def _remove_leftovers(self, result: SyncResult) -> None:
+        """Finish removals of local workspaces that were interrupted."""
+        workspaces = self._adapters["workspace"]
         here = workspaces.here()
-        for (kind, entry_id), row in self._agreements.all().items():
+        for (kind, entry_id), row in self._state.all().items():
             if kind == "workspace" and isinstance(row.entry, Tombstone) and entry_id not in here:
-                buried = workspaces.bury(row.entry)
-                followed.trashed += [buried] if buried else []
+                entry = workspaces.remove_local(row.entry)
+                result.trashed += [entry] if entry else []
 
 
-_LOOK = "look at it in the bucket: what machines cannot believe they leave alone"
+_LOOK = "inspect the object in the bucket; machines ignore entries that are not valid"
 
 
 def _order(
     one: tuple[RegistryKind, str, RegistryAction, RecordJson | None],
 ) -> tuple[bool, bool, int]:
     kind, _, action, _ = one
-    is_burial = isinstance(action, RemoveLocal)
-    return not is_burial, is_burial and kind != "workspace", KINDS.index(kind)
+    is_removal = isinstance(action, RemoveLocal)
+    return not is_removal, is_removal and kind != "workspace", KINDS.index(kind)
 
 
 def _may_matter(
     named: EntryName, here: Mapping[RegistryKind, Mapping[str, RecordJson | None]]
 ) -> bool:
-    """A shared workspace that nobody attached here does not."""
+    """Return False for a shared workspace that is not attached here; True for any other entry."""
     kind, entry_id = named
     return kind != "workspace" or is_private(WorkspaceId(entry_id)) or entry_id in here[kind]
 
@@ -440,6 +474,6 @@ def _is_shared_workspace(named: EntryName) -> bool:
     return named[0] == "workspace" and not is_private(WorkspaceId(named[1]))
 
 
-def _called(kind: RegistryKind, entry_id: str, told: RecordJson | None) -> str:
-    name = None if told is None else told.get("name")
+def _label(kind: RegistryKind, entry_id: str, record: RecordJson | None) -> str:
+    name = None if record is None else record.get("name")
     return f"{kind} {name}" if isinstance(name, str) else f"{kind} {entry_id}"

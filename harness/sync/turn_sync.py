@@ -1,7 +1,7 @@
-"""What a turn sees of other machines, and what they see of it: pulled before, pushed after.
+"""Sync around a turn: pull the files before it, push its changes after it.
 
-A store that does not answer stops no turn: it goes on with the files as they are here, and its outcome
-says that they are here alone.
+A store that does not answer stops no turn. The turn uses the files of this machine, and its outcome says
+that its changes are on this machine alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOG = logging.getLogger("harness.sync.turn_sync")
 
 
 def pull(mounts: Iterable[Mount]) -> None:
-    """The files as they are in S3, with what was changed here."""
+    """Bring the files up to date with S3, keeping local changes."""
     for mount, sync in _shared(mounts):
         try:
             sync.pull()
@@ -27,14 +27,16 @@ def pull(mounts: Iterable[Mount]) -> None:
 
 
 def is_shared(mounts: Iterable[Mount]) -> bool:
-    """Whether there is anything to be brought or to go out."""
+    """Return True if a mounted workspace is shared, so that there is something to pull or push."""
     return bool(_shared(mounts))
 
 
 def push(mounts: Iterable[Mount], changed: Iterable[str]) -> Durable:
-    """What the turn changed goes out, files and history. What is in S3 of all of it; `changed` names its
-    mounts."""
-    found: dict[str, Durable] = {}
+    """Push what the turn changed, files and history. `changed` names the mounts that it changed.
+
+    Return what of all these mounts is in S3.
+    """
+    reached: dict[str, Durable] = {}
     shared = _shared(mounts)
     for mount, sync in shared:
         try:
@@ -42,10 +44,10 @@ def push(mounts: Iterable[Mount], changed: Iterable[str]) -> Durable:
         except Failure as failure:
             _LOG.warning("%s is not in S3 yet: %s", mount.name, failure)
             continue
-        found[mount.name] = report.durable
+        reached[mount.name] = report.durable
         if report.unfollowed is not None:
             _LOG.warning("the history of %s is not in S3: %s", mount.name, report.unfollowed)
-    concerned = [found.get(name, HERE) for name in set(changed) or {m.name for m, _ in shared}]
+    concerned = [reached.get(name, HERE) for name in set(changed) or {m.name for m, _ in shared}]
     if not concerned:
         return HERE
     return Durable(
@@ -54,6 +56,6 @@ def push(mounts: Iterable[Mount], changed: Iterable[str]) -> Durable:
 
 
 def _shared(mounts: Iterable[Mount]) -> list[tuple[Mount, Sync]]:
-    """Those that have a copy here; the others are read in S3, as they are there."""
+    """Return the shared mounts that have a copy on this machine. The others are read in place in S3."""
     copies = [(mount, mount.here.remote) for mount in mounts if not mount.is_distant]
     return [(mount, remote) for mount, remote in copies if isinstance(remote, Sync)]

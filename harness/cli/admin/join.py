@@ -72,6 +72,6 @@ def _print(joined: Joined) -> None:
     say(f"joined: {name} ({joined.account.id}) at {joined.location}")
     say(f"  key: {joined.secret}")
     notes().print("[yellow]Keep the key now: it cannot be shown again.[/]")
-    for trouble in joined.followed.troubles:
+    for trouble in joined.sync_result.troubles:
         notes().print(visible(f"skipped: {trouble.name} {trouble.reason}"), markup=False)
     say("  `harness workspace attach` lists its workspaces; with a name, it downloads one")

@@ -86,7 +86,9 @@ def _carried_out(plan: ImportPlan, place: Workspace, by: Author) -> list[Revisio
     console = notes()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("importing", total=len(plan.after))
-        return carry_out(plan, place, by=by, told=lambda done: progress.update(task, advance=done))
+        return carry_out(
+            plan, place, by=by, on_progress=lambda done: progress.update(task, advance=done)
+        )
 
 
 def _document(

@@ -298,7 +298,7 @@ def _check(
     conversation = caller.conversations.find(agent.id, event.conversation_key)
     queue = caller.dispatcher.event_queue
     runs = conversation is not None and queue.state(conversation).turn_id is not None
-    application.allowance.check(caller.principal.account_id, waits=runs)
+    application.limiter.check(caller.principal.account_id, waits=runs)
     # a running turn may still make the call that the event answers
     if not event.is_answer or conversation is None or runs:
         return

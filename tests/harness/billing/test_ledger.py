@@ -345,7 +345,7 @@ def test_those_who_wait_are_carried_together(clock: ManualClock) -> None:
     ]
     for other in others:
         other.start()
-    while len(ledger._line.waiting) < 10:
+    while len(ledger._queue.waiting) < 10:
         first.join(0.001)
     store.may_write.set()
     for thread in (first, *others):

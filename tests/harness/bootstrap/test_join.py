@@ -276,7 +276,7 @@ def test_a_join_that_was_begun_elsewhere_is_brought_to_its_end_first(
     house.close()
     with pytest.raises(Refused) as refused:
         joined_home(tmp_path / "b", prefix)
-    assert "being joined already" in str(refused.value)
+    assert "is already joining" in str(refused.value)
 
 
 def test_a_place_that_cannot_be_reached_leaves_the_home_untouched(

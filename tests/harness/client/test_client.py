@@ -534,7 +534,7 @@ async def streaming(*pieces: bytes) -> AsyncIterator[AsyncIterator[StreamEvent]]
         )
         connection = Connection(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", {})
         stack.push_async_callback(connection.close)
-        yield await stack.enter_async_context(connection.told("GET", "/"))
+        yield await stack.enter_async_context(connection.stream("GET", "/"))
 
 
 def test_events_are_read_in_whatever_pieces_they_come() -> None:

@@ -40,7 +40,7 @@ def fill(place: Path, files: dict[str, str | bytes]) -> Path:
 
 def brought(harness: Harness, plan: ImportPlan, workspace: Workspace) -> list[RevisionId]:
     by = harness.rooms.principal.author("api")
-    return carry_out(plan, workspace, by=by, told=lambda _: None)
+    return carry_out(plan, workspace, by=by, on_progress=lambda _: None)
 
 
 def fates(plan: ImportPlan) -> dict[str, tuple[str, str]]:
@@ -142,7 +142,7 @@ def test_names_are_mapped_or_left_and_each_is_told(notes: Workspace, source: Pat
     left = reasons(plan)
     assert left[".git/"] == "was not searched"
     assert "reserved" in left["sub/.gitignore"]
-    assert left["a.md~"] == left[".DS_Store"] == "is kept by a program for itself"
+    assert left["a.md~"] == left[".DS_Store"] == "belongs to another program"
     assert left["MEMORY.md/inside.md"] == "would lie below MEMORY.md, which is a file"
 
 
@@ -178,7 +178,9 @@ def test_many_files_are_few_revisions(
     fill(source, {f"n{number}.md": f"{number}\n" for number in range(25)})
     done: list[int] = []
     plan = plan_import(source, notes)
-    revisions = carry_out(plan, notes, by=harness.rooms.principal.author("api"), told=done.append)
+    revisions = carry_out(
+        plan, notes, by=harness.rooms.principal.author("api"), on_progress=done.append
+    )
     assert (len(revisions), done) == (3, [10, 10, 5])
 
 
@@ -209,7 +211,7 @@ def test_the_instructions_of_a_project_go_into_memory(
     assert notes.read("notes/rules/tests.md").text == "- Test first.\n"
     left = reasons(plan)
     assert left["docs/style.md"] == "is mentioned in CLAUDE.md; import it by itself"
-    assert left[".claude/settings.json"] == "is no instruction for agents"
+    assert left[".claude/settings.json"] == "is not an instruction for agents"
     assert left["src/"] == left[".git/"] == "was not searched"
     assert not [path for path in notes.files() if "main.py" in path]
     assert plan_import(source, notes).after == {}

@@ -135,7 +135,7 @@ def test_the_doctor_tells_of_jobs_that_nobody_runs(home: Path) -> None:
         long_ago = harness.rooms.clock.now().replace(year=2020)
         harness.jobs.enqueue(Job("a", "tidy", long_ago))
         (overdue,) = (one for one in examine(home) if one.check == "jobs")
-        assert (overdue.state, overdue.detail) == ("note", "1 of 1 are long due")
+        assert (overdue.state, overdue.detail) == ("note", "1 of 1 are overdue")
         for _ in range(ATTEMPTS_MAX):
             claimed = harness.jobs.claim(frozenset({"tidy"}))
             assert claimed is not None

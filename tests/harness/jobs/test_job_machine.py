@@ -211,8 +211,8 @@ def test_no_job_is_lost_and_nobody_is_joined_whatever_happens() -> None:
 class Deaf(Jobs):
     """Ends a job without asking whether it was wanted again meanwhile."""
 
-    def _over(self, job: Job, expect: Any) -> tuple[RecordChange, ...]:
-        return super()._over(job, ANY)
+    def _finished(self, job: Job, expect: Any) -> tuple[RecordChange, ...]:
+        return super()._finished(job, ANY)
 
 
 class Presumptuous(Jobs):

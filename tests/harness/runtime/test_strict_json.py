@@ -62,10 +62,10 @@ def test_a_number_that_is_not_finite_is_refused_by_name(number: str) -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("", "is no JSON"),
-        (b'{"a": "\xff"}', "is no JSON"),
-        ('{"a": 1}'.encode("utf-16"), "is no JSON"),
-        ("\ufeff{}", "is no JSON"),
+        ("", "is not JSON"),
+        (b'{"a": "\xff"}', "is not JSON"),
+        ('{"a": 1}'.encode("utf-16"), "is not JSON"),
+        ("\ufeff{}", "is not JSON"),
         (f"[{'0,' * VALUES_MAX}0]", "more than 100,000 values"),
         (f"[{'[],' * VALUES_MAX}0]", "more than 100,000 values"),
         ("[" + '"",' * VALUES_MAX + "0]", "more than 100,000 values"),
@@ -87,7 +87,7 @@ def test_what_is_beyond_a_limit_is_refused_shortly(text: bytes | str, rule: str)
 
 def test_of_names_that_are_stated_twice_the_first_is_told() -> None:
     failure = refusal('{"a": 1, "b": {"c": 1, "d": 2, "d": 3, "c": 4}}')
-    assert (failure.field, str(failure)) == ("d", "d: is stated twice in body")
+    assert (failure.field, str(failure)) == ("d", "d: appears twice in body")
 
 
 def test_half_a_megabyte_with_a_name_stated_twice_costs_no_more_than_reading_it() -> None:

@@ -458,7 +458,7 @@ def test_a_name_that_is_taken_here_is_said_and_nothing_is_renamed_silently(
     b.workspaces.create("plans", config={"storage": {"provider": "local"}})
     a.workspaces.patch("notes", {"name": "plans"})
     a.follow()
-    assert "has the name" in told_by(b.follow())
+    assert "already has this name" in told_by(b.follow())
     assert b.names() == {"notes", "plans"}
     assert b.harness.following is not None
     assert [trouble.remedy for trouble in b.harness.following.troubles()] == [

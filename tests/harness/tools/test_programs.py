@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import Harness
-from harness.bootstrap.composition import WORKSHOP_S
+from harness.bootstrap.composition import PROGRAMS_AGAIN_S
 from harness.sandboxes.none import NoSandbox
 from harness.sandboxes.port import Confinement
 from workspaces.clock import ManualClock
@@ -31,8 +31,8 @@ def test_what_was_lacking_is_found_a_moment_after_it_was_put_right(tmp_path: Pat
         assert [house.programs().sandbox for _ in range(3)] == [None] * 3
         assert sandbox.asked == 1
         sandbox.works = True
-        clock.advance(WORKSHOP_S)
+        clock.advance(PROGRAMS_AGAIN_S)
         assert house.programs().sandbox is sandbox
-        clock.advance(10 * WORKSHOP_S)
+        clock.advance(10 * PROGRAMS_AGAIN_S)
         house.programs()
         assert sandbox.asked == 2
