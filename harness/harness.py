@@ -243,8 +243,8 @@ class Harness:
         )
 
     def explain(self, conversation: Conversation) -> Explanation:
-        """Return what the model saw in each turn, and which revision of which memory came in with which
-        turn."""
+        """Return the prompts that the model saw in each turn, and the revision of each memory that came in
+        with the turn."""
         return explain(conversation, self.agents, self.conversations)
 
     def confinement(self) -> Confinement:

@@ -67,9 +67,9 @@ class AgentCatalog:
         sandbox: str | None = "default",
         **config: Any,
     ) -> AgentRecord:
-        """An agent that mounts these workspaces, the first one being its default.
+        """Create an agent that mounts these workspaces. The first one is its default.
 
-        `sandbox` None leaves it without: its mounts are then read-only.
+        With `sandbox` None the agent has no sandbox, so its mounts are read-only.
         """
         mounts = self.mounts(workspaces)
         own = {"sandbox": self._sandboxes.get(sandbox).id} if sandbox else {}
@@ -77,7 +77,7 @@ class AgentCatalog:
         return self.add({"name": name, "config": stated})
 
     def add(self, fields: Mapping[str, Any]) -> AgentRecord:
-        """From the fields of a record, as a program states them."""
+        """Create an agent from the fields of a record, as a program gives them."""
         return self._catalog.create(fields)
 
     def get(self, reference: str) -> AgentRecord:
@@ -96,11 +96,11 @@ class AgentCatalog:
         return self._catalog.adopt(stated, instead_of=instead_of)
 
     def forget(self, reference: str) -> AgentRecord:
-        """The record alone; `Deletion.agent` takes along what belongs to it."""
+        """Delete the record alone. `RecordDeletion.agent` also deletes what belongs to it."""
         return self._catalog.delete(reference)
 
     def mounting(self, workspace_id: WorkspaceId) -> list[AgentRecord]:
-        """The agents that mount this workspace."""
+        """Return the agents that mount this workspace."""
         return [
             agent
             for agent in self.list()
@@ -108,7 +108,7 @@ class AgentCatalog:
         ]
 
     def working_in(self, sandbox_id: SandboxId) -> list[AgentRecord]:
-        """The agents that work in this sandbox, with all of their mounts or with one."""
+        """Return the agents that use this sandbox, for all of their mounts or for one."""
         return [
             agent
             for agent in self.list()
@@ -117,7 +117,7 @@ class AgentCatalog:
         ]
 
     def mounts(self, workspaces: Sequence[Workspace | str]) -> list[dict[str, str]]:
-        """The configuration that mounts these workspaces under their own names."""
+        """Return the configuration that mounts these workspaces under their own names."""
         records = [
             self._workspaces.record(one) if isinstance(one, str) else one.record
             for one in workspaces
@@ -125,14 +125,17 @@ class AgentCatalog:
         return [{"name": mount_name(record.name), "workspaceId": record.id} for record in records]
 
     def bindings(self, agent: AgentRecord) -> list[Mount]:
-        """What the agent's mounts are right now; the first is its default workspace, private ones
-        come last. A mount whose workspace or sandbox was deleted is left out."""
-        find = cache(self._sandbox)  # most of them name the same one
+        """Resolve the agent's mounts as they are now.
+
+        The first one is the default workspace; private ones come last. A mount whose workspace or sandbox
+        was deleted is left out.
+        """
+        find = cache(self._sandbox)  # most mounts name the same sandbox
         resolved = (self._resolved(agent, config, find) for config in agent.config.workspaces)
         return [one for one in resolved if one is not None] + self._private(agent, find)
 
     def only_read_in_place(self) -> frozenset[WorkspaceId]:
-        """The workspaces that agents mount and no agent needs a copy of."""
+        """Return the workspaces that agents mount and of which no agent needs a copy."""
         there, copied = set[WorkspaceId](), set[WorkspaceId]()
         for agent in self.list():
             for mount in agent.config.workspaces:
@@ -140,7 +143,7 @@ class AgentCatalog:
         return frozenset(there - copied)
 
     def default_namespace(self, agent: AgentRecord) -> Namespace | None:
-        """Of the first mount; None for an agent that mounts nothing."""
+        """Return the namespace of the first mount; None for an agent that mounts nothing."""
         bindings = self.bindings(agent)
         return bindings[0].namespace if bindings and not bindings[0].is_private else None
 
@@ -157,8 +160,11 @@ class AgentCatalog:
             return None
 
     def _private(self, agent: AgentRecord, find: _FindSandbox) -> list[Mount]:
-        """Private workspaces are made when they are mounted writable; nothing is shown of one that
-        nobody ever wrote to."""
+        """Return the mounts of the private workspaces.
+
+        A private workspace is created when it is mounted writable. One that was never written to is not
+        shown.
+        """
         if agent.config.private == "off":
             return []
         try:
@@ -178,12 +184,20 @@ class AgentCatalog:
         return mounts
 
     def _sandbox(self, sandbox: SandboxId | None) -> SandboxRecord | None:
-        """NotFound when that sandbox was deleted."""
+        """Return the sandbox's record.
+
+        Raises: NotFound if the sandbox was deleted.
+        """
         return None if sandbox is None else self._sandboxes.get(sandbox)
 
     def _check(self, record: AgentRecord, before: AgentRecord | None) -> None:
-        """What was referred to before may dangle by now, and on another machine from the start: mounts
-        that do are left out, and in the way of no other change."""
+        """Check the names, workspaces and sandboxes of the mounts.
+
+        A reference that the record had before is not checked: its target may be deleted by now, or may
+        never have existed on this machine. Such mounts are left out and block no other change.
+
+        Raises: Refused, naming the field.
+        """
         config, known = record.config, _references(before)
         check_names(config.tools, self._tool_names, within="config.tools")
         if config.sandbox not in known:
@@ -211,7 +225,7 @@ class AgentCatalog:
             found = self._workspaces.record(workspace_id).id
         except NotFound:
             found = None
-        if found != workspace_id:  # a name is no id: it may be another workspace's tomorrow
+        if found != workspace_id:  # a name is not an id: another workspace may have it tomorrow
             raise Refused(field, workspace_id, "is not the id of a workspace of this account")
 
     def _check_sandbox(self, field: str, sandbox: str | None) -> None:

@@ -22,13 +22,13 @@ class Mount:
     workspace: Workspace | RemoteWorkspace
     is_writable: bool
     is_private: bool = False
-    """Then it is never the default."""
+    """A private mount is never the default."""
     sandbox: SandboxRecord | None = None
-    """Where commands see it. None: it is seen by no command, and only read."""
+    """The sandbox in which commands see the mount. None: no command sees it, and it is only read."""
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether somebody must allow each command and each write here."""
+        """Return True if each command and each write here needs approval."""
         return self.sandbox is not None and self.sandbox.config.permission == "ask"
 
     @property
@@ -37,7 +37,10 @@ class Mount:
 
     @property
     def here(self) -> Workspace:
-        """The files on this machine. Refused where there are none."""
+        """Return the workspace on this machine.
+
+        Raises: Refused if this machine has no copy of it.
+        """
         if isinstance(self.workspace, RemoteWorkspace):
             rule = "is read in S3, and has no copy on this machine"
             remedy = "use read and glob there, or name another workspace"
@@ -50,7 +53,7 @@ class Mount:
 
 
 def missing_mounts(agent: AgentRecord, bindings: Sequence[Mount]) -> list[str]:
-    """The names of the mounts that are left out of what the agent's were resolved to."""
+    """Return the names of the configured mounts that could not be resolved."""
     bound = {mount.name for mount in bindings}
     return [mount.name for mount in agent.config.workspaces if mount.name not in bound]
 
@@ -60,7 +63,7 @@ def is_read_in_place(mount: MountConfig, record: WorkspaceRecord) -> bool:
 
 
 def has_no_sandbox(mount: MountConfig) -> bool:
-    """Only where the mount itself says so: an agent without a sandbox reads copies."""
+    """Return True if the mount itself says null. A mount of an agent without a sandbox reads a copy."""
     return mount.sandbox is None and "sandbox" in mount.model_fields_set
 
 
@@ -69,6 +72,6 @@ def allows_writing(sandbox: SandboxRecord | None) -> bool:
 
 
 def mount_name(workspace_name: str) -> str:
-    """A workspace's name, with what a mount name may not hold turned into `-`."""
+    """Return a workspace's name with every character that a mount name may not hold as `-`."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in ".-") else "-" for c in workspace_name)
     return kept.lstrip(".-")[:64] or "workspace"

@@ -21,46 +21,48 @@ from workspaces.workspace_record import Name
 
 SYSTEM_CHARACTERS_MAX = 50_000
 MEMORY_CHARACTERS_HIGHEST = 200_000
-"""What memory may ever take of the largest context that can be configured."""
+"""The largest share of memory in the largest context that can be configured."""
 CONTEXT_CHARACTERS_HIGHEST = 500_000
 MOUNTS_MAX = 20
 STEPS_HIGHEST = 1000
 OUTPUT_TOKENS_HIGHEST = 128_000
-"""As many as the largest answer of a model may have."""
+"""The largest answer of a model."""
 PRUNING_TURNS_HIGHEST = 1000
 TURN_SECONDS_MAX = 86_400
 TURN_DOLLARS_MAX = 10_000
-"""More than these is a typing error."""
+"""Larger values are typing errors."""
 
 
 class MountConfig(StrictModel):
     name: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
     workspace_id: Annotated[WorkspaceId, Field(min_length=1)]
     sandbox: SandboxId | None = None
-    """Absent: the agent's. Null: no sandbox, so the mount is read-only; and a workspace that is kept in S3
-    is read there, without a copy on the machine that runs the turn."""
+    """Absent: the agent's sandbox. Null: no sandbox, so the mount is read-only.
+
+    With null, a workspace in S3 is read in place, without a copy on the machine that runs the turn.
+    """
 
 
 class Limits(StrictModel):
-    """Of one turn. None: no limit."""
+    """The limits of one turn. None: no limit."""
 
     steps: Annotated[int, Field(ge=1, le=STEPS_HIGHEST)] = 40
     seconds: Annotated[float, Field(gt=0, le=TURN_SECONDS_MAX)] | None = None
-    """While it is at it: the time in which it waits for an answer does not count."""
+    """Seconds of work. Time spent waiting for an answer does not count."""
     dollars: Annotated[float, Field(gt=0, le=TURN_DOLLARS_MAX)] | None = None
-    """Looked at before each question, so that the last one may pass it."""
+    """Checked before each request, so the last request may exceed it."""
     output_tokens: Annotated[int, Field(ge=1, le=OUTPUT_TOKENS_HIGHEST)] = 16_000
 
 
 class SessionMemory(StrictModel):
     max_length: Annotated[int, Field(ge=1, le=MEMORY_CHARACTERS_HIGHEST)] = MEMORY_CHARACTERS_MAX
-    """How much memory a prompt shows, in code points, of all mounts together."""
+    """Code points of memory in a prompt, of all mounts together."""
 
 
 class SessionPruning(StrictModel):
     enabled: bool = True
     turns: Annotated[int, Field(ge=0, le=PRUNING_TURNS_HIGHEST)] = TURNS
-    """How many further turns the tool traffic of one stays in the context for."""
+    """The number of later turns for which a turn's tool traffic stays in the context."""
 
 
 class SessionCompaction(StrictModel):
@@ -68,9 +70,9 @@ class SessionCompaction(StrictModel):
     max_context_length: Annotated[int, Field(ge=1, le=CONTEXT_CHARACTERS_HIGHEST)] = (
         CONTEXT_CHARACTERS_MAX
     )
-    """In code points of the request's JSON, system and messages: one more, and it is compacted."""
+    """Code points of the request's JSON, system and messages. A longer context is compacted."""
     flush: bool = True
-    """Whether the model may write down what must last before the conversation is summarised."""
+    """Let the model write down lasting facts before the conversation is summarised."""
 
 
 class SessionConfig(StrictModel):
@@ -84,7 +86,7 @@ class SessionConfig(StrictModel):
 
     @property
     def as_pruned(self) -> Pruning | None:
-        """None: everything is shown."""
+        """Return the pruning settings; None if everything is shown."""
         return Pruning(self.pruning.turns) if self.pruning.enabled else None
 
 
@@ -95,11 +97,11 @@ class AgentConfig(StrictModel):
     sandbox: SandboxId | None = None
     workspaces: list[MountConfig] = Field(default=[], max_length=MOUNTS_MAX)
     private: Literal["ro", "rw", "off"] = "ro"
-    """How the private workspaces of the agent and of the user it talks to are mounted."""
+    """The mode in which private workspaces of the agent and of its user are mounted."""
     on_busy: OnBusy = "queue"
-    """What becomes of an event while the conversation is in use, unless the event says so itself."""
+    """The treatment of an event while the conversation is in use, unless the event names one."""
     tools: list[ClientTool] = Field(default=[], max_length=CLIENT_TOOLS_MAX)
-    """Those that the client runs: a turn waits for what comes of them."""
+    """Tools that the client runs. The turn waits for their results."""
     session: SessionConfig = SessionConfig()
     limits: Limits = Limits()
 

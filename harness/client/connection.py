@@ -35,7 +35,7 @@ class StreamEvent:
 
     @property
     def text(self) -> str:
-        """The piece of text, if the event is one; otherwise an empty text."""
+        """Return the piece of text, if the event is one; otherwise an empty text."""
         return self.data["text"] if self.name == "text" else ""
 
 

@@ -27,14 +27,14 @@ def outcome_of(status: JsonObject) -> Outcome:
         status["reply"],
         ConversationId(status["conversationId"]),
         TurnId(status["turnId"]),
-        usage_of(status["usage"]),
-        tuple(map(tool_revision_of, status["revisions"])),
-        ModelFailure(error["code"], error["message"], error["remedy"]) if error else None,
-        tuple(status.get("unavailable", ())),
-        tuple(status.get("leftOut", ())),
-        Durable(status["durable"]["files"], status["durable"]["history"]),
-        tuple(map(pending_of, status.get("pending", ()))),
-        tuple(map(remark_of, status.get("context", ()))),
+        usage=usage_of(status["usage"]),
+        changes=tuple(map(tool_revision_of, status["revisions"])),
+        failure=ModelFailure(error["code"], error["message"], error["remedy"]) if error else None,
+        unavailable=tuple(status.get("unavailable", ())),
+        left_out=tuple(status.get("leftOut", ())),
+        durable=Durable(status["durable"]["files"], status["durable"]["history"]),
+        pending=tuple(map(pending_of, status.get("pending", ()))),
+        remarks=tuple(map(remark_of, status.get("context", ()))),
     )
 
 

@@ -231,7 +231,7 @@ class EventQueue:
         return self._claims.find(key)
 
     def ahead(self, accepted: QueuedEvent) -> int:
-        """Return how many events are before this one."""
+        """Return the number of events before this one."""
         return self.position_of(accepted.conversation, accepted.number).ahead
 
     def _is_in_use(self, conversation: Conversation) -> bool:

@@ -42,7 +42,7 @@ class Integration(Protocol):
 
     @property
     def advice(self) -> str:
-        """The template with further instructions for the person."""
+        """Return the template with further instructions for the person."""
         ...
 
     def file(self, project: Path | None) -> Path:

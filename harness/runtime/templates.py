@@ -45,7 +45,7 @@ def _environment() -> Any:
 
 
 def render(name: str, **variables: object) -> str:
-    """The text of `templates/<name>`, without blank lines around it."""
+    """Return the text of `templates/<name>`, without blank lines around it."""
     return _environment().get_template(name).render(**variables).strip()
 
 
@@ -62,7 +62,7 @@ def _page_environment() -> Any:
 
 
 def page(name: str, **variables: object) -> str:
-    """The HTML of `templates/pages/<name>`; every variable in it is text, never markup."""
+    """Return the HTML of `templates/pages/<name>`; every variable in it is text, never markup."""
     return _page_environment().get_template(f"pages/{name}").render(**variables)
 
 

@@ -71,7 +71,7 @@ class RecordAdapter(Protocol):
     """The records of one kind, as this machine has them."""
 
     def here(self) -> Mapping[str, RecordJson | None]:
-        """Return what is published of each record, by id; None for a record that is not shared."""
+        """Return the published fields of each record, by id; None for a record that is not shared."""
         ...
 
     def wants(self, record: RecordJson) -> bool:

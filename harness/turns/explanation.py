@@ -94,7 +94,7 @@ class Explanation:
         return matching
 
     def reason(self, receipt: Receipt) -> str:
-        """Return why the snapshot in this request was taken."""
+        """Return the reason for the snapshot in this request."""
         return self._shown_state(receipt.snapshot, receipt.deltas).snapshot.reason
 
     def counted(self, receipt: Receipt) -> int | None:
@@ -114,7 +114,7 @@ class Explanation:
         return "\n\n".join([*parts, *notices])
 
     def sightings(self, text: str) -> list[Sighting]:
-        """Return where a text first appeared in the shown memory, and where it disappeared."""
+        """Return the requests in which a text first appeared in the shown memory and disappeared from it."""
         seen: dict[str, bool] = {}
         sightings: list[Sighting] = []
         for receipt in self._receipts:

@@ -87,7 +87,7 @@ def _is_same(one: Hunk, one_lines: list[bytes], other: Hunk, other_lines: list[b
 
 
 def _shift(mine: list[Hunk], position: int) -> int:
-    """Return how many lines the hunks before `position` have moved it."""
+    """Return the number of lines by which the hunks before `position` have moved it."""
     return sum(
         (hunk.new_end - hunk.new_start) - (hunk.old_end - hunk.old_start)
         for hunk in mine

@@ -397,7 +397,7 @@ class _Scorer:
         return reasons
 
     def _section(self, unit: int) -> list[_SectionMatch]:
-        """Return how the section of a unit matches each term."""
+        """Return the match of a unit's section with each term."""
         starts = self._starts
         at = bisect_right(starts, unit - self._row.base)
         matches = self._sections.get(at)
@@ -410,8 +410,8 @@ class _Scorer:
 
 
 def count_shared_terms(sections: Sequence[Sequence[frozenset[str]]]) -> tuple[float, float]:
-    """Return how many terms adjacent units of a file share, and how many they would share by chance: the mean
-    of any two units of the same section. `sections` holds the terms of each unit."""
+    """Return the number of terms that adjacent units of a file share, and the number they would share by
+    chance: the mean of any two units of the same section. `sections` holds the terms of each unit."""
     shared = expected = 0.0
     for units in sections:
         size = len(units)

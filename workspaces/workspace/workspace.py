@@ -141,12 +141,12 @@ class Workspace:
         # None of these refers to this object, so its descriptors are closed as soon as no caller has it.
         self._safe_replace = SafeReplace(
             blobs,
-            history.read,
-            history.keep,
-            nonce,
-            partial(_path_of, history),
-            lambda path: edits.check_precondition(path, ANY),
-            partial(_record_merge, edits, history, person),
+            read_object=history.read,
+            store_object=history.keep,
+            nonce=nonce,
+            resolve=partial(_path_of, history),
+            committed_file=lambda path: edits.check_precondition(path, ANY),
+            on_merge=partial(_record_merge, edits, history, person),
         )
         self._incoming = IncomingChanges(self._edits, history, self._safe_replace)
 

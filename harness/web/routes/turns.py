@@ -82,10 +82,10 @@ class TurnRequest(StrictModel):
             self.event_id,
             self.conversation_key,
             items_of(self.events),
-            self.system,
-            self.memory_policy,
-            client_tools_of(self.tools),
-            self.on_busy,
+            system=self.system,
+            memory_policy=self.memory_policy,
+            tools=client_tools_of(self.tools),
+            on_busy=self.on_busy,
         )
 
 
