@@ -460,7 +460,7 @@ def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:
     if not are_shared(settings.records):
         return FileBlobs(settings.home.entries, settings.home.entries_staging)
     if place is None:
-        rule = "must be set: other machines share the records, and need the large values too"
+        rule = "must be set: the records are shared with other machines, which need the files too"
         raise Refused("s3", None, rule, remedy=SET_PLACE)
     return place.entries()
 
