@@ -182,7 +182,7 @@ def _jobs(application: Application) -> Finding:
 
 
 def _s3(settings: Settings) -> Finding:
-    """Check that the server answers, and that it supports conditional writes."""
+    """Check that the server answers, and that it keeps the conditions of conditional writes."""
     if settings.s3 is None:
         return Finding("s3", "ok", "not set: workspaces are stored on this machine only")
     place = bucket_at(settings.s3)

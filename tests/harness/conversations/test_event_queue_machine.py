@@ -422,7 +422,7 @@ class Careless(EventQueue):
 class Silent(EventQueue):
     """Adds an event without a job that looks after it."""
 
-    def _looking_after(self, conversation: Conversation) -> Any:
+    def _job_of(self, conversation: Conversation) -> Any:
         job = super()._job_of(conversation)
         return type(job)("somebody else", job.kind, job.due, job.payload)
 

@@ -750,7 +750,7 @@ def test_a_home_without_a_place_refuses_s3_and_names_the_setting(tmp_path: Path)
 
 
 def test_shared_records_refuse_files_of_one_machine_alone(a: Replica) -> None:
-    with pytest.raises(Refused, match="shared with other machines"):
+    with pytest.raises(Refused, match="other machines share the records"):
         a.workspaces.create("x", config={"storage": {"provider": "local"}})
 
 

@@ -40,7 +40,7 @@ def test_a_table_is_made_once_and_a_home_lives_on_it(
     with Harness.open(tmp_path / "other", model=DemoModel()) as another:
         another.workspaces.sync("notes").run()
         assert "tea is green" in another.workspaces.get("notes").read("MEMORY.md").text
-        with pytest.raises(Refused, match="shared with other machines"):
+        with pytest.raises(Refused, match="other machines share the records"):
             another.workspaces.create("local", config={"storage": {"provider": "local"}})
     monkeypatch.delenv("HARNESS_S3")
     with pytest.raises(Refused, match="shared with other machines"):

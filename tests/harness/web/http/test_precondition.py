@@ -143,7 +143,7 @@ def test_a_condition_that_the_faster_one_has_broken_is_stale() -> None:
     def act(expect: Expectation) -> None:
         raise AlreadyExists("file", "x")
 
-    with pytest.raises(Stale, match="there is a file already"):
+    with pytest.raises(Stale, match="the file already exists"):
         of(if_none_match="*").act(lambda: next(seen), act)
 
 

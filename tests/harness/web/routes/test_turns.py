@@ -61,7 +61,7 @@ def test_the_same_event_again_is_the_same_answer_and_another_body_is_refused(
     assert acme.post(TURNS, said("e1"), 200)["reply"] == "once"
     error = acme.refused(409, "POST", TURNS, json=said("e1", "something else"))
     assert error["code"] == "conflict"
-    assert "another id" in error["message"]
+    assert "a new id" in error["message"]
     assert puppet.asked.empty()
 
 
