@@ -456,7 +456,7 @@ class Workspaces:
         return stored is not None and isinstance(stored.entry, Tombstone)
 
     def _check_config(self, record: WorkspaceRecord, before: WorkspaceRecord | None) -> None:
-        """Raise Refused for a quota above its maximum, and for a storage that this home does not have.
+        """Raise Refused for a quota above its maximum, and for a storage that cannot be used in this home.
 
         Files are never silently stored somewhere else.
         """
