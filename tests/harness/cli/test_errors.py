@@ -127,8 +127,8 @@ NO_PATH = [
 def test_a_path_that_is_empty_is_not_this_directory(born: Terminal) -> None:
     for ended in born.all(*[(*command, "--json") for command in NO_PATH]):
         assert ended.code == 2, ended
-        assert "`.` is the directory you are in" in ended.json["error"]["message"]
-        assert "`.` is the directory you are in" in ended.stderr
+        assert "use `.` for the current directory" in ended.json["error"]["message"]
+        assert "use `.` for the current directory" in ended.stderr
 
 
 def test_wrong_usage_is_one_json_document_too(born: Terminal) -> None:

@@ -745,7 +745,7 @@ def test_a_home_without_a_place_refuses_s3_and_names_the_setting(tmp_path: Path)
     assert refused.value.field == "config.storage.provider"
     local = workspaces.create("local")
     assert not local.record.is_shared
-    with pytest.raises(Refused, match="this machine alone"):
+    with pytest.raises(Refused, match="only on this machine"):
         workspaces.sync("local")
 
 

@@ -27,5 +27,5 @@ def test_grep_finds_lines_and_says_where(tmp_path: Path) -> None:
     for ended in (below, before):
         assert (ended.code, ended.out, ended.stderr) == (1, "", "")
     assert (nowhere.code, nowhere.json) == (1, [])
-    broken.refused("no regular expression")
+    broken.refused("not a regular expression")
     missing.refused("nothing.md")

@@ -159,7 +159,7 @@ def test_a_home_without_a_place_names_the_setting(tmp_path: Path) -> None:
     error = refused.json["error"]
     assert (error["code"], error["field"]) == ("invalid", "config.storage.provider")
     assert "HARNESS_S3" in error["remedy"]
-    assert "this machine alone" in harness("sync", "notes").stderr
+    assert "only on this machine" in harness("sync", "notes").stderr
     assert "No workspace is shared in S3" in harness("sync").stderr
     wrong = Terminal(tmp_path / "other", {"HARNESS_S3": "https://bucket"})("workspace", "list")
     assert (wrong.code, "s3://bucket/prefix" in wrong.stderr) == (1, True)
