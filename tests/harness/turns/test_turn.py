@@ -37,7 +37,7 @@ def test_a_turn_ends_when_the_model_calls_no_more_tools(scripted: Scripted) -> N
     assert "# Memory" in result.text
 
 
-def test_every_message_is_stored_before_anything_acts_on_it(scripted: Scripted) -> None:
+def test_every_message_is_stored_before_the_next_model_call(scripted: Scripted) -> None:
     seen: list[int] = []
     opened: list[Harness] = []
 
